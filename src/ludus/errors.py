@@ -1,0 +1,101 @@
+"""The errors Ludus raises, and the exit code each one ends a command with.
+
+A `UserError` is the user's to mend: it says what was wrong, where, and what to do, and is printed as three
+lines without a traceback. An `EnvFault` comes out of the user's env or model: its own traceback is printed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+EXIT_OK = 0
+EXIT_FAULT = 1
+EXIT_USER_ERROR = 2
+EXIT_ENV_FAULT = 3
+EXIT_INTERRUPTED = 130  # SIGINT
+EXIT_TERMINATED = 143  # SIGTERM
+
+
+class LudusError(Exception):
+    """Base of every error that Ludus raises itself."""
+
+    exit_code = EXIT_FAULT
+
+
+class UserError(LudusError):
+    """Something the user can mend: `what` was wrong, `where`, and what to do (`fix`)."""
+
+    exit_code = EXIT_USER_ERROR
+
+    def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.fix = fix
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.where:
+            lines.append(f"  where: {self.where}")
+        if self.fix:
+            lines.append(f"  fix:   {self.fix}")
+        return "\n".join(lines)
+
+
+class ConfigError(UserError):
+    """A config that cannot be used: unknown key, wrong type, values that do not fit together."""
+
+
+class UnknownName(UserError):
+    """A name (env, algorithm, preset, run, …) that is not known; suggests the nearest known one."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "", fix: str = "") -> None:
+        suggestion = nearest(name, known)
+        if suggestion:
+            fix = f"did you mean '{suggestion}'?"
+        super().__init__(f"unknown {kind} '{name}'", where=where, fix=fix)
+
+
+class MissingExtra(UserError):
+    """An optional dependency is not installed; names the pip command that brings it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs the optional extra '{extra}', which is not installed",
+            where="this Python environment",
+            fix=f'pip install "ludus[{extra}]"   (from a clone: pip install -e ".[{extra}]")',
+        )
+        self.extra = extra
+
+
+class CheckpointError(UserError):
+    """A checkpoint that is damaged, foreign, or of a format this version cannot read."""
+
+
+class EnvFault(LudusError):
+    """The user's env raised, died or hung; carries the user's own traceback as text.
+
+    `worker` is the worker or env index, `env_id` the env's id and `seed` the seed of its last seeded reset.
+    """
+
+    exit_code = EXIT_ENV_FAULT
+
+    def __init__(
+        self, what: str, *, worker: int, env_id: str, seed: int | None, user_traceback: str = ""
+    ) -> None:
+        message = f"{what}\n  where: env {worker} ({env_id}), seeded with {seed}"
+        if user_traceback:
+            message += f"\n\n{user_traceback.rstrip()}"
+        super().__init__(message)
+        self.worker = worker
+        self.env_id = env_id
+        self.seed = seed
+        self.user_traceback = user_traceback
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to `name` (ignoring case), or None when nothing is close."""
+    by_lower = {k.lower(): k for k in known}
+    matches = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.55)
+    return by_lower[matches[0]] if matches else None

@@ -1,0 +1,40 @@
+"""The few nouns that cross folders."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+BoolArray = npt.NDArray[np.bool_]
+
+Observation = Array | dict[str, Array]
+"""A batch of observations: one array, or one array per key of a Dict space. First axis: env."""
+
+Metrics = dict[str, float]
+"""Metric name (`train/approx_kl`) to value."""
+
+
+@dataclass
+class Progress:
+    """How far a run has come. The only clock that schedules, intervals and totals read."""
+
+    steps: int = 0
+    updates: int = 0
+    episodes: int = 0
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """One finished episode, as written to `episodes.jsonl`."""
+
+    reward: float
+    length: int
+    success: bool | None = None
