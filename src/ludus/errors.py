@@ -44,7 +44,14 @@ class UserError(LudusError):
 
 
 class ConfigError(UserError):
-    """A config that cannot be used: unknown key, wrong type, values that do not fit together."""
+    """A config that cannot be used: unknown key, wrong type, values that do not fit together.
+
+    `key` is the dotted key at fault (`hyperparams.batch_size`); whoever read the config turns it into a line.
+    """
+
+    def __init__(self, what: str, *, key: str = "", where: str = "", fix: str = "") -> None:
+        super().__init__(what, where=where or key, fix=fix)
+        self.key = key
 
 
 class UnknownName(UserError):

@@ -1,0 +1,31 @@
+"""Credit: from rewards to advantages. Small pure functions over [T, N] arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ludus.types import Array, BoolArray
+
+
+def gae(
+    rewards: Array,
+    values: Array,
+    next_values: Array,
+    terminated: BoolArray,
+    ends: BoolArray,
+    gamma: float,
+    gae_lambda: float,
+) -> tuple[Array, Array]:
+    """Generalised advantage estimation (Schulman et al., 2016): advantages and value targets, float32 [T, N].
+
+    `next_values` is the value of the true successor: it counts unless the step terminated, so truncation is
+    bootstrapped and termination is not. At `ends` the sum over later steps stops.
+    """
+    advantages = np.zeros_like(values, dtype=np.float32)
+    deltas = rewards + gamma * next_values * ~terminated - values
+    carry = gamma * gae_lambda * ~ends
+    running = np.zeros(values.shape[1:], dtype=np.float64)
+    for t in range(len(rewards) - 1, -1, -1):
+        running = deltas[t] + carry[t] * running
+        advantages[t] = running
+    return advantages, (advantages + values).astype(np.float32)

@@ -1,0 +1,130 @@
+"""Deep Q-learning (Mnih et al., 2015), with double and dueling options and masks in policy and target."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from pydantic import Field
+
+from ludus.algorithms.learner import (
+    Workplace,
+    clip_and_step,
+    require_action_space,
+    set_learning_rate,
+    with_prefix,
+)
+from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearner, check_replay, follow
+from ludus.algorithms.replay import Batch
+from ludus.config.hyperparameters import constant
+from ludus.config.registry import Algorithm, register_algorithm
+from ludus.config.schedule import Schedule
+from ludus.policies.q_network import QPolicy
+from ludus.rollout.experience import Transitions
+from ludus.types import Metrics
+
+_ILLEGAL = -1e9
+
+
+class DQNHyperparameters(OffPolicyHyperparameters):
+    learning_rate: Schedule = constant(1e-4)
+    buffer_size: int = Field(default=100_000, ge=1, description="transitions kept")
+    learning_starts: int = Field(default=10_000, ge=0, description="env steps of random actions first")
+    batch_size: int = Field(default=32, ge=1)
+    train_freq: int = Field(default=4, ge=1, description="vector steps between two rounds of learning")
+    target_update_interval: int = Field(default=10_000, ge=1, description="env steps between target updates")
+    tau: Schedule = constant(1.0)
+    exploration_fraction: float = Field(
+        default=0.1, gt=0, le=1, description="of the run, to reach the final rate"
+    )
+    exploration_initial_eps: float = Field(default=1.0, ge=0, le=1)
+    exploration_final_eps: float = Field(default=0.05, ge=0, le=1)
+    max_grad_norm: Schedule | None = constant(10.0)
+    double: bool = Field(default=False, description="choose the next action by the online network")
+    dueling: bool = Field(default=False, description="separate streams for value and advantage")
+
+
+class DQN(OffPolicyLearner[DQNHyperparameters]):
+    policy: QPolicy
+
+    def __init__(self, place: Workplace, hyperparams: DQNHyperparameters) -> None:
+        require_action_space(
+            "DQN", place.action_space, (spaces.Discrete,), "PPO, A2C or, for Box actions, SAC"
+        )
+        super().__init__(place, hyperparams)
+        self.policy = QPolicy(
+            place.observation_space,
+            place.action_space,
+            place.network("ReLU", False),
+            dueling=hyperparams.dueling,
+        ).to(place.device)
+        self.target = copy.deepcopy(self.policy).requires_grad_(False).eval()
+        self.parameters = list(self.policy.parameters())
+        self.optimizer = torch.optim.Adam(self.parameters, lr=hyperparams.learning_rate(0.0))
+        self.policy.epsilon = hyperparams.exploration_initial_eps
+
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        return {"optimizer": self.optimizer}
+
+    def update(self, experience: Transitions, fraction: float) -> Metrics:
+        h, before = self.h, self.steps
+        metrics = super().update(experience, fraction)
+        if self.steps // h.target_update_interval > before // h.target_update_interval:
+            follow(self.target, self.policy, h.tau(fraction))
+        done = min(1.0, fraction / h.exploration_fraction)
+        self.policy.epsilon = h.exploration_initial_eps + done * (
+            h.exploration_final_eps - h.exploration_initial_eps
+        )
+        return metrics | {"rollout/exploration_rate": self.policy.epsilon}
+
+    def learn(self, batch: Batch, fraction: float) -> Metrics:
+        h = self.h
+        learning_rate = h.learning_rate(fraction)
+        set_learning_rate(self.optimizer, learning_rate)
+        with torch.no_grad():
+            next_q = _legal(self.target.q_values(batch.next_obs), batch.next_masks)
+            if h.double:
+                chosen = _legal(self.policy.q_values(batch.next_obs), batch.next_masks).argmax(
+                    1, keepdim=True
+                )
+                best = next_q.gather(1, chosen).squeeze(1)
+            else:
+                best = next_q.amax(1)
+            targets = batch.rewards + h.gamma(fraction) * best * ~batch.terminated
+
+        q = self.policy.q_values(batch.obs).gather(1, batch.actions.long().unsqueeze(1)).squeeze(1)
+        loss = torch.nn.functional.smooth_l1_loss(q, targets)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        max_norm = None if h.max_grad_norm is None else h.max_grad_norm(fraction)
+        norm = clip_and_step(self.optimizer, self.parameters, max_norm)
+        return {
+            "train/loss": loss.item(),
+            "train/q_mean": q.detach().mean().item(),
+            "train/grad_norm": norm,
+            "train/learning_rate": learning_rate,
+        }
+
+    def warm_start(self, policy: dict[str, torch.Tensor]) -> None:
+        super().warm_start(policy)
+        follow(self.target, self.policy, 1.0)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return super().tensors() | {f"target.{key}": value for key, value in self.target.state_dict().items()}
+
+    def values(self) -> dict[str, Any]:
+        return super().values() | {"epsilon": self.policy.epsilon}
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        super().load(tensors, values)
+        self.target.load_state_dict(with_prefix(tensors, "target"))
+        self.policy.epsilon = float(values["epsilon"])
+
+
+def _legal(q: torch.Tensor, masks: torch.Tensor | None) -> torch.Tensor:
+    return q if masks is None else q.masked_fill(~masks, _ILLEGAL)
+
+
+register_algorithm("DQN", Algorithm("DQN", DQNHyperparameters, learner=DQN, check=check_replay))

@@ -1,0 +1,163 @@
+"""What every learner shares: how it is built, how it updates, and what of it a checkpoint holds."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from ludus.config.hyperparameters import Hyperparameters
+from ludus.config.schema import PolicyConfig
+from ludus.errors import ConfigError, LudusError
+from ludus.policies.base import NetworkSpec, Policy
+from ludus.policies.observations import RewardNormalizer
+from ludus.rollout.collector import Collector
+from ludus.rollout.experience import Experience
+from ludus.rollout.stepper import Stepper
+from ludus.runs.streams import Streams
+from ludus.types import Metrics
+
+E = TypeVar("E", bound=Experience)
+H = TypeVar("H", bound=Hyperparameters)
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What a learner is built from."""
+
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    n_envs: int
+    hyperparams: Hyperparameters
+    policy: PolicyConfig
+    normalize_obs: bool
+    device: torch.device
+    streams: Streams
+    reward_normalizer: RewardNormalizer | None
+
+    def network(self, activation: str, ortho_init: bool) -> NetworkSpec:
+        """The shape of the networks; the arguments are what `auto` means for this algorithm."""
+        given = self.policy.model_dump()
+        if given["activation"] == "auto":
+            given["activation"] = activation
+        if given["ortho_init"] == "auto":
+            given["ortho_init"] = ortho_init
+        return NetworkSpec(
+            policy_net_arch=self.hyperparams.policy_net_arch,
+            value_net_arch=self.hyperparams.value_net_arch,
+            normalize_obs=self.normalize_obs,
+            **given,
+        )
+
+
+class Learner(ABC, Generic[E, H]):
+    """Owns the policy and its optimizers. `update` is the whole algorithm."""
+
+    policy: Policy
+
+    def __init__(self, place: Workplace, hyperparams: H) -> None:
+        self.place = place
+        self.h = hyperparams
+
+    @abstractmethod
+    def update(self, experience: E, fraction: float) -> Metrics:
+        """Learn from `experience`; `fraction` of the run is done, which is what schedules read."""
+
+    @abstractmethod
+    def make_collector(self, stepper: Stepper) -> Collector:
+        """The collector that gathers this learner's kind of experience."""
+
+    @abstractmethod
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """The optimizers by the name they have in a checkpoint."""
+
+    def warm_start(self, policy: dict[str, torch.Tensor]) -> None:
+        """Start from the weights of another policy of the same shape; optimizers stay new."""
+        self.policy.load_state_dict(policy)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Everything but the policy, for `learner.safetensors`."""
+        return {
+            f"{name}.{key}": value
+            for name, optimizer in self.optimizers().items()
+            for key, value in optimizer_tensors(optimizer)
+        }
+
+    def values(self) -> dict[str, Any]:
+        """Counters and the like, for `state.json`."""
+        return {}
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        """Take up what `tensors` and `values` gave."""
+        for name, optimizer in self.optimizers().items():
+            load_optimizer_tensors(optimizer, with_prefix(tensors, name))
+
+
+def with_prefix(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """The entries under `prefix.`, without it."""
+    return {key[len(prefix) + 1 :]: value for key, value in tensors.items() if key.startswith(prefix + ".")}
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
+    """The optimizer's state as named tensors: `3.exp_avg` is that of its fourth parameter."""
+    for index, state in optimizer.state_dict()["state"].items():
+        for key, value in state.items():
+            if value is not None:
+                yield f"{index}.{key}", torch.as_tensor(value)
+
+
+def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
+    """Inverse of `optimizer_tensors`, for an optimizer over the same parameters."""
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, value in tensors.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = value
+
+
+def clip_and_step(
+    optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], max_norm: float | None
+) -> float:
+    """Clip the gradients to `max_norm` (None: no limit) and step. Returns the norm before clipping.
+
+    Raises LudusError instead of stepping when a gradient is not finite.
+    """
+    norm = float(nn.utils.clip_grad_norm_(parameters, float("inf") if max_norm is None else max_norm))
+    if not np.isfinite(norm):
+        raise LudusError(
+            "a gradient is not finite (NaN or infinite); the optimizer was not stepped\n"
+            "  where: the learner's update\n"
+            "  fix:   lower hyperparams.learning_rate, or look for extreme observations or rewards in the env"
+        )
+    optimizer.step()
+    return norm
+
+
+def require_action_space(
+    name: str, space: spaces.Space[Any], allowed: tuple[type, ...], instead: str
+) -> None:
+    """Raise ConfigError when algorithm `name` cannot act in `space`."""
+    if not isinstance(space, allowed):
+        kinds = " or ".join(kind.__name__ for kind in allowed)
+        raise ConfigError(
+            f"{name} needs {kinds} actions, but this env has {type(space).__name__} actions ({space})",
+            key="algorithm",
+            fix=f"use {instead}",
+        )
+
+
+def explained_variance(predicted: np.ndarray[Any, Any], actual: np.ndarray[Any, Any]) -> float:
+    """1 - Var[actual - predicted] / Var[actual]: 1 is perfect, 0 no better than the mean."""
+    variance = float(np.var(actual))
+    return float("nan") if variance == 0 else 1.0 - float(np.var(actual - predicted)) / variance

@@ -1,0 +1,129 @@
+"""What PPO and A2C share: hyperparameters, the rollout collector, and a rollout as flat tensors with credit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from ludus.algorithms.credit import gae
+from ludus.algorithms.learner import Learner, Workplace, explained_variance
+from ludus.config.hyperparameters import Hyperparameters, constant
+from ludus.config.schedule import Schedule
+from ludus.policies.actor_critic import ActorCritic
+from ludus.policies.observations import to_tensor
+from ludus.rollout.collector import RolloutCollector
+from ludus.rollout.experience import Rollout
+from ludus.rollout.stepper import Stepper
+from ludus.types import Array, Metrics, Observation
+
+
+class OnPolicyHyperparameters(Hyperparameters):
+    n_steps: int = Field(default=2048, ge=1, description="steps of every env per update")
+    gae_lambda: Schedule = constant(0.95)
+    ent_coef: Schedule = constant(0.01)
+    vf_coef: Schedule = constant(0.5)
+    max_grad_norm: Schedule | None = constant(0.5)
+
+
+H = TypeVar("H", bound=OnPolicyHyperparameters)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A rollout's valid steps, flat, on the learner's device."""
+
+    obs: torch.Tensor | dict[str, torch.Tensor]
+    actions: torch.Tensor
+    log_probs: torch.Tensor
+    values: torch.Tensor
+    advantages: torch.Tensor
+    returns: torch.Tensor
+    masks: torch.Tensor | None
+
+    def __len__(self) -> int:
+        return len(self.log_probs)
+
+    def at(self, indices: torch.Tensor) -> Samples:
+        return Samples(
+            obs=_index(self.obs, indices),
+            actions=self.actions[indices],
+            log_probs=self.log_probs[indices],
+            values=self.values[indices],
+            advantages=self.advantages[indices],
+            returns=self.returns[indices],
+            masks=None if self.masks is None else self.masks[indices],
+        )
+
+
+class OnPolicyLearner(Learner[Rollout, H]):
+    """Base of learners that use each rollout once."""
+
+    policy: ActorCritic
+
+    def __init__(self, place: Workplace, hyperparams: H) -> None:
+        super().__init__(place, hyperparams)
+        network = place.network("Tanh", True)
+        self.policy = ActorCritic(place.observation_space, place.action_space, network).to(place.device)
+        self.parameters = list(self.policy.parameters())
+
+    def make_collector(self, stepper: Stepper) -> RolloutCollector:
+        return RolloutCollector(
+            stepper,
+            n_steps=self.h.n_steps,
+            generator=self.place.streams.torch("actions", str(self.place.device)),
+            reward_normalizer=self.place.reward_normalizer,
+        )
+
+    def credit(self, rollout: Rollout, fraction: float) -> tuple[Samples, Metrics]:
+        """The rollout with advantages and value targets, and how well the values predicted them."""
+        advantages, returns = gae(
+            rollout.rewards,
+            rollout.values,
+            rollout.next_values,
+            rollout.terminated,
+            rollout.ends,
+            self.h.gamma(fraction),
+            self.h.gae_lambda(fraction),
+        )
+        keep = rollout.valid.reshape(-1)
+        device = self.place.device
+
+        def flat(array: Array) -> torch.Tensor:
+            joined = array.reshape(-1, *array.shape[2:])
+            return torch.as_tensor(joined if keep.all() else joined[keep], device=device)
+
+        samples = Samples(
+            obs=_flat_obs(rollout.obs, keep, device),
+            actions=flat(rollout.actions),
+            log_probs=flat(rollout.log_probs),
+            values=flat(rollout.values),
+            advantages=flat(advantages),
+            returns=flat(returns),
+            masks=None if rollout.masks is None else flat(rollout.masks),
+        )
+        valid = rollout.valid
+        return samples, {
+            "train/explained_variance": explained_variance(rollout.values[valid], returns[valid])
+        }
+
+
+def _index(
+    obs: torch.Tensor | dict[str, torch.Tensor], indices: torch.Tensor
+) -> torch.Tensor | dict[str, torch.Tensor]:
+    if isinstance(obs, dict):
+        return {key: value[indices] for key, value in obs.items()}
+    return obs[indices]
+
+
+def _flat_obs(
+    obs: Observation, keep: np.ndarray[tuple[int], np.dtype[np.bool_]], device: torch.device
+) -> torch.Tensor | dict[str, torch.Tensor]:
+    def flat(array: Array) -> Array:
+        joined = array.reshape(-1, *array.shape[2:])
+        return joined if keep.all() else joined[keep]
+
+    return to_tensor({k: flat(v) for k, v in obs.items()} if isinstance(obs, dict) else flat(obs), device)

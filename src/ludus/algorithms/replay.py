@@ -1,0 +1,118 @@
+"""A ring of transitions, kept raw; normalisation is applied to what is sampled, with today's statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ludus.policies.base import Policy
+from ludus.policies.observations import RewardNormalizer
+from ludus.rollout.experience import Transitions
+from ludus.types import Array, Observation
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sampled transitions on the learner's device, as the networks take them."""
+
+    obs: torch.Tensor | dict[str, torch.Tensor]
+    actions: torch.Tensor
+    rewards: torch.Tensor
+    next_obs: torch.Tensor | dict[str, torch.Tensor]
+    terminated: torch.Tensor
+    next_masks: torch.Tensor | None
+
+
+class ReplayBuffer:
+    """Holds the newest `capacity` transitions. Memory is taken as it fills, not at once."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.size = 0
+        self._position = 0
+        self._arrays: dict[str, Array] = {}
+
+    def add(self, transitions: Transitions) -> None:
+        fields = _flatten(transitions)
+        if not self._arrays:
+            self._allocate({name: (array.shape[1:], array.dtype) for name, array in fields.items()})
+        count = len(transitions.rewards)
+        where = (self._position + np.arange(count)) % self.capacity
+        for name, array in fields.items():
+            self._arrays[name][where] = array
+        self._position = (self._position + count) % self.capacity
+        self.size = min(self.size + count, self.capacity)
+
+    def sample(
+        self,
+        n: int,
+        rng: np.random.Generator,
+        policy: Policy,
+        reward_normalizer: RewardNormalizer | None,
+    ) -> Batch:
+        """`n` transitions drawn uniformly with replacement."""
+        chosen = rng.integers(0, self.size, size=n)
+        picked = {name: array[chosen] for name, array in self._arrays.items()}
+        rewards = picked["rewards"]
+        if reward_normalizer is not None:
+            rewards = reward_normalizer.scale(rewards)
+        device = policy.device
+        masks = picked.get("next_masks")
+        return Batch(
+            obs=policy.prepare(_unflatten(picked, "obs")),
+            actions=torch.as_tensor(picked["actions"], device=device),
+            rewards=torch.as_tensor(rewards, dtype=torch.float32, device=device),
+            next_obs=policy.prepare(_unflatten(picked, "next_obs")),
+            terminated=torch.as_tensor(picked["terminated"], device=device),
+            next_masks=None if masks is None else torch.as_tensor(masks, device=device),
+        )
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """What is filled, and the position of the next write."""
+        stored = {name: torch.from_numpy(array[: self.size]) for name, array in self._arrays.items()}
+        return {**stored, "position": torch.tensor(self._position)}
+
+    def load(self, tensors: dict[str, torch.Tensor]) -> None:
+        stored = {name: tensor.numpy() for name, tensor in tensors.items() if name != "position"}
+        self._position = int(tensors["position"])
+        if not stored:
+            return
+        self._allocate({name: (array.shape[1:], array.dtype) for name, array in stored.items()})
+        self.size = len(stored["rewards"])
+        for name, array in stored.items():
+            self._arrays[name][: self.size] = array
+
+    def _allocate(self, layout: dict[str, tuple[tuple[int, ...], Any]]) -> None:
+        self._arrays = {
+            name: np.zeros((self.capacity, *shape), dtype=dtype) for name, (shape, dtype) in layout.items()
+        }
+
+
+def _flatten(transitions: Transitions) -> dict[str, Array]:
+    fields: dict[str, Array] = {
+        "actions": transitions.actions,
+        "rewards": transitions.rewards.astype(np.float32),
+        "terminated": transitions.terminated,
+    }
+    if transitions.next_masks is not None:
+        fields["next_masks"] = transitions.next_masks
+    for name, obs in (("obs", transitions.obs), ("next_obs", transitions.next_obs)):
+        if isinstance(obs, dict):
+            fields |= {f"{name}/{key}": _compact(value) for key, value in obs.items()}
+        else:
+            fields[name] = _compact(obs)
+    return fields
+
+
+def _compact(array: Array) -> Array:
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def _unflatten(fields: dict[str, Array], name: str) -> Observation:
+    if name in fields:
+        return fields[name]
+    prefix = f"{name}/"
+    return {key[len(prefix) :]: value for key, value in fields.items() if key.startswith(prefix)}

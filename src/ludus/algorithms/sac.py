@@ -1,0 +1,153 @@
+"""Soft actor-critic (Haarnoja et al., 2018) with twin critics and automatic temperature."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Annotated, Any, Literal
+
+import torch
+from gymnasium import spaces
+from pydantic import BeforeValidator, Field
+
+from ludus.algorithms.learner import (
+    Workplace,
+    clip_and_step,
+    require_action_space,
+    set_learning_rate,
+    with_prefix,
+)
+from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearner, check_replay, follow
+from ludus.algorithms.replay import Batch
+from ludus.config.hyperparameters import constant
+from ludus.config.registry import Algorithm, register_algorithm
+from ludus.config.schedule import Schedule
+from ludus.policies.soft_actor import SACPolicy
+from ludus.types import Metrics
+
+
+def _auto_or_schedule(value: Any) -> Any:
+    return value if value == "auto" else Schedule.parse(value)
+
+
+class SACHyperparameters(OffPolicyHyperparameters):
+    ent_coef: Annotated[Literal["auto"] | Schedule, BeforeValidator(_auto_or_schedule)] = Field(
+        default="auto",
+        description="entropy temperature; auto: learnt so that entropy stays at target_entropy",
+    )
+    initial_temperature: float = Field(default=1.0, gt=0, description="where auto starts")
+    target_entropy: float | Literal["auto"] = Field(
+        default="auto", description="auto: minus the action's size"
+    )
+    tau: Schedule = constant(0.005)
+    target_update_interval: int = Field(default=1, ge=1, description="gradient steps between target updates")
+    max_grad_norm: Schedule | None = Field(default=None, description="null: no clipping")
+
+
+class SAC(OffPolicyLearner[SACHyperparameters]):
+    policy: SACPolicy
+
+    def __init__(self, place: Workplace, hyperparams: SACHyperparameters) -> None:
+        require_action_space("SAC", place.action_space, (spaces.Box,), "PPO, A2C or DQN")
+        super().__init__(place, hyperparams)
+        h = hyperparams
+        self.policy = SACPolicy(place.observation_space, place.action_space, place.network("ReLU", False)).to(
+            place.device
+        )
+        self.target = copy.deepcopy(self.policy.critic).requires_grad_(False)
+        rate = h.learning_rate(0.0)
+        self.actor_parameters = list(self.policy.actor_parameters())
+        self.critic_parameters = list(self.policy.critic_parameters())
+        self.actor_optimizer = torch.optim.Adam(self.actor_parameters, lr=rate)
+        self.critic_optimizer = torch.optim.Adam(self.critic_parameters, lr=rate)
+        self.log_temperature = torch.nn.Parameter(
+            torch.full((1,), math.log(h.initial_temperature), device=place.device)
+        )
+        self.temperature_optimizer = torch.optim.Adam([self.log_temperature], lr=rate)
+        size = math.prod(place.action_space.shape or ())
+        self.target_entropy = -float(size) if h.target_entropy == "auto" else float(h.target_entropy)
+        self.gradient_steps = 0
+        self._generator = place.streams.torch("learner", str(place.device))
+
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        return {
+            "actor_optimizer": self.actor_optimizer,
+            "critic_optimizer": self.critic_optimizer,
+            "temperature_optimizer": self.temperature_optimizer,
+        }
+
+    def learn(self, batch: Batch, fraction: float) -> Metrics:
+        h = self.h
+        learning_rate = h.learning_rate(fraction)
+        max_norm = None if h.max_grad_norm is None else h.max_grad_norm(fraction)
+        for optimizer in self.optimizers().values():
+            set_learning_rate(optimizer, learning_rate)
+        metrics: Metrics = {"train/learning_rate": learning_rate}
+
+        actions, log_probs = self.policy.distribution(batch.obs).rsample_with_log_prob(self._generator)
+
+        # temperature
+        if h.ent_coef == "auto":
+            temperature = self.log_temperature.detach().exp()
+            gap = (log_probs + self.target_entropy).detach()
+            temperature_loss = -(self.log_temperature * gap).mean()
+            self.temperature_optimizer.zero_grad()
+            temperature_loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            self.temperature_optimizer.step()
+            metrics["train/ent_coef_loss"] = temperature_loss.item()
+        else:
+            temperature = torch.tensor([h.ent_coef(fraction)], device=self.place.device)
+
+        # critics
+        with torch.no_grad():
+            ahead = self.policy.distribution(batch.next_obs)
+            next_actions, next_log_probs = ahead.rsample_with_log_prob(self._generator)
+            next_q = torch.min(*self.target(batch.next_obs, next_actions)) - temperature * next_log_probs
+            targets = batch.rewards + h.gamma(fraction) * next_q * ~batch.terminated
+        q1, q2 = self.policy.critics(batch.obs, batch.actions)
+        critic_loss = 0.5 * (
+            torch.nn.functional.mse_loss(q1, targets) + torch.nn.functional.mse_loss(q2, targets)
+        )
+        self.critic_optimizer.zero_grad()
+        critic_loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        metrics["train/grad_norm"] = clip_and_step(self.critic_optimizer, self.critic_parameters, max_norm)
+
+        # actor: the critics only pass the gradient on
+        for parameter in self.critic_parameters:
+            parameter.requires_grad_(False)
+        actor_loss = (temperature * log_probs - torch.min(*self.policy.critics(batch.obs, actions))).mean()
+        self.actor_optimizer.zero_grad()
+        actor_loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        clip_and_step(self.actor_optimizer, self.actor_parameters, max_norm)
+        for parameter in self.critic_parameters:
+            parameter.requires_grad_(True)
+
+        self.gradient_steps += 1
+        if self.gradient_steps % h.target_update_interval == 0:
+            follow(self.target, self.policy.critic, h.tau(fraction))
+        return metrics | {
+            "train/actor_loss": actor_loss.item(),
+            "train/critic_loss": critic_loss.item(),
+            "train/ent_coef": temperature.item(),
+        }
+
+    def warm_start(self, policy: dict[str, torch.Tensor]) -> None:
+        super().warm_start(policy)
+        follow(self.target, self.policy.critic, 1.0)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        target = {f"target.{key}": value for key, value in self.target.state_dict().items()}
+        return super().tensors() | target | {"log_temperature": self.log_temperature.detach()}
+
+    def values(self) -> dict[str, Any]:
+        return super().values() | {"gradient_steps": self.gradient_steps}
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        super().load(tensors, values)
+        self.target.load_state_dict(with_prefix(tensors, "target"))
+        with torch.no_grad():
+            self.log_temperature.copy_(tensors["log_temperature"])
+        self.gradient_steps = int(values["gradient_steps"])
+
+
+register_algorithm("SAC", Algorithm("SAC", SACHyperparameters, learner=SAC, check=check_replay))

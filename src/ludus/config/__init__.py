@@ -1,0 +1,1 @@
+"""What a run is asked to do: the config model, YAML files, presets, and the registry of algorithms."""

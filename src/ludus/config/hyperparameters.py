@@ -1,0 +1,81 @@
+"""Hyperparameters: the loose form users write, and the base of each algorithm's typed form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ludus.config.schedule import Schedule
+
+
+def constant(value: float) -> Any:
+    """A schedule field's default."""
+    return Field(default=Schedule(value, value))
+
+
+class Hyperparameters(BaseModel):
+    """Base of an algorithm's typed hyperparameters; each algorithm's own stand beside it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    learning_rate: Schedule = constant(3e-4)
+    gamma: Schedule = constant(0.99)
+    policy_net_arch: tuple[int, ...] = Field(default=(256, 256), description="hidden layers of the policy")
+    value_net_arch: tuple[int, ...] = Field(default=(256, 256), description="hidden layers of the value net")
+
+
+# What other libraries and the older documents call the same thing.
+HYPERPARAMETER_ALIASES = {
+    "entropy_coefficient": "ent_coef",
+    "value_function_coefficient": "vf_coef",
+}
+
+# Fields of `HyperparameterConfig` that not every algorithm has. Where it has none, they are no error: one
+# HyperparameterConfig may serve a comparison of several algorithms.
+SHARED_FIELDS = frozenset({"gae_lambda", "ent_coef", "vf_coef", "max_grad_norm", "value_net_arch"})
+
+
+class HyperparameterConfig(BaseModel):
+    """Hyperparameters as a user gives them: common ones by name, the algorithm's own beside them or in
+    `algorithm_specific`. What is not given explicitly takes the algorithm's own default.
+    """
+
+    model_config = ConfigDict(extra="allow", validate_assignment=True)
+
+    learning_rate: Schedule = constant(3e-4)
+    gamma: Schedule = constant(0.99)
+    gae_lambda: Schedule = constant(0.95)
+    ent_coef: Any = constant(0.01)  # a schedule, or "auto" for SAC: the algorithm checks it
+    vf_coef: Schedule = constant(0.5)
+    max_grad_norm: Schedule | None = constant(0.5)
+    policy_net_arch: list[int] = [256, 256]
+    value_net_arch: list[int] = [256, 256]
+    features_dim: int | None = Field(default=None, description="sets policy.features_dim")
+    algorithm_specific: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            return {HYPERPARAMETER_ALIASES.get(key, key): value for key, value in data.items()}
+        return data
+
+    def given(self) -> dict[str, Any]:
+        """What was set explicitly, flat, under canonical names."""
+        values = {
+            name: getattr(self, name)
+            for name in self.model_fields_set
+            if name not in {"algorithm_specific", "features_dim"}
+        }
+        for key, value in self.algorithm_specific.items():
+            values[HYPERPARAMETER_ALIASES.get(key, key)] = value
+        return values
+
+    def __getattr__(self, name: str) -> Any:
+        if name in HYPERPARAMETER_ALIASES:
+            return getattr(self, HYPERPARAMETER_ALIASES[name])
+        return super().__getattr__(name)  # type: ignore[misc]  # pydantic defines it outside TYPE_CHECKING
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(HYPERPARAMETER_ALIASES.get(name, name), value)

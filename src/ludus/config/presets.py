@@ -1,0 +1,34 @@
+"""Ready configs by name: the YAML files in `configs/`."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# Inside an installed package; beside `src/` in a clone.
+_FOLDERS = (_PACKAGE / "configs", _PACKAGE.parents[1] / "configs")
+
+
+@cache
+def _presets() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for folder in _FOLDERS:
+        for path in sorted(folder.glob("*.yaml")):
+            found.setdefault(path.stem, path)
+    return found
+
+
+def preset_names() -> list[str]:
+    return sorted(_presets())
+
+
+def preset_path(name: str) -> Path:
+    """The YAML file of a preset; KeyError when there is none."""
+    return _presets()[name]
+
+
+def preset_summary(name: str) -> str:
+    """The first comment line of the preset's file: what it trains."""
+    with preset_path(name).open(encoding="utf-8") as file:
+        return file.readline().lstrip("# ").strip()

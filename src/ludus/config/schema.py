@@ -1,0 +1,297 @@
+"""`TrainerConfig`: the root of every run, as a strict model. The YAML is this model, flat at the top."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from ludus.config.explain import explain
+from ludus.config.hyperparameters import SHARED_FIELDS, HyperparameterConfig, Hyperparameters
+from ludus.config.registry import ENGINES, Algorithm, find_algorithm
+from ludus.config.when import When
+from ludus.errors import ConfigError, UnknownName
+
+
+class Section(BaseModel):
+    """A part of the config: strict about unknown keys, checked on assignment too."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, validate_default=True)
+
+
+class EnvConfig(Section):
+    """Which environment, and what is wrapped around each copy of it."""
+
+    id: str = Field(description="a Gymnasium id, or module:Id to import its module first")
+    kwargs: dict[str, Any] = Field(default={}, description="keyword arguments for the env's constructor")
+    wrappers: list[str | dict[str, dict[str, Any]]] = Field(
+        default=[], description="names, module:Class, or {name: {kwargs}}, innermost first"
+    )
+    frame_stack: int = Field(default=1, ge=1)
+    frame_skip: int = Field(default=1, ge=1)
+    max_episode_steps: int | None = Field(default=None, ge=1)
+
+
+class PolicyConfig(Section):
+    """The network around the hidden layers given in hyperparams."""
+
+    features_extractor: str = Field(
+        default="auto",
+        description="auto, FlattenExtractor, NatureCNN, CombinedExtractor, ResnetMLP, module:Class",
+    )
+    features_dim: int = Field(default=512, ge=1, description="output size of extractors that have one")
+    features_extractor_kwargs: dict[str, Any] = {}
+    activation: str = Field(
+        default="auto", description="Tanh ReLU ELU GELU SiLU LeakyReLU; auto: Tanh for PPO and A2C, else ReLU"
+    )
+    share_features_extractor: bool = Field(default=True, description="one extractor for policy and value")
+    share_net: bool = Field(default=False, description="one trunk of hidden layers for policy and value")
+    ortho_init: bool | Literal["auto"] = Field(default="auto", description="auto: yes for PPO and A2C")
+    log_std_init: float = 0.0
+
+
+class CheckpointConfig(Section):
+    every: When | None = When(100_000)
+    keep: int = Field(default=5, description="newest ones kept besides best and pinned; 0 keeps all")
+    best_metric: str = Field(
+        default="eval/mean_reward", description="the metric that makes a checkpoint best"
+    )
+
+
+class EvaluationConfig(Section):
+    every: When | None = When(50_000)
+    episodes: int = Field(default=10, ge=1)
+    deterministic: bool = True
+
+
+class VideoConfig(Section):
+    """Videos of the current policy, recorded while training."""
+
+    every: When | None = None
+    length: int = Field(default=500, ge=1, description="frames at most")
+
+
+class WandbConfig(Section):
+    project: str = "ludus"
+    entity: str | None = None
+    group: str | None = None
+    mode: Literal["online", "offline"] | None = None
+
+
+class TrackingConfig(Section):
+    every: int = Field(default=2_000, ge=1, description="env steps between two metric rows, at least")
+    tensorboard: bool = True
+    wandb: WandbConfig | None = None
+
+
+class EarlyStoppingConfig(Section):
+    """End the run before its total. Any one condition suffices."""
+
+    reward_threshold: float | None = Field(default=None, description="stop once eval/mean_reward reaches it")
+    patience: int | None = Field(
+        default=None, ge=1, description="stop after so many evaluations without a best"
+    )
+    time: When | None = Field(default=None, description='stop after this long: "30 min"')
+
+
+class CurriculumConfig(Section):
+    """Difficulty raised when the success rate over a window of episodes passes a threshold."""
+
+    initial: float = 0.0
+    increment: float = 1.0
+    maximum: float | None = None
+    success_threshold: float = Field(default=0.8, gt=0, le=1)
+    window: int = Field(default=20, ge=1)
+    success: float | None = Field(
+        default=None, description="a return that counts as success, if info says nothing"
+    )
+
+
+# The second seed's flat fields, and where each lives now.
+FIELD_ALIASES: dict[str, tuple[str, ...]] = {
+    "env_id": ("env", "id"),
+    "checkpoint_freq": ("checkpoint", "every"),
+    "eval_freq": ("evaluation", "every"),
+    "feature_extractor_type": ("policy", "features_extractor"),
+    "wandb_project": ("tracking", "wandb", "project"),
+}
+
+
+class TrainerConfig(Section):
+    """Everything a run needs to know. See docs/configuration.md for each key with an example."""
+
+    name: str | None = Field(default=None, description="the run's name; default: env and algorithm")
+    algorithm: str = Field(default="PPO", description="PPO A2C DQN SAC, or anything registered")
+    engine: str = Field(default="native", description="whose training loop: native")
+    env: EnvConfig | None = None
+    n_envs: int = Field(default=8, ge=1)
+    vector: Literal["auto", "serial", "process"] = "auto"
+    total_timesteps: When = When(1_000_000)
+    seed: int = Field(default=42, ge=0, lt=2**31)
+    device: str = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps")
+    threads: int | Literal["auto"] = Field(
+        default="auto", description="torch threads; auto: 1 for small networks"
+    )
+    deterministic: bool = Field(
+        default=False, description="deterministic GPU kernels, for exact resume there"
+    )
+    hyperparams: HyperparameterConfig = HyperparameterConfig()
+    policy: PolicyConfig = PolicyConfig()
+    normalize_obs: bool = True
+    normalize_reward: bool = True
+    curriculum: CurriculumConfig | None = None
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
+    video: VideoConfig = VideoConfig()
+    tracking: TrackingConfig = TrackingConfig()
+    pretrained_model: str | None = Field(default=None, description="start from this policy: RUN, RUN@best, …")
+    save_dir: str = "runs"
+    run_dir: str | None = Field(default=None, description="this very directory, which must not exist yet")
+    resume: Literal["auto"] | None = Field(
+        default=None, description="auto: continue this config's newest run"
+    )
+    tags: list[str] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_aliases(cls, data: Any) -> Any:
+        return expand_aliases(data) if isinstance(data, dict) else data
+
+    @field_validator("env", mode="before")
+    @classmethod
+    def _env_by_id(cls, value: Any) -> Any:
+        return {"id": value} if isinstance(value, str) else value
+
+    @field_validator(
+        "checkpoint", "evaluation", "video", "early_stopping", "policy", "tracking", mode="before"
+    )
+    @classmethod
+    def _null_section(cls, value: Any) -> Any:
+        return {"every": None} if value is None else value
+
+    @field_validator("engine")
+    @classmethod
+    def _known_engine(cls, value: str) -> str:
+        if value not in ENGINES:
+            raise UnknownName("engine", value, ENGINES, where="engine", fix=f"known: {', '.join(ENGINES)}")
+        return value
+
+    def __getattr__(self, name: str) -> Any:
+        if name in FIELD_ALIASES:
+            value: Any = self
+            for part in FIELD_ALIASES[name]:
+                value = None if value is None else getattr(value, part)
+            return value.plain() if isinstance(value, When) else value
+        if name == "use_curriculum":
+            return self.curriculum is not None
+        if name == "use_wandb":
+            return self.tracking.wandb is not None
+        return super().__getattr__(name)  # type: ignore[misc]  # pydantic defines it outside TYPE_CHECKING
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in FIELD_ALIASES or name in {"use_curriculum", "use_wandb", "use_feature_extractor"}:
+            section = FIELD_ALIASES.get(name, ("",))[0]
+            expanded = expand_aliases({name: value})
+            for key, part in expanded.items():
+                current = getattr(self, key)
+                merged = {**current.model_dump(), **part} if section == key and current else part
+                super().__setattr__(key, merged)
+            return
+        super().__setattr__(name, value)
+
+    def algorithm_entry(self) -> Algorithm:
+        """What the registry knows of this config's algorithm."""
+        return find_algorithm(self.algorithm)
+
+    def typed_hyperparams(self) -> Hyperparameters:
+        """The algorithm's own hyperparameters: its defaults with what was given on top, checked.
+
+        Raises ConfigError.
+        """
+        entry = self.algorithm_entry()
+        given = self.hyperparams.given()
+        model = entry.hyperparameters or _AnyHyperparameters
+        if model is not _AnyHyperparameters:
+            given = {k: v for k, v in given.items() if k in model.model_fields or k not in SHARED_FIELDS}
+        try:
+            typed = model(**given)
+        except ValidationError as error:
+            raise explain(error, model, prefix=("hyperparams",)) from None
+        if entry.check is not None:
+            entry.check(self, typed)
+        return typed
+
+    def ignored_hyperparams(self) -> list[str]:
+        """Common hyperparameters that were given but that this algorithm does not have."""
+        model = self.algorithm_entry().hyperparameters
+        return (
+            sorted(SHARED_FIELDS & set(self.hyperparams.given()) - set(model.model_fields)) if model else []
+        )
+
+
+class _AnyHyperparameters(Hyperparameters):
+    """For algorithms registered without a model of their own."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def expand_aliases(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the second seed's flat fields in their canonical place; both at once is an error."""
+    result = dict(data)
+    for alias, path in FIELD_ALIASES.items():
+        if alias not in result:
+            continue
+        value = result.pop(alias)
+        if alias == "wandb_project" and not data.get("use_wandb"):
+            continue  # the document's default config names a project and leaves W&B off
+        if alias == "feature_extractor_type" and str(value).lower() == "balatro":
+            value = "auto"  # auto takes the game's own extractor where the env has one
+        _put(result, path, value, alias)
+    if "use_feature_extractor" in result and not result.pop("use_feature_extractor"):
+        _put(result, ("policy", "features_extractor"), "FlattenExtractor", "use_feature_extractor")
+    if "use_wandb" in result and result.pop("use_wandb"):
+        tracking = result["tracking"] = dict(result.get("tracking") or {})
+        tracking.setdefault("wandb", {})
+    if "use_curriculum" in result:
+        if not result.pop("use_curriculum"):
+            result["curriculum"] = None
+        elif result.get("curriculum") is None:
+            result["curriculum"] = {}
+    hyperparams = result.get("hyperparams")
+    features_dim = hyperparams.get("features_dim") if isinstance(hyperparams, dict) else None
+    if isinstance(hyperparams, HyperparameterConfig):
+        features_dim = hyperparams.features_dim
+    if features_dim is not None:
+        policy = result.get("policy") or {}
+        policy = policy.model_dump(exclude_unset=True) if isinstance(policy, BaseModel) else dict(policy)
+        result["policy"] = {"features_dim": features_dim, **policy}
+    return result
+
+
+def _put(data: dict[str, Any], path: tuple[str, ...], value: Any, alias: str) -> None:
+    """Set `value` at `path` in nested dicts, copying what it passes through."""
+    node = data
+    for part in path[:-1]:
+        child = node.get(part)
+        if isinstance(child, BaseModel):
+            child = child.model_dump(exclude_unset=True)
+        elif isinstance(child, str) and part == "env":
+            child = {"id": child}
+        node[part] = dict(child or {})
+        node = node[part]
+    if path[-1] in node:
+        raise ConfigError(
+            f"'{alias}' and '{'.'.join(path)}' say the same thing and both are given",
+            key=alias,
+            fix="keep one",
+        )
+    node[path[-1]] = value
+
+
+def get_default_config(algorithm: str = "PPO") -> TrainerConfig:
+    """A config for `algorithm` with every hyperparameter filled in with that algorithm's default."""
+    entry = find_algorithm(algorithm)
+    values = entry.hyperparameters().model_dump() if entry.hyperparameters else {}
+    return TrainerConfig(algorithm=entry.name, hyperparams=HyperparameterConfig(**values))

@@ -1,0 +1,140 @@
+"""Which envs exist: the ids gymnasium can make here, in groups, and a clear error for the ones it cannot."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec as GymSpec
+from gymnasium.envs.registration import parse_env_id
+
+from ludus.errors import MissingExtra, UnknownName, UserError
+
+# group -> the modules its entry points live in, the package it needs, the extra that brings that package
+_GROUPS: dict[str, tuple[str, str | None, str | None]] = {
+    "classic control": ("gymnasium.envs.classic_control", None, None),
+    "box2d": ("gymnasium.envs.box2d", "Box2D", "box2d"),
+    "toy text": ("gymnasium.envs.toy_text", None, None),
+    "mujoco": ("gymnasium.envs.mujoco", "mujoco", "mujoco"),
+    "atari": ("ale_py", "ale_py", "atari"),
+}
+_OTHER = "other"
+_JAX_MODULES = ("gymnasium.envs.phys2d", "gymnasium.envs.tabular")
+
+
+def known_env_ids() -> list[str]:
+    """Every id gymnasium has registered in this process, sorted; ids it keeps only to refuse are left out."""
+    _register_atari()
+    return sorted(env_id for env_id, spec in gym.registry.items() if not _is_tombstone(spec))
+
+
+def env_groups() -> dict[str, list[str]]:
+    """Known ids by group: classic control, box2d, toy text, mujoco, atari, other.
+
+    A group is listed whether or not its package is installed (`missing_extra` tells); Atari's ids are
+    registered by its package, so that group is empty without it.
+    """
+    groups: dict[str, list[str]] = {group: [] for group in [*_GROUPS, _OTHER]}
+    for env_id in known_env_ids():
+        groups[_group_of(gym.registry[env_id])].append(env_id)
+    return groups
+
+
+def missing_extra(group: str) -> str | None:
+    """The extra a group of `env_groups` still needs here, or None when its envs can be made."""
+    _, package, extra = _GROUPS.get(group, ("", None, None))
+    return extra if package is not None and importlib.util.find_spec(package) is None else None
+
+
+def check_env_exists(env_id: str) -> None:
+    """Return when `env_id` can be made here.
+
+    Raises UnknownName (with the newest version or the nearest id), MissingExtra when the id is known but its
+    package is not installed, and UserError when the module of `module:Env-v0` cannot be found.
+    """
+    find_gym_spec(env_id)
+
+
+def find_gym_spec(env_id: str) -> GymSpec:
+    """The registry entry of `env_id`; raises as `check_env_exists`."""
+    module, _, name = env_id.rpartition(":")
+    if module:
+        _import_registering_module(module, env_id)
+    if name.startswith("ALE/") and missing_extra("atari"):
+        raise MissingExtra(f"the env '{env_id}'", "atari")
+    if name not in gym.registry:
+        _register_atari()
+    spec = gym.registry.get(name)
+    if spec is None or _is_tombstone(spec):
+        newest = _newest_version(name)
+        raise UnknownName(
+            "env",
+            env_id,
+            [newest] if newest else known_env_ids(),
+            fix="`ludus envs` lists the known ids; an env of your own is named 'module:MyEnv-v0'",
+        )
+    group = _group_of(spec)
+    extra = missing_extra(group)
+    if extra:
+        raise MissingExtra(f"the env '{env_id}'", extra)
+    if _module_of(spec).startswith(_JAX_MODULES) and importlib.util.find_spec("jax") is None:
+        raise UserError(
+            f"the env '{env_id}' needs the package jax, which is not installed",
+            where="this Python environment",
+            fix='pip install "gymnasium[jax]"',
+        )
+    return spec
+
+
+def _import_registering_module(module: str, env_id: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        # a module missing further down is a fault in the user's module, and shows its own traceback
+        if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
+            raise
+        raise UserError(
+            f"the module '{module}' of env '{env_id}' cannot be found",
+            where=f"env id '{env_id}'",
+            fix="install it, or run from the folder that holds it",
+        ) from None
+
+
+def _register_atari() -> None:
+    if importlib.util.find_spec("ale_py") is not None:
+        gym.register_envs(importlib.import_module("ale_py"))
+
+
+def _newest_version(name: str) -> str | None:
+    """The id of the newest registered version of the env called `name`, whatever version `name` asks for."""
+    try:
+        namespace, stem, _ = parse_env_id(name)
+    except gym.error.Error:
+        return None
+    versions = [
+        spec
+        for spec in gym.registry.values()
+        if spec.namespace == namespace and spec.name == stem and not _is_tombstone(spec)
+    ]
+    return max(versions, key=lambda spec: spec.version or -1).id if versions else None
+
+
+def _is_tombstone(spec: GymSpec) -> bool:
+    """Whether gymnasium registers the id only to raise when it is made (MuJoCo v2/v3, the shimmy ids)."""
+    entry = spec.entry_point
+    return callable(entry) and getattr(entry, "__name__", "").startswith("_raise_")
+
+
+def _module_of(spec: GymSpec) -> str:
+    if isinstance(spec.entry_point, str):
+        return spec.entry_point.partition(":")[0]
+    return str(getattr(spec.entry_point, "__module__", ""))
+
+
+def _group_of(spec: GymSpec) -> str:
+    module = _module_of(spec)
+    for group, (prefix, _, _) in _GROUPS.items():
+        if module == prefix or module.startswith(f"{prefix}."):
+            return group
+    return _OTHER

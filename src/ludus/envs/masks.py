@@ -1,0 +1,127 @@
+"""Action masks: which actions are legal, in whichever of the three customs the env follows.
+
+`env.action_masks()`, `info["action_mask"]`, or `obs["action_mask"]` in a Dict space. A mask is a bool array,
+True where an action is legal: `n` long for Discrete(n), for MultiDiscrete the parts joined, `sum(nvec)` long.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from ludus.envs.wrappers import Env, EnvironmentWrapper, StepResult
+from ludus.errors import UserError
+from ludus.types import BoolArray
+
+MASK_KEY = "action_mask"
+_METHOD = "action_masks"
+
+
+def mask_size(action_space: spaces.Space[Any]) -> int:
+    """How long a mask over `action_space` is; raises UserError for a space that cannot be masked."""
+    return sum(_parts(action_space))
+
+
+def declares_masks(env: Env) -> bool:
+    """Whether the env offers masks by method or in its observation space (seen without a reset)."""
+    space = env.observation_space
+    return (isinstance(space, spaces.Dict) and MASK_KEY in space.spaces) or env.has_wrapper_attr(_METHOD)
+
+
+def has_masks(env: Env) -> bool:
+    """Whether the env gives masks in any custom; resets it to see its info when nothing declares them."""
+    if not isinstance(env.action_space, spaces.Discrete | spaces.MultiDiscrete):
+        return False
+    return declares_masks(env) or MASK_KEY in env.reset()[1]
+
+
+def checked_mask(mask: Any, action_space: spaces.Space[Any], *, where: str) -> BoolArray:
+    """`mask` as a flat bool array; raises ValueError when its size is wrong or it leaves no legal action."""
+    flat = np.asarray(mask).astype(bool).reshape(-1)
+    parts = _parts(action_space)
+    if flat.size != sum(parts):
+        raise ValueError(
+            f"the action mask from {where} has {flat.size} entries, but {action_space} needs {sum(parts)}"
+        )
+    for index, part in enumerate(np.split(flat, np.cumsum(parts)[:-1])):
+        if not part.any():
+            component = f" for component {index}" if len(parts) > 1 else ""
+            raise ValueError(
+                f"the action mask from {where} ({flat.size} entries) leaves no legal action{component}"
+            )
+    return flat
+
+
+def sample_legal(action_space: spaces.Space[Any], mask: BoolArray | None) -> Any:
+    """A random action that `mask` allows, drawn from the action space's own generator."""
+    if mask is None:
+        return action_space.sample()
+    split = np.split(np.asarray(mask, dtype=np.int8), np.cumsum(_parts(action_space))[:-1])
+    return action_space.sample(tuple(split) if isinstance(action_space, spaces.MultiDiscrete) else split[0])
+
+
+class ActionMaskWrapper(EnvironmentWrapper):
+    """Brings the three customs into one: `info["action_mask"]`, a checked bool array, at reset and step.
+
+    In the Dict custom the mask leaves the observation and its space; if a single key `observation` or `obs`
+    remains, it becomes the observation. Raises UserError when the env has no mask to give.
+    """
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        mask_size(env.action_space)
+        self._unwrapped_key: str | None = None
+        space = env.observation_space
+        self._in_observation = isinstance(space, spaces.Dict) and MASK_KEY in space.spaces
+        self._by_method = not self._in_observation and env.has_wrapper_attr(_METHOD)
+        if isinstance(space, spaces.Dict) and self._in_observation:
+            rest = {key: part for key, part in space.items() if key != MASK_KEY}
+            if len(rest) == 1 and next(iter(rest)) in ("observation", "obs"):
+                self._unwrapped_key = next(iter(rest))
+                self.observation_space = rest[self._unwrapped_key]
+            else:
+                self.observation_space = spaces.Dict(rest)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        obs, info = self.env.reset(seed=seed, options=options)
+        return self._with_mask(obs, info, terminal=False)
+
+    def step(self, action: Any) -> StepResult:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        obs, info = self._with_mask(obs, info, terminal=terminated)
+        return obs, reward, terminated, truncated, info
+
+    def _with_mask(self, obs: Any, info: dict[str, Any], *, terminal: bool) -> tuple[Any, dict[str, Any]]:
+        if self._in_observation:
+            mask, where = obs[MASK_KEY], f'obs["{MASK_KEY}"]'
+            obs = {key: part for key, part in obs.items() if key != MASK_KEY}
+            if self._unwrapped_key is not None:
+                obs = obs[self._unwrapped_key]
+        elif self._by_method:
+            mask, where = self.env.get_wrapper_attr(_METHOD)(), f"env.{_METHOD}()"
+        elif MASK_KEY in info:
+            mask, where = info[MASK_KEY], f'info["{MASK_KEY}"]'
+        else:
+            raise UserError(
+                "the env gives no action mask",
+                where=str(self.env),
+                fix='offer env.action_masks(), info["action_mask"] or obs["action_mask"]',
+            )
+        if terminal and not np.any(mask):
+            # nothing is chosen after the end, but a masked softmax over the last observation must stay finite
+            mask = np.ones(mask_size(self.action_space), dtype=bool)
+        return obs, {**info, MASK_KEY: checked_mask(mask, self.action_space, where=where)}
+
+
+def _parts(action_space: spaces.Space[Any]) -> list[int]:
+    if isinstance(action_space, spaces.Discrete):
+        return [int(action_space.n)]
+    if isinstance(action_space, spaces.MultiDiscrete):
+        return [int(n) for n in action_space.nvec.reshape(-1)]
+    raise UserError(
+        f"actions of {action_space} cannot be masked",
+        where="action mask",
+        fix="masks work with Discrete and MultiDiscrete action spaces",
+    )

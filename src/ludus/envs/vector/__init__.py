@@ -1,0 +1,26 @@
+"""Many envs as one `gymnasium.vector.VectorEnv`: `serial` in this process, `process` in workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ludus.envs.vector.base import ChunkedVectorEnv
+from ludus.envs.vector.chunk import EnvFn
+from ludus.envs.vector.process import ProcessVectorEnv
+from ludus.envs.vector.serial import SerialVectorEnv
+from ludus.errors import UnknownName
+
+__all__ = ["ChunkedVectorEnv", "ProcessVectorEnv", "SerialVectorEnv", "make_vector"]
+
+_BACKENDS: dict[str, Callable[..., ChunkedVectorEnv]] = {
+    "serial": SerialVectorEnv,
+    "process": ProcessVectorEnv,
+}
+
+
+def make_vector(env_fns: Sequence[EnvFn], backend: str, env_id: str = "", **options: Any) -> ChunkedVectorEnv:
+    """A vector env of the backend named; `options` are those of its class. Raises UnknownName."""
+    if backend not in _BACKENDS:
+        raise UnknownName("vector backend", backend, _BACKENDS, where="vector", fix="use serial or process")
+    return _BACKENDS[backend](env_fns, env_id=env_id, **options)

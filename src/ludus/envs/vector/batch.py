@@ -1,0 +1,129 @@
+"""The arrays one vector step exchanges, laid out one after the other in a single block of memory.
+
+Both backends write and read the same layout: in private memory (serial) or in memory that the driver and its
+workers map (process). Row `i` of every array belongs to env `i`.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from ludus.errors import UserError
+from ludus.types import Array, Observation
+
+_ALIGNMENT = 64  # a cache line, so that no two arrays share one
+_PLAIN_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+class Batch:
+    """Actions in; observations, rewards, flags and masks out, for `n_envs` envs.
+
+    `memory` is a writable buffer of at least `batch_nbytes(...)` bytes; None allocates private memory.
+    Raises UserError for spaces that have no fixed-size rows (Tuple, Text, Graph, nested Dict, …).
+    """
+
+    def __init__(
+        self,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        n_envs: int,
+        memory: bytearray | mmap.mmap | None = None,
+    ) -> None:
+        if memory is None:
+            memory = bytearray(batch_nbytes(observation_space, action_space, n_envs))
+        arrays = {
+            name: np.frombuffer(memory, dtype, math.prod(shape), offset).reshape(shape)
+            for name, shape, dtype, offset in _layout(observation_space, action_space, n_envs)
+        }
+        self.obs: Observation = _gathered(arrays, "obs")
+        self.final_obs: Observation = _gathered(arrays, "final_obs")
+        self.actions: Observation = _gathered(arrays, "actions")
+        self.rewards: Array = arrays["rewards"]
+        self.terminations: Array = arrays["terminations"]
+        self.truncations: Array = arrays["truncations"]
+        self.masks: Array = arrays["masks"]
+        self.masked: Array = arrays["masked"]  # one flag: has any env given an action mask yet?
+
+
+def batch_nbytes(observation_space: gym.Space[Any], action_space: gym.Space[Any], n_envs: int) -> int:
+    """Bytes of memory a `Batch` of these spaces needs."""
+    *_, (_, shape, dtype, offset) = _layout(observation_space, action_space, n_envs)
+    return offset + math.prod(shape) * dtype.itemsize
+
+
+def mask_width(action_space: gym.Space[Any]) -> int:
+    """Entries in an action mask of this space: one per choice; 0 where masks make no sense."""
+    if isinstance(action_space, spaces.Discrete):
+        return int(action_space.n)
+    if isinstance(action_space, spaces.MultiDiscrete):
+        return int(action_space.nvec.sum())
+    return 0
+
+
+def copy_rows(rows: Observation) -> Observation:
+    """A copy of all rows that shares no memory with `rows`."""
+    if isinstance(rows, dict):
+        return {key: array.copy() for key, array in rows.items()}
+    return rows.copy()
+
+
+def copy_row(rows: Observation, index: int) -> Any:
+    """A copy of one env's row: an array, a numpy scalar, or a dict of them."""
+    if isinstance(rows, dict):
+        return {key: array[index].copy() for key, array in rows.items()}
+    return rows[index].copy()
+
+
+def _layout(
+    observation_space: gym.Space[Any], action_space: gym.Space[Any], n_envs: int
+) -> Iterator[tuple[str, tuple[int, ...], np.dtype[Any], int]]:
+    """Name, shape, dtype and offset of every array; the order is part of the driver-worker protocol."""
+    wanted: list[tuple[str, tuple[int, ...], np.dtype[Any]]] = []
+    for role, space in (
+        ("obs", observation_space),
+        ("final_obs", observation_space),
+        ("actions", action_space),
+    ):
+        for key, leaf in _leaves(space, role).items():
+            assert leaf.shape is not None  # true of every plain space
+            wanted.append((role + key, leaf.shape, np.dtype(leaf.dtype)))
+    wanted.append(("rewards", (), np.dtype(np.float64)))
+    wanted.append(("terminations", (), np.dtype(np.bool_)))
+    wanted.append(("truncations", (), np.dtype(np.bool_)))
+    wanted.append(("masks", (mask_width(action_space),), np.dtype(np.bool_)))
+
+    offset = 0
+    for name, row_shape, dtype in wanted:
+        shape = (n_envs, *row_shape)
+        yield name, shape, dtype, offset
+        size = math.prod(shape) * dtype.itemsize
+        offset += math.ceil(size / _ALIGNMENT) * _ALIGNMENT
+    yield "masked", (1,), np.dtype(np.bool_), offset
+
+
+def _leaves(space: gym.Space[Any], role: str) -> dict[str, gym.Space[Any]]:
+    """The plain spaces inside `space`: itself under "", or a Dict's entries under "/key"."""
+    if isinstance(space, _PLAIN_SPACES):
+        return {"": space}
+    if isinstance(space, spaces.Dict) and all(isinstance(leaf, _PLAIN_SPACES) for leaf in space.values()):
+        return {f"/{key}": leaf for key, leaf in space.items()}
+    kind = "action" if role == "actions" else "observation"
+    raise UserError(
+        f"{kind} spaces of this kind cannot be batched: {space}",
+        where=f"the env's {kind} space",
+        fix="use Box, Discrete, MultiDiscrete, MultiBinary or a flat Dict of them (see gymnasium.wrappers)",
+    )
+
+
+def _gathered(arrays: dict[str, Array], role: str) -> Observation:
+    if role in arrays:
+        return arrays[role]
+    prefix = f"{role}/"
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

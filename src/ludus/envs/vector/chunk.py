@@ -1,0 +1,290 @@
+"""A chunk: some envs that live in one process and play into the rows of a batch.
+
+The serial backend owns one chunk with all envs, every worker process owns one with its share. Whatever an env
+does, it does here, so the two backends cannot differ in what they observe or in how they report a fault.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from ludus.envs.vector.batch import Batch, mask_width
+from ludus.errors import CheckpointError, EnvFault, LudusError, UserError
+from ludus.types import Observation
+
+Env = gym.Env[Any, Any]
+EnvFn = Callable[[], Env]
+
+Entry = tuple[int, dict[str, Any] | None, dict[str, Any]]
+"""What one env has to say beyond its rows: its index, the final info of an episode that ended, its info."""
+
+_log = logging.getLogger("ludus.envs")
+_OWN_FOLDER = str(Path(__file__).parent)
+_MASK = "action_mask"
+
+
+@dataclass(frozen=True)
+class EnvFacts:
+    """What a vector env must know of its envs before the first reset."""
+
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    metadata: dict[str, Any]
+    render_mode: str | None
+
+
+class EnvChunk:
+    """Builds `env_fns` as the envs `first_index`, `first_index + 1`, … and runs them one after the other.
+
+    What env code raises becomes an EnvFault with the env's own traceback; a UserError passes unchanged. Call
+    `attach` before `reset` and `step`.
+    """
+
+    def __init__(self, env_fns: Sequence[EnvFn], *, first_index: int = 0, env_id: str = "") -> None:
+        self.env_id = env_id
+        self._seeds: list[int | None] = [None] * len(env_fns)
+        self.first_index = first_index
+        self._envs: list[Env] = []
+        try:
+            for position, env_fn in enumerate(env_fns):
+                try:
+                    env = env_fn()
+                except Exception as error:  # whatever the user's constructor raises is reported as theirs
+                    raise self._fault(position, "the constructor", error) from None
+                self._envs.append(env)
+                self._check_same_spaces(position)
+        except LudusError:
+            self.close()
+            raise
+
+    def facts(self) -> EnvFacts:
+        env = self._envs[0]
+        return EnvFacts(env.observation_space, env.action_space, dict(env.metadata), env.render_mode)
+
+    def attach(self, batch: Batch) -> None:
+        """Play into `batch` from now on."""
+        self._batch = batch
+        self._mask_width = mask_width(self._envs[0].action_space)
+        self._masked = False
+        # a predecessor that died may have left its masks here
+        batch.masks[self.first_index : self.first_index + len(self._envs)] = True
+
+    def reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> list[Entry]:
+        """Resets every env; returns an entry for each env whose info is not empty."""
+        entries: list[Entry] = []
+        for position, (env, seed) in enumerate(zip(self._envs, seeds, strict=True)):
+            if seed is not None:
+                self._seeds[position] = seed
+            info = self._reset_env(position, env, seed, options)
+            if info:
+                entries.append((self.first_index + position, None, info))
+        return entries
+
+    def step(self) -> list[Entry]:
+        """Steps every env with its action row, and resets those whose episode ended.
+
+        Returns an entry for each env whose episode ended or whose info is not empty.
+        """
+        batch, first = self._batch, self.first_index
+        obs_rows, rewards = batch.obs, batch.rewards
+        row_shape = None if isinstance(obs_rows, dict) else obs_rows.shape[1:]
+        terminations, truncations = batch.terminations, batch.truncations
+        entries: list[Entry] = []
+        for position, (env, action) in enumerate(zip(self._envs, self._own_actions(), strict=True)):
+            index = first + position
+            try:
+                obs, reward, terminated, truncated, info = env.step(action)
+            except Exception as error:  # whatever the user's step raises is reported as theirs
+                raise self._fault(position, "step()", error) from None
+            rewards[index] = reward
+            terminations[index] = terminated
+            truncations[index] = truncated
+            if terminated or truncated:
+                self._store(position, batch.final_obs, obs)
+                entries.append((index, info, self._reset_env(position, env, None, None)))
+                continue
+            if type(obs) is np.ndarray and obs.shape == row_shape:
+                obs_rows[index] = obs  # type: ignore[index]  # a row shape is only there for plain arrays
+            else:
+                self._store(position, obs_rows, obs)
+            if info or self._masked:
+                info = self._take_mask(position, info)
+                if info:
+                    entries.append((index, None, info))
+        return entries
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """Per env: the attribute `name`, called if it can be."""
+
+        def get_or_call(env: Env) -> Any:
+            attribute = env.get_wrapper_attr(name)
+            return attribute(*args, **kwargs) if callable(attribute) else attribute
+
+        return [self._guarded(i, name, get_or_call, env) for i, env in enumerate(self._envs)]
+
+    def set_attr(self, values: Sequence[Any], name: str) -> list[None]:
+        for position, (env, value) in enumerate(zip(self._envs, values, strict=True)):
+            self._guarded(position, f"setting {name}", env.set_wrapper_attr, name, value)
+        return []
+
+    def render(self) -> list[Any]:
+        return [self._guarded(i, "render()", env.render) for i, env in enumerate(self._envs)]
+
+    def wrapper_states(self) -> list[list[dict[str, Any]]]:
+        """Per env: the state of each layer that keeps one, outermost wrapper first."""
+        return [
+            [self._guarded(i, "state_dict()", layer.state_dict) for layer in _stateful_layers(env)]
+            for i, env in enumerate(self._envs)
+        ]
+
+    def load_wrapper_states(self, states: Sequence[Sequence[dict[str, Any]]]) -> list[None]:
+        """Gives back what `wrapper_states` returned; raises CheckpointError when the layers differ."""
+        for position, (env, own_states) in enumerate(zip(self._envs, states, strict=True)):
+            layers = list(_stateful_layers(env))
+            if len(layers) != len(own_states):
+                raise CheckpointError(
+                    f"{len(own_states)} wrapper states were saved, but the env has {len(layers)} to load",
+                    where=f"env {self.first_index + position} ({self.env_id})",
+                    fix="resume with the wrappers the run was started with",
+                )
+            for layer, state in zip(layers, own_states, strict=True):
+                self._guarded(position, "load_state_dict()", layer.load_state_dict, state)
+        return []
+
+    def close(self) -> None:
+        """Closes every env. An env that cannot be closed is logged: nothing is left for it to spoil."""
+        for position, env in enumerate(self._envs):
+            try:
+                env.close()
+            except Exception as error:  # the other envs must be closed all the same
+                text = user_traceback(error)
+                _log.warning(
+                    "env %d (%s) failed to close:\n%s", self.first_index + position, self.env_id, text
+                )
+        self._envs = []
+
+    def _reset_env(
+        self, position: int, env: Env, seed: int | None, options: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        obs, info = self._guarded(position, "reset()", _reset, env, seed, options)
+        self._check_dtypes(position, obs)
+        self._store(position, self._batch.obs, obs)
+        return self._take_mask(position, info)
+
+    def _own_actions(self) -> Iterable[Any]:
+        """One action per env, in memory that is the env's to keep: scalars, rows, or dicts of rows."""
+        actions = self._batch.actions
+        own = slice(self.first_index, self.first_index + len(self._envs))
+        if isinstance(actions, dict):
+            copies = {key: array[own].copy() for key, array in actions.items()}
+            return [{key: rows[i] for key, rows in copies.items()} for i in range(len(self._envs))]
+        return actions[own].copy()
+
+    def _store(self, position: int, rows: Observation, obs: Any) -> None:
+        if isinstance(rows, dict):
+            try:
+                for key, array in rows.items():
+                    self._store(position, array, obs[key])
+            except (KeyError, TypeError):
+                raise self._bad_obs(position, "does not hold every key of its space") from None
+            return
+        # numpy would broadcast a smaller observation into the row without a word
+        row_shape = rows.shape[1:]
+        shape = obs.shape if type(obs) is np.ndarray else np.shape(obs)
+        if shape != row_shape:
+            raise self._bad_obs(position, f"has shape {shape}, its space says {row_shape}")
+        rows[self.first_index + position] = obs
+
+    def _check_dtypes(self, position: int, obs: Any) -> None:
+        rows = self._batch.obs
+        pairs = ((rows[k], obs[k]) for k in rows if k in obs) if isinstance(rows, dict) else [(rows, obs)]
+        for array, value in pairs:
+            dtype = np.asarray(value).dtype
+            if not np.can_cast(dtype, array.dtype, "same_kind"):
+                raise self._bad_obs(position, f"is of {dtype}, its space says {array.dtype}")
+
+    def _take_mask(self, position: int, info: dict[str, Any]) -> dict[str, Any]:
+        """Moves the mask out of `info` (which stays the env's) into the env's row; returns the rest."""
+        index = self.first_index + position
+        if not self._mask_width or _MASK not in info:
+            self._batch.masks[index] = True
+            return info
+        mask = np.asarray(info[_MASK], dtype=np.bool_).reshape(-1)
+        if mask.size != self._mask_width:
+            raise self._fault(position, f"an action mask has {mask.size} entries, not {self._mask_width}")
+        self._masked = True
+        self._batch.masked[0] = True
+        self._batch.masks[index] = mask
+        return {key: value for key, value in info.items() if key != _MASK}
+
+    def _check_same_spaces(self, position: int) -> None:
+        env, model = self._envs[position], self._envs[0]
+        check_same_spaces(
+            self.first_index + position,
+            (env.observation_space, env.action_space),
+            (model.observation_space, model.action_space),
+        )
+
+    def _guarded(self, position: int, doing: str, function: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return function(*args)
+        except Exception as error:  # whatever the user's code raises is reported as theirs
+            raise self._fault(position, doing, error) from None
+
+    def _bad_obs(self, position: int, what: str) -> LudusError:
+        return self._fault(position, f"an observation {what}")
+
+    def _fault(self, position: int, doing: str, error: Exception | None = None) -> LudusError:
+        """The error to raise for what happened to an env; a UserError is already the one to raise."""
+        if isinstance(error, UserError | EnvFault):
+            return error
+        return EnvFault(
+            doing if error is None else f"{doing} raised {type(error).__name__}: {error}",
+            worker=self.first_index + position,
+            env_id=self.env_id,
+            seed=self._seeds[position],
+            user_traceback="" if error is None else user_traceback(error),
+        )
+
+
+def check_same_spaces(index: int, spaces: tuple[Any, Any], expected: tuple[Any, Any]) -> None:
+    """Raises UserError unless env `index` has the (observation, action) spaces that env 0 has."""
+    for kind, space, model in zip(("observation", "action"), spaces, expected, strict=True):
+        if space != model:
+            raise UserError(
+                f"the {kind} space of env {index} is {space}, but that of the first env is {model}",
+                where="the env functions of a vector env",
+                fix="make all envs of a vector env alike",
+            )
+
+
+def user_traceback(error: BaseException) -> str:
+    """The traceback of `error` without the leading frames of this package: what the user's code did."""
+    report = traceback.TracebackException.from_exception(error)
+    while report.stack and report.stack[0].filename.startswith(_OWN_FOLDER):
+        del report.stack[0]
+    return "".join(report.format())
+
+
+def _reset(env: Env, seed: int | None, options: dict[str, Any] | None) -> Any:
+    # an env that predates `options` can still be played, as long as nobody passes any
+    return env.reset(seed=seed) if options is None else env.reset(seed=seed, options=options)
+
+
+def _stateful_layers(env: Env) -> Iterator[Any]:
+    layer = env
+    while True:
+        # asked of the class: a wrapper that forwards attributes must not answer for what it wraps
+        if all(callable(getattr(type(layer), name, None)) for name in ("state_dict", "load_state_dict")):
+            yield layer
+        if not isinstance(layer, gym.Wrapper):
+            return
+        layer = layer.env

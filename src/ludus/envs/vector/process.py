@@ -1,0 +1,302 @@
+"""The process backend: chunks of envs in worker processes, results in shared memory.
+
+Nothing an env does can stop the driver: every wait has a deadline, a worker that dies or hangs is replaced,
+and no way for the driver to die leaves a worker behind.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import time
+import warnings
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import cloudpickle
+import gymnasium as gym
+import numpy as np
+
+from ludus.envs.vector.base import ChunkedVectorEnv, StepResult, WrapperStates
+from ludus.envs.vector.batch import Batch, batch_nbytes
+from ludus.envs.vector.chunk import Entry, EnvFacts, EnvFn, check_same_spaces
+from ludus.envs.vector.handle import WorkerHandle, WorkerLost
+from ludus.envs.vector.shared import anonymous_file, map_file
+from ludus.envs.vector.wire import Kind, pack
+from ludus.envs.vector.worker import Blueprint
+from ludus.errors import EnvFault, LudusError, UserError
+
+_log = logging.getLogger("ludus.envs")
+
+_BUILD_SECONDS = 60.0  # the least a worker gets to import modules and build envs, however short the deadline
+_CLOSE_SECONDS = 2.0  # for envs to close of their own accord
+_REAP_SECONDS = 2.0  # for killed workers to be gone
+
+
+class ProcessVectorEnv(ChunkedVectorEnv):
+    """Runs the envs in `n_workers` processes (by default one per usable core), each with a contiguous share.
+
+    Raises EnvFault for what an env raises, and UserError when the functions cannot be sent to a worker.
+
+    A worker that dies, or gives no answer for `deadline` seconds, is replaced, at most `respawns` times in
+    all; then, or when it happens before all envs are built, EnvFault is raised. The envs of a replaced worker
+    are built anew, get the wrapper states last loaded or saved, and are reset with seeds derived from their
+    last ones; what `set_attr` changed in them is lost. The step's `infos["dropped"]`, a bool array, marks
+    them: such an env has reward 0, no end of episode, and the first observation of a new episode.
+    """
+
+    def __init__(
+        self,
+        env_fns: Sequence[EnvFn],
+        *,
+        env_id: str = "",
+        n_workers: int | None = None,
+        deadline: float = 60.0,
+        respawns: int = 10,
+    ) -> None:
+        if not env_fns:
+            raise UserError(
+                "a vector env needs at least one env", where="n_envs", fix="set n_envs to 1 or more"
+            )
+        if n_workers is not None and n_workers < 1:
+            raise UserError(f"n_workers is {n_workers}", where="the process backend", fix="use 1 or more")
+        self.dropped_episodes = 0
+        self.respawned = 0
+        self.env_id = env_id
+        self._deadline = deadline
+        self._respawns = respawns
+        self._working_directory = os.getcwd()
+        self._seeds: list[int | None] = [None] * len(env_fns)
+        self._states: Sequence[Sequence[dict[str, Any]]] | None = None
+        self._playing = False  # has there been a reset?
+        self._replaced: dict[int, list[Entry]] = {}  # worker -> the infos its envs gave at the reset
+
+        n_workers = min(len(env_fns), n_workers or _usable_cores())
+        bounds = [len(env_fns) * k // n_workers for k in range(n_workers + 1)]
+        self._shares = [slice(low, high) for low, high in itertools.pairwise(bounds)]
+        self._blueprints = [_blueprint(env_fns[share], share.start, env_id) for share in self._shares]
+
+        self._memory_fd = anonymous_file()
+        self._lifeline_fd, lifeline_end = os.pipe()
+        self._workers: list[WorkerHandle] = []
+        descriptors = (self._memory_fd, self._lifeline_fd, lifeline_end)
+        self._release = weakref.finalize(self, _release, self._workers, descriptors, os.getpid())
+        try:
+            self._start(len(env_fns))
+        except BaseException:
+            self._release()
+            raise
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """The process ids of the workers, in the order of their envs."""
+        return [worker.pid for worker in self._workers]
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> Any:
+        self._require_open()
+        seeds = self._seed_per_env(seed)
+        self._playing = False  # a worker lost from here on has no episode to lose
+        self._replaced.clear()
+        result = super().reset(seed=seeds, options=options)
+        self._seeds = [old if new is None else new for old, new in zip(self._seeds, seeds, strict=True)]
+        self._playing = True
+        return result
+
+    def step(self, actions: Any) -> StepResult:
+        result = super().step(actions)
+        if self._replaced:
+            dropped = np.zeros(self.num_envs, dtype=np.bool_)
+            for k in self._replaced:
+                dropped[self._shares[k]] = True
+            result[4]["dropped"] = dropped
+            self._replaced.clear()
+        return result
+
+    def wrapper_states(self) -> WrapperStates:
+        states = super().wrapper_states()
+        self._states = states
+        return states
+
+    def load_wrapper_states(self, states: Sequence[Sequence[dict[str, Any]]]) -> None:
+        super().load_wrapper_states(states)
+        self._states = states
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._release()
+        del self._batch  # the last holder of the mapped memory
+
+    def _step_chunks(self) -> list[Entry]:
+        # a worker replaced since the last step has a new episode, for which these actions were not meant
+        stepping = [k for k in range(len(self._workers)) if k not in self._replaced]
+        entries: list[Entry] = []
+        for k, answer in self._exchange(Kind.STEP, dict.fromkeys(stepping, b"")).items():
+            if isinstance(answer, WorkerLost):
+                self._replace(k, answer)
+            else:
+                entries += answer
+        return entries + [entry for infos in self._replaced.values() for entry in infos]
+
+    def _ask_chunks(self, method: str, per_env: Sequence[Any] | None, *args: Any) -> list[Any]:
+        requests = {}
+        for k, share in enumerate(self._shares):
+            own = () if per_env is None else (per_env[share],)
+            requests[k] = pack((method, (*own, *args)))
+        answers: dict[int, Any] = {}
+        while pending := {k: request for k, request in requests.items() if k not in answers}:
+            for k, answer in self._exchange(Kind.CALL, pending).items():
+                if isinstance(answer, WorkerLost):
+                    self._replace(k, answer)
+                else:
+                    answers[k] = answer
+        return [element for k in requests for element in answers[k]]
+
+    def _exchange(
+        self, kind: Kind, requests: dict[int, bytes], seconds: float | None = None
+    ) -> dict[int, Any]:
+        """Sends each worker its request, then takes all answers: a result, or the WorkerLost in its place.
+
+        Raises the first error that a worker reports, once all have answered.
+        """
+        seconds = self._deadline if seconds is None else seconds
+        deadline = time.monotonic() + seconds
+        for k, payload in requests.items():
+            self._workers[k].send(kind, payload, timeout=seconds)
+        answers: dict[int, Any] = {}
+        first_error: LudusError | None = None
+        for k in requests:
+            try:
+                answers[k] = self._workers[k].answer(deadline, f"{seconds:g} s")
+            except WorkerLost as lost:
+                answers[k] = lost
+            except LudusError as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
+        return answers
+
+    def _start(self, n_envs: int) -> None:
+        for _ in self._shares:
+            self._workers.append(self._hire())
+        facts: dict[int, EnvFacts] = self._exchange_at_start(
+            Kind.BUILD, self._blueprints, max(self._deadline, _BUILD_SECONDS)
+        )
+        for k, share in enumerate(self._shares):
+            check_same_spaces(
+                share.start,
+                (facts[k].observation_space, facts[k].action_space),
+                (facts[0].observation_space, facts[0].action_space),
+            )
+        self._describe(facts[0], n_envs, self.env_id)
+        spaces = (facts[0].observation_space, facts[0].action_space)
+        memory = map_file(self._memory_fd, batch_nbytes(*spaces, n_envs))
+        self._batch = Batch(*spaces, n_envs, memory)
+        self._exchange_at_start(Kind.ATTACH, [pack(n_envs)] * len(self._shares), self._deadline)
+
+    def _exchange_at_start(self, kind: Kind, requests: list[bytes], seconds: float) -> dict[int, Any]:
+        """As `_exchange`, but a lost worker is a fault: envs that never ran are not worth another try."""
+        answers = self._exchange(kind, dict(enumerate(requests)), seconds)
+        for k, answer in answers.items():
+            if isinstance(answer, WorkerLost):
+                raise self._fault(k, f"{answer} before its envs were built")
+        return answers
+
+    def _hire(self) -> WorkerHandle:
+        return WorkerHandle(self._memory_fd, self._lifeline_fd, self._working_directory)
+
+    def _replace(self, k: int, lost: WorkerLost) -> None:
+        """A new worker in place of a lost one, its envs as far as all others are: built, or playing."""
+        share = self._shares[k]
+        n_lost = share.stop - share.start if self._playing and k not in self._replaced else 0
+        self.dropped_episodes += n_lost
+        while True:
+            if self.respawned >= self._respawns:
+                raise self._fault(k, f"{lost}, and all {self._respawns} respawns are used up")
+            self.respawned += 1
+            envs = f"envs {share.start} to {share.stop - 1} of {self.env_id}"
+            count = f"respawn {self.respawned} of {self._respawns}"
+            _log.warning("the worker of %s %s: %s; %d episodes dropped", envs, lost, count, n_lost)
+            try:
+                self._workers[k] = self._hire()
+                self._only(k, Kind.BUILD, self._blueprints[k], max(self._deadline, _BUILD_SECONDS))
+                self._only(k, Kind.ATTACH, pack(self.num_envs))
+                if self._states is not None:
+                    self._only(k, Kind.CALL, pack(("load_wrapper_states", (self._states[share],))))
+                if self._playing:
+                    self._replaced[k] = self._reset_replaced(k)
+                return
+            except WorkerLost as again:
+                lost = again
+
+    def _reset_replaced(self, k: int) -> list[Entry]:
+        share, batch = self._shares[k], self._batch
+        self._seeds[share] = [_respawn_seed(seed, self.respawned) for seed in self._seeds[share]]
+        batch.rewards[share] = 0.0
+        batch.terminations[share] = False
+        batch.truncations[share] = False
+        entries: list[Entry] = self._only(k, Kind.CALL, pack(("reset", (self._seeds[share], None))))
+        return entries
+
+    def _only(self, k: int, kind: Kind, payload: bytes, seconds: float | None = None) -> Any:
+        """As `_exchange` with one worker; raises WorkerLost."""
+        answer = self._exchange(kind, {k: payload}, seconds)[k]
+        if isinstance(answer, WorkerLost):
+            raise answer
+        return answer
+
+    def _fault(self, k: int, what: str) -> EnvFault:
+        share = self._shares[k]
+        return EnvFault(
+            f"the worker of envs {share.start} to {share.stop - 1} {what}",
+            worker=share.start,
+            env_id=self.env_id,
+            seed=self._seeds[share.start],
+        )
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _blueprint(env_fns: Sequence[EnvFn], first_index: int, env_id: str) -> bytes:
+    # categories that stand in a module would have it imported in every worker; some belong to torch
+    filters = [entry for entry in warnings.filters if getattr(entry[2], "__module__", "") == "builtins"]
+    # what the user's script registered is unknown to a process that never runs it
+    registrations = {
+        name: spec
+        for name, spec in gym.registry.items()
+        if not str(spec.entry_point).startswith("gymnasium.")
+    }
+    blueprint = Blueprint(list(env_fns), first_index, env_id, filters, registrations)
+    try:
+        # cloudpickle takes lambdas, closures and classes of the user's script; why pickle at all: wire.py
+        return bytes(cloudpickle.dumps(blueprint))
+    except Exception as error:  # pickling runs the user's code, which may raise anything
+        raise UserError(
+            f"the env functions cannot be sent to a worker: {type(error).__name__}: {error}",
+            where="the process backend",
+            fix="build everything the env needs inside its function, or use `vector: serial`",
+        ) from error
+
+
+def _respawn_seed(last: int | None, respawned: int) -> int | None:
+    """A seed unlike the one that led to the loss, yet the same in every repetition of the run."""
+    return None if last is None else int(np.random.SeedSequence([last, respawned]).generate_state(1)[0])
+
+
+def _release(workers: list[WorkerHandle], descriptors: tuple[int, ...], owner: int) -> None:
+    """Ends the workers and closes the descriptors, in less than five seconds whatever the envs do."""
+    if os.getpid() != owner:
+        return  # a fork of the driver that is cleaning up: nothing of this is its own
+    for worker in workers:
+        worker.send(Kind.CLOSE, timeout=0.01)
+    polite_until = time.monotonic() + _CLOSE_SECONDS
+    for worker in workers:
+        worker.end(polite_until=polite_until, reap_until=polite_until + _REAP_SECONDS)
+    for descriptor in descriptors:
+        os.close(descriptor)

@@ -1,0 +1,29 @@
+"""Memory that the driver shares with its workers: an anonymous file, mapped by both.
+
+It has no name, in /dev/shm or anywhere else: it is gone with the last process that holds it, however that
+dies.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+
+
+def anonymous_file() -> int:
+    """A descriptor of a new, empty, nameless file, in memory where the system can do that."""
+    if hasattr(os, "memfd_create"):
+        try:
+            return os.memfd_create("ludus-batch")
+        except OSError:
+            pass  # a sandbox may forbid the call
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def map_file(descriptor: int, nbytes: int) -> mmap.mmap:
+    """The file's first `nbytes` as shared memory, growing it if need be."""
+    if os.fstat(descriptor).st_size < nbytes:
+        os.ftruncate(descriptor, nbytes)
+    return mmap.mmap(descriptor, nbytes)

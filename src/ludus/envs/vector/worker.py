@@ -1,0 +1,136 @@
+"""The worker process: builds a chunk of envs and serves the driver until told to close, or until it is gone.
+
+Started by `handle.WorkerHandle` as a fresh interpreter, so nothing of the user's script runs again here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import gymnasium as gym
+
+from ludus.envs.vector.batch import Batch, batch_nbytes
+from ludus.envs.vector.chunk import EnvChunk, EnvFn, user_traceback
+from ludus.envs.vector.shared import map_file
+from ludus.envs.vector.wire import Channel, Kind, pack, pack_error, unpack
+from ludus.errors import EnvFault, LudusError, UserError
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """All a worker needs to build its envs as the driver would."""
+
+    env_fns: Sequence[EnvFn]
+    first_index: int
+    env_id: str
+    warning_filters: list[Any]
+    registrations: dict[str, Any]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """`arguments`: descriptors of socket, shared file and lifeline; the driver's pid to die with it, or 0."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to act upon
+    faulthandler.enable()  # an env that crashes the interpreter shows where
+    socket_fd, memory_fd, lifeline_fd, driver_pid = map(int, arguments)
+    for descriptor in (socket_fd, memory_fd, lifeline_fd):
+        os.set_inheritable(descriptor, False)  # programs that an env starts must not hold them open
+    _die_with_driver(lifeline_fd, driver_pid)
+    _serve(Channel(socket.socket(fileno=socket_fd)), memory_fd)
+
+
+def _serve(channel: Channel, memory_fd: int) -> None:
+    chunk: EnvChunk | None = None
+    while True:
+        try:
+            kind, number, payload = channel.receive()
+        except (EOFError, OSError):
+            kind, number, payload = Kind.CLOSE, 0, b""  # the driver let go of us
+        if kind is Kind.CLOSE:
+            if chunk is not None:
+                chunk.close()
+            return
+        try:
+            if kind is Kind.BUILD:
+                chunk = _build(payload)
+                answer = pack(chunk.facts())
+            else:
+                assert chunk is not None, "the driver builds first"
+                answer = _answer(chunk, kind, payload, memory_fd)
+        except LudusError as error:
+            channel.send(Kind.ERROR, number, pack_error(error))
+        else:
+            channel.send(Kind.DONE, number, answer)
+
+
+def _answer(chunk: EnvChunk, kind: Kind, payload: bytes, memory_fd: int) -> bytes:
+    if kind is Kind.STEP:
+        result, asked = chunk.step(), "infos"
+    elif kind is Kind.ATTACH:
+        facts, n_envs = chunk.facts(), unpack(payload)
+        nbytes = batch_nbytes(facts.observation_space, facts.action_space, n_envs)
+        memory = map_file(memory_fd, nbytes)
+        chunk.attach(Batch(facts.observation_space, facts.action_space, n_envs, memory))
+        return b""
+    else:
+        method, arguments = unpack(payload)
+        result, asked = getattr(chunk, method)(*arguments), f"results of {method}"
+    if not result:
+        return b""
+    try:
+        return pack(result)
+    except Exception as error:  # pickling runs the user's code, which may raise anything
+        raise EnvFault(
+            f"{asked} cannot be sent to the driver: {type(error).__name__}: {error}",
+            worker=chunk.first_index,
+            env_id=chunk.env_id,
+            seed=None,
+            user_traceback=user_traceback(error),
+        ) from None
+
+
+def _build(payload: bytes) -> EnvChunk:
+    try:
+        blueprint: Blueprint = unpack(payload)
+    except Exception as error:  # unpickling imports the user's modules, which may raise anything
+        raise UserError(
+            f"the env functions cannot be rebuilt in a worker: {type(error).__name__}: {error}",
+            where="the process backend",
+            fix="use module-level or self-contained env functions, or `vector: serial`",
+        ) from error
+    warnings.filters = blueprint.warning_filters
+    for env_id, spec in blueprint.registrations.items():
+        gym.registry.setdefault(env_id, spec)
+    return EnvChunk(blueprint.env_fns, first_index=blueprint.first_index, env_id=blueprint.env_id)
+
+
+def _die_with_driver(lifeline_fd: int, driver_pid: int) -> None:
+    """Makes sure that no death of the driver, and no hanging env, leaves this process behind."""
+    threading.Thread(target=_watch, args=(lifeline_fd,), daemon=True).start()
+    if driver_pid and sys.platform == "linux":
+        # for an env that hangs without letting other threads run
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != driver_pid:  # it died before we asked
+            _vanish()
+
+
+def _watch(lifeline_fd: int) -> None:
+    os.read(lifeline_fd, 1)  # nobody writes: it returns when the driver's end is closed
+    _vanish()
+
+
+def _vanish() -> NoReturn:
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)  # with whatever programs the envs have started
+    os._exit(1)

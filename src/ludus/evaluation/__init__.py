@@ -1,0 +1,1 @@
+"""Playing with a finished policy: evaluation, videos, a window, and policies by name."""

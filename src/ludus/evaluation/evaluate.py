@@ -1,0 +1,164 @@
+"""Plays whole episodes with a policy and says how well they went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+
+from ludus.envs.wrappers import EpisodeReport
+from ludus.rollout.stepper import stack
+from ludus.types import Array, BoolArray, EpisodeRecord, Metrics, Observation
+
+Env = gym.Env[Any, Any]
+MAX_ENVS = 16
+
+
+class Actor(Protocol):
+    """Whatever chooses actions: a policy, a bot."""
+
+    def predict(
+        self, obs: Observation, mask: BoolArray | None = None, deterministic: bool = True
+    ) -> Array: ...
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """The episodes of one evaluation, in the order of their seeds."""
+
+    episodes: tuple[EpisodeRecord, ...]
+
+    @property
+    def rewards(self) -> Array:
+        return np.array([episode.reward for episode in self.episodes])
+
+    @property
+    def mean_reward(self) -> float:
+        return float(self.rewards.mean())
+
+    @property
+    def std_reward(self) -> float:
+        return float(self.rewards.std())
+
+    @property
+    def mean_length(self) -> float:
+        return float(np.mean([episode.length for episode in self.episodes]))
+
+    @property
+    def success_rate(self) -> float | None:
+        known = [episode.success for episode in self.episodes if episode.success is not None]
+        return float(np.mean(known)) if known else None
+
+    def metrics(self) -> Metrics:
+        """As rows of `metrics.jsonl` name them."""
+        metrics = {
+            "eval/mean_reward": self.mean_reward,
+            "eval/std_reward": self.std_reward,
+            "eval/mean_ep_length": self.mean_length,
+        }
+        if self.success_rate is not None:
+            metrics["eval/success_rate"] = self.success_rate
+        return metrics
+
+    def summary(self) -> dict[str, Any]:
+        """For `--json`."""
+        rewards = self.rewards
+        summary: dict[str, Any] = {
+            "mean_reward": self.mean_reward,
+            "std_reward": self.std_reward,
+            "min_reward": float(rewards.min()),
+            "max_reward": float(rewards.max()),
+            "mean_length": self.mean_length,
+            "episodes": len(self.episodes),
+        }
+        if self.success_rate is not None:
+            summary["success_rate"] = self.success_rate
+        return summary
+
+
+def evaluate(
+    actor: Actor, make_env: Callable[[], Env], seeds: Sequence[int], *, deterministic: bool = True
+) -> EvaluationResult:
+    """Play one episode from each seed, several envs side by side, every one of them to its end.
+
+    The envs are built for this evaluation and closed after it, so that the result depends on nothing but the
+    policy and the seeds.
+    """
+    envs = [make_env() for _ in range(min(MAX_ENVS, len(seeds)))]
+    try:
+        return EvaluationResult(tuple(play_episodes(actor, envs, seeds, deterministic=deterministic)))
+    finally:
+        for env in envs:
+            env.close()
+
+
+def play_episodes(
+    actor: Actor, envs: Sequence[Env], seeds: Sequence[int], *, deterministic: bool = True
+) -> list[EpisodeRecord]:
+    """One episode per seed on the given envs; an env that finishes takes the next seed."""
+    records: dict[int, EpisodeRecord] = {}
+    waiting = iter(enumerate(seeds))
+    tables = [table for env in envs if (table := _Table.next_episode(env, waiting)) is not None]
+    while tables:
+        masks = None if tables[0].mask is None else np.stack([table.mask for table in tables])  # type: ignore[arg-type]
+        actions = actor.predict(stack([table.obs for table in tables]), masks, deterministic=deterministic)
+        going: list[_Table] = []
+        for table, action in zip(tables, actions, strict=True):
+            record = table.step(action)
+            if record is None:
+                going.append(table)
+                continue
+            records[table.episode] = record
+            following = _Table.next_episode(table.env, waiting)
+            if following is not None:
+                going.append(following)
+        tables = going
+    return [records[index] for index in range(len(seeds))]
+
+
+class _Table:
+    """One env in the middle of one episode."""
+
+    def __init__(self, env: Env, episode: int, seed: int) -> None:
+        self.env = env
+        self._reports_episodes = env_reports_episodes(env)
+        self.episode = episode
+        self.reward, self.length = 0.0, 0
+        self.obs, info = env.reset(seed=seed)
+        self.mask: BoolArray | None = info.get("action_mask")
+
+    @classmethod
+    def next_episode(cls, env: Env, waiting: Any) -> _Table | None:
+        following = next(waiting, None)
+        return None if following is None else cls(env, *following)
+
+    def step(self, action: Any) -> EpisodeRecord | None:
+        """Take one step; the episode's record if it ended."""
+        self.obs, reward, terminated, truncated, info = self.env.step(action)
+        self.mask = info.get("action_mask")
+        self.reward += float(reward)
+        self.length += 1
+        if not (terminated or truncated):
+            return None
+        episode = info.get("episode")
+        if episode is not None:  # wrappers changed what is seen; this is the raw episode
+            self.reward, self.length = float(np.squeeze(episode["r"])), int(np.squeeze(episode["l"]))
+        elif self._reports_episodes:  # a wrapper cut the episode (a lost life): the game goes on
+            self.obs, info = self.env.reset()
+            self.mask = info.get("action_mask")
+            return None
+        success = info.get("is_success")
+        return EpisodeRecord(self.reward, self.length, None if success is None else bool(success))
+
+
+def env_reports_episodes(env: Env) -> bool:
+    """Whether the env tells its raw episodes in `info["episode"]`, so that other ends are no episode's end."""
+    layer: Any = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, EpisodeReport):
+            return True
+        layer = layer.env
+    return False

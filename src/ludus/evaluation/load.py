@@ -1,0 +1,156 @@
+"""One way to name a policy, and from the name to something that plays.
+
+`RUN`, `RUN@best`, `RUN@latest`, `RUN@000000100000`, `preset:NAME` (the newest run of that preset), or a bot:
+`random`. RUN is a path, a unique run name, or `latest`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from ludus.config.loading import load_config
+from ludus.config.schema import TrainerConfig
+from ludus.envs.make import EnvSpec
+from ludus.envs.spaces import space_from_json
+from ludus.errors import CheckpointError, UserError
+from ludus.policies.base import Policy
+from ludus.runs.checkpoints import Checkpoint, CheckpointManager
+from ludus.runs.directory import RunDirectory, find_run, list_runs, split_policy_ref
+from ludus.types import Array, BoolArray, Observation
+
+BOTS = ("random",)
+
+
+@dataclass
+class LoadedPolicy:
+    """A policy that plays, with the run it came from (None for a bot)."""
+
+    name: str
+    actor: Any
+    config: TrainerConfig | None = None
+    run: RunDirectory | None = None
+    checkpoint: Checkpoint | None = None
+
+    def predict(self, obs: Observation, mask: BoolArray | None = None, deterministic: bool = True) -> Array:
+        """The action for one observation, or the actions for a batch of them."""
+        actions: Array = self.actor.predict(obs, mask, deterministic=deterministic)
+        return actions
+
+    def env_spec(self) -> EnvSpec:
+        """The env it was trained on. UserError when the run's config does not name one."""
+        if self.config is None or self.config.env is None:
+            raise UserError(f"'{self.name}' does not say which env to play", fix="give one with --env")
+        curriculum = self.config.curriculum.model_dump() if self.config.curriculum else None
+        return EnvSpec(**self.config.env.model_dump(), curriculum=curriculum)
+
+
+class RandomBot:
+    """Plays uniformly among the legal actions."""
+
+    def __init__(self, action_space: spaces.Space[Any], seed: int = 0) -> None:
+        self.action_space = action_space
+        self.action_space.seed(seed)
+
+    def predict(self, obs: Observation, mask: BoolArray | None = None, deterministic: bool = True) -> Array:
+        n = len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
+        rows = [None] * n if mask is None else [np.asarray(row, dtype=np.int8) for row in mask]
+        if mask is not None and isinstance(self.action_space, spaces.MultiDiscrete):
+            cuts = np.cumsum(self.action_space.nvec)[:-1]
+            rows = [tuple(np.split(row, cuts)) for row in rows]  # type: ignore[arg-type,misc]
+        return np.array(
+            [
+                self.action_space.sample(mask=row) if row is not None else self.action_space.sample()
+                for row in rows
+            ]
+        )
+
+
+def load(
+    ref: str | Path, root: str | Path = "runs", *, action_space: spaces.Space[Any] | None = None
+) -> LoadedPolicy:
+    """The policy named `ref`, looking for runs under `root`. A bot needs the `action_space` it plays in."""
+    name = str(ref)
+    if name in BOTS:
+        if action_space is None:
+            raise UserError(f"the bot '{name}' needs to know the env", fix="give one with --env")
+        return LoadedPolicy(name, RandomBot(action_space))
+    run, checkpoint = find_checkpoint(name, root)
+    config = load_config(run.config_path).config
+    return LoadedPolicy(name, build_policy(config, checkpoint), config, run, checkpoint)
+
+
+def find_checkpoint(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, Checkpoint]:
+    """The run and checkpoint that `ref` names; without `@…`, the best one if there is one, else the latest."""
+    run_ref, which = split_policy_ref(ref)
+    run = _find_run(run_ref, Path(root))
+    manager = CheckpointManager(run.checkpoints_dir)
+    checkpoint = manager.find(which) if which is not None else manager.best() or manager.latest()
+    if checkpoint is None:
+        raise CheckpointError(
+            "this run has no checkpoint yet",
+            where=str(run.path),
+            fix="train longer, or set checkpoint.every lower",
+        )
+    checkpoint.verify()
+    return run, checkpoint
+
+
+def build_policy(config: TrainerConfig, checkpoint: Checkpoint) -> Policy:
+    """The policy of a checkpoint, on the CPU, without its env."""
+    from ludus.algorithms.learner import Workplace
+    from ludus.runs.streams import Streams
+
+    state = checkpoint.state()
+    entry = config.algorithm_entry()
+    if entry.learner is None:
+        raise UserError(f"the algorithm '{config.algorithm}' does not say how to load its policy")
+    random_state = torch.get_rng_state()
+    learner = entry.learner(
+        Workplace(
+            observation_space=space_from_json(state["observation_space"]),
+            action_space=space_from_json(state["action_space"]),
+            n_envs=1,
+            hyperparams=config.typed_hyperparams(),
+            policy=config.policy,
+            normalize_obs=config.normalize_obs,
+            device=torch.device("cpu"),
+            streams=Streams(config.seed),
+            reward_normalizer=None,
+        ),
+        config.typed_hyperparams(),
+    )
+    torch.set_rng_state(random_state)  # loading must not disturb anybody's randomness
+    policy: Policy = learner.policy
+    load_policy_tensors(policy, checkpoint)
+    return policy.eval()
+
+
+def load_policy_tensors(policy: Policy, checkpoint: Checkpoint) -> None:
+    """Copy a checkpoint's weights into `policy`. CheckpointError when the shapes differ."""
+    try:
+        policy.load_state_dict(checkpoint.tensors("policy"))
+    except RuntimeError as error:
+        detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+        raise CheckpointError(
+            f"the checkpoint's network has another shape: {detail}",
+            where=str(checkpoint.path),
+            fix="use the same env, policy_net_arch, value_net_arch and policy section as the run it came from",
+        ) from None
+
+
+def _find_run(ref: str, root: Path) -> RunDirectory:
+    if not ref.startswith("preset:"):
+        return find_run(ref, root)
+    preset = ref.removeprefix("preset:")
+    for run in list_runs(root):
+        if run.info().get("preset") == preset:
+            return run
+    raise UserError(
+        f"no run of the preset '{preset}' was found", where=str(root), fix=f"train one: ludus train {preset}"
+    )

@@ -1,0 +1,113 @@
+"""The actor-critic of PPO and A2C: one distribution over actions and one value per observation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import torch
+from torch import Tensor, nn
+
+from ludus.errors import ConfigError
+from ludus.policies.base import NetworkSpec, Policy
+from ludus.policies.distributions import ActionHead, Distribution
+from ludus.policies.extractors import ObservationTensor
+from ludus.policies.networks import VALUE_HEAD_GAIN, mlp, mlp_out_dim, orthogonal_init
+from ludus.types import Array
+
+
+class ActorCritic(Policy):
+    """features -> policy_net -> action_head, and features -> value_net -> value_head.
+
+    `value_features_extractor` is None when the extractor is shared, and `value_net` is None when the policy's
+    net is shared. Sharing the net but not the extractor before it is a ConfigError.
+    """
+
+    def __init__(
+        self, observation_space: gym.Space[Any], action_space: gym.Space[Any], network: NetworkSpec
+    ) -> None:
+        super().__init__(observation_space, action_space, network)
+        if network.share_net and not network.share_features_extractor:
+            raise ConfigError(
+                "a shared net cannot stand on two feature extractors",
+                where="policy.share_net",
+                fix="set share_features_extractor: true, or share_net: false",
+            )
+        self.features_extractor = self._make_extractor()
+        self.value_features_extractor = None if network.share_features_extractor else self._make_extractor()
+        features_dim = self.features_extractor.features_dim
+        policy_arch = network.policy_net_arch
+        value_arch = policy_arch if network.share_net else network.value_net_arch
+        self.policy_net = mlp(features_dim, policy_arch, None, network.activation)
+        self.value_net = (
+            None if network.share_net else mlp(features_dim, value_arch, None, network.activation)
+        )
+        self.action_head = ActionHead(
+            action_space,
+            mlp_out_dim(features_dim, policy_arch),
+            log_std_init=network.log_std_init,
+            ortho_init=network.ortho_init,
+        )
+        self.value_head = nn.Linear(mlp_out_dim(features_dim, value_arch), 1)
+        if network.ortho_init:
+            orthogonal_init(self.policy_net)
+            if self.value_net is not None:
+                orthogonal_init(self.value_net)
+            orthogonal_init(self.value_head, VALUE_HEAD_GAIN)
+
+    def forward(self, obs: ObservationTensor, mask: Tensor | None = None) -> tuple[Distribution, Tensor]:
+        """The distribution over actions, and the values [B]."""
+        features = self.features_extractor(obs)
+        latent = self.policy_net(features)
+        return self.action_head(latent, mask), self._value(obs, features, latent)
+
+    def distribution(self, obs: ObservationTensor, mask: Tensor | None = None) -> Distribution:
+        """The distribution over actions alone."""
+        distribution: Distribution = self.action_head(self.policy_net(self.features_extractor(obs)), mask)
+        return distribution
+
+    def value(self, obs: ObservationTensor) -> Tensor:
+        """The values [B] alone."""
+        if self.value_features_extractor is not None:
+            return self._value(obs, None, None)
+        features = self.features_extractor(obs)
+        return self._value(obs, features, self.policy_net(features) if self.value_net is None else None)
+
+    def _value(self, obs: ObservationTensor, features: Tensor | None, latent: Tensor | None) -> Tensor:
+        """The values [B], from whatever of the policy's `features` and `latent` the networks share."""
+        if self.value_features_extractor is not None:
+            features = self.value_features_extractor(obs)
+        if self.value_net is not None:
+            latent = self.value_net(features)
+        values: Tensor = self.value_head(latent).squeeze(-1)
+        return values
+
+    def act(
+        self,
+        obs: ObservationTensor,
+        mask: Tensor | None = None,
+        *,
+        deterministic: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        distribution = self.distribution(obs, mask)
+        return distribution.mode() if deterministic else distribution.sample(generator)
+
+    @torch.no_grad()
+    def act_and_value(
+        self, obs: ObservationTensor, mask: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """For collecting, without gradient: sampled actions, their log-probabilities and values, each [B]."""
+        distribution, values = self(obs, mask)
+        actions = distribution.sample(generator)
+        return actions, distribution.log_prob(actions), values
+
+    def evaluate(
+        self, obs: ObservationTensor, actions: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """For learning: log-probabilities of `actions`, entropies and values, each [B]."""
+        distribution, values = self(obs, mask)
+        return distribution.log_prob(actions), distribution.entropy(), values
+
+    def to_env(self, actions: Array) -> Array:
+        return self.action_head.to_env(actions)

@@ -1,0 +1,125 @@
+"""What every policy is: a module that takes the env's observations and gives the env's actions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ludus.policies.extractors import BaseFeaturesExtractor, NatureCNN, ObservationTensor, make_extractor
+from ludus.policies.networks import orthogonal_init
+from ludus.policies.observations import ObservationNormalizer, to_tensor
+from ludus.types import Array, BoolArray, Observation
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """The shape of a policy's networks, as the config gives it."""
+
+    policy_net_arch: tuple[int, ...]
+    value_net_arch: tuple[int, ...]  # of the critics, for SAC; of the value stream, for a dueling DQN
+    features_extractor: str = "auto"
+    features_dim: int = 512
+    features_extractor_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    activation: str = "Tanh"
+    share_features_extractor: bool = True
+    share_net: bool = False
+    ortho_init: bool = True
+    log_std_init: float = 0.0
+    normalize_obs: bool = False
+
+
+class Policy(nn.Module, ABC):
+    """A policy for one pair of spaces. Its weights are drawn from torch's global generator.
+
+    `state_dict` is all there is to save: the networks and, with `normalize_obs`, the running statistics.
+    """
+
+    def __init__(
+        self, observation_space: gym.Space[Any], action_space: gym.Space[Any], network: NetworkSpec
+    ) -> None:
+        super().__init__()
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.network = network
+        self.obs_normalizer = ObservationNormalizer(observation_space) if network.normalize_obs else None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the networks are."""
+        return next(self.parameters()).device
+
+    @abstractmethod
+    def act(
+        self,
+        obs: ObservationTensor,
+        mask: Tensor | None = None,
+        *,
+        deterministic: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """The network's actions, one per row of `obs`; `mask` is True where an action is legal."""
+
+    @abstractmethod
+    def to_env(self, actions: Array) -> Array:
+        """A batch of the network's actions as the env takes them."""
+
+    def prepare(self, obs: Observation) -> ObservationTensor:
+        """A batch of env observations as tensors on the policy's device, normalised but not learned from."""
+        if self.obs_normalizer is not None:
+            obs = self.obs_normalizer.normalize(obs)
+        return to_tensor(obs, self.device)
+
+    @torch.inference_mode()
+    def predict(
+        self,
+        obs: Observation,
+        mask: BoolArray | None = None,
+        deterministic: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> Array:
+        """Env-ready actions for raw env observations: a batch for a batch, one for one."""
+        single = self._is_single(obs)
+        if single:
+            obs = (
+                {k: np.asarray(v)[None] for k, v in obs.items()}
+                if isinstance(obs, dict)
+                else np.asarray(obs)[None]
+            )
+            mask = None if mask is None else np.asarray(mask)[None]
+        legal = None if mask is None else torch.as_tensor(mask, dtype=torch.bool, device=self.device)
+        actions = self.act(self.prepare(obs), legal, deterministic=deterministic, generator=generator)
+        for_env = self.to_env(actions.cpu().numpy())
+        return for_env[0] if single else for_env
+
+    def _is_single(self, obs: Observation) -> bool:
+        """Whether `obs` has exactly the dimensions of the observation space, and so no batch axis."""
+        space = self.observation_space
+        if isinstance(obs, dict):
+            assert isinstance(space, gym.spaces.Dict)  # observations come from this space
+            key = next(iter(space.spaces))
+            return np.ndim(obs[key]) == len(space[key].shape or ())
+        return np.ndim(obs) == len(space.shape or ())
+
+    def _make_extractor(self) -> BaseFeaturesExtractor:
+        """A new feature extractor as the network spec describes it."""
+        network = self.network
+        extractor = make_extractor(
+            network.features_extractor,
+            self.observation_space,
+            network.features_dim,
+            network.features_extractor_kwargs,
+        )
+        if network.ortho_init:
+            for module in extractor.modules():
+                if isinstance(
+                    module, NatureCNN
+                ):  # other extractors, and the user's own, initialise themselves
+                    orthogonal_init(module)
+        return extractor

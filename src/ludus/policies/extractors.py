@@ -1,0 +1,333 @@
+"""Feature extractors: from a batch of observations, as tensors, to one vector of features each.
+
+An extractor is chosen by name: "auto", a registered one, or "module:Class" of the user's own. What it puts
+out is checked once, when it is made: a wrong shape is an error about the extractor, not about matrices.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from typing import Any, cast
+
+import gymnasium as gym
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ludus.errors import ConfigError, UnknownName
+from ludus.policies.observations import is_byte_space, is_image_space, to_tensor
+from ludus.types import Observation
+
+WHERE = "policy.features_extractor"
+SMALLEST_IMAGE = 36  # below this the third convolution of NatureCNN has nothing left to look at
+COMBINED_CNN_DIM = 256
+
+ObservationTensor = Tensor | dict[str, Tensor]
+
+
+class BaseFeaturesExtractor(nn.Module):
+    """What a custom extractor inherits: made from the observation space, puts out [B, features_dim].
+
+    Observations come as `to_tensor` makes them: images uint8, Discrete int64, other Boxes float32; a dict of
+    these for a Dict space.
+    """
+
+    def __init__(self, observation_space: gym.Space[Any], features_dim: int = 0) -> None:
+        super().__init__()
+        if features_dim <= 0:
+            raise ConfigError(
+                f"{type(self).__name__} needs a positive features_dim, not {features_dim}",
+                where=WHERE,
+                fix="set features_dim to the number of features the extractor puts out",
+            )
+        self._observation_space = observation_space
+        self._features_dim = features_dim
+
+    @property
+    def features_dim(self) -> int:
+        """The number of features per observation."""
+        return self._features_dim
+
+    def forward(self, observations: Any) -> Tensor:
+        """Features [B, features_dim]."""
+        raise NotImplementedError
+
+
+class FlattenExtractor(BaseFeaturesExtractor):
+    """Everything as one vector, discrete values one-hot. No parameters; its width follows from the space."""
+
+    def __init__(self, observation_space: gym.Space[Any], features_dim: int = 0) -> None:
+        super().__init__(observation_space, flat_dim(observation_space))
+
+    def forward(self, observations: ObservationTensor) -> Tensor:
+        return flatten(observations, self._observation_space)
+
+
+class NatureCNN(BaseFeaturesExtractor):
+    """The convolutional network of Mnih et al. (2015), for uint8 images in either channel order."""
+
+    def __init__(self, observation_space: gym.Space[Any], features_dim: int = 512) -> None:
+        super().__init__(observation_space, features_dim)
+        if not is_image_space(observation_space):
+            raise ConfigError(
+                f"NatureCNN reads images (uint8, three dimensions, 0..255), not {observation_space}",
+                where=WHERE,
+                fix="use features_extractor: auto",
+            )
+        assert observation_space.shape is not None  # a Box has one
+        self.channels_last = not _is_channels_first(observation_space.shape)
+        height, width = _image_size(observation_space.shape)
+        if min(height, width) < SMALLEST_IMAGE:
+            raise ConfigError(
+                f"NatureCNN needs images of at least {SMALLEST_IMAGE}x{SMALLEST_IMAGE}, not {height}x{width}",
+                where=WHERE,
+                fix="use features_extractor: FlattenExtractor or ResnetMLP, or resize the image in a wrapper",
+            )
+        channels = observation_space.shape[-1 if self.channels_last else 0]
+        self.cnn = nn.Sequential(
+            nn.Conv2d(channels, 32, kernel_size=8, stride=4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, kernel_size=4, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, kernel_size=3, stride=1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        columns, rows = (((size - 8) // 4 + 1 - 4) // 2 + 1 - 3 + 1 for size in (width, height))
+        self.linear = nn.Sequential(nn.Linear(64 * rows * columns, features_dim), nn.ReLU())
+
+    def forward(self, observations: Tensor) -> Tensor:
+        images = observations.permute(0, 3, 1, 2) if self.channels_last else observations
+        return cast(Tensor, self.linear(self.cnn(images.float() / 255.0)))
+
+
+class ResidualBlock(nn.Module):
+    """x + W2 ReLU(W1 LayerNorm(x)); starts out as the identity."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.expand = nn.Linear(width, width)
+        self.contract = nn.Linear(width, width)
+        nn.init.zeros_(self.contract.weight)
+        nn.init.zeros_(self.contract.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + cast(Tensor, self.contract(F.relu(self.expand(self.norm(x)))))
+
+
+class ResnetMLP(BaseFeaturesExtractor):
+    """A residual multilayer perceptron over the flattened observation; `width` defaults to features_dim."""
+
+    def __init__(
+        self,
+        observation_space: gym.Space[Any],
+        features_dim: int = 128,
+        width: int | None = None,
+        blocks: int = 2,
+    ) -> None:
+        super().__init__(observation_space, features_dim)
+        width = width or features_dim
+        self.embed = nn.Linear(flat_dim(observation_space), width)
+        self.blocks = nn.Sequential(*(ResidualBlock(width) for _ in range(blocks)))
+        self.project = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, features_dim), nn.ReLU())
+
+    def forward(self, observations: ObservationTensor) -> Tensor:
+        flat = flatten(observations, self._observation_space)
+        return cast(Tensor, self.project(self.blocks(self.embed(flat))))
+
+
+class CombinedExtractor(BaseFeaturesExtractor):
+    """For Dict spaces: each image through its own NatureCNN, everything else flattened, all side by side.
+
+    Its width follows from the parts; images too small for NatureCNN are flattened.
+    """
+
+    def __init__(
+        self, observation_space: gym.Space[Any], features_dim: int = 0, cnn_dim: int = COMBINED_CNN_DIM
+    ) -> None:
+        if not isinstance(observation_space, gym.spaces.Dict):
+            raise ConfigError(
+                f"CombinedExtractor reads Dict observations, not {observation_space}",
+                where=WHERE,
+                fix="use features_extractor: auto",
+            )
+        spaces = observation_space.spaces
+        images = [key for key, space in spaces.items() if _fits_nature_cnn(space)]
+        flat = {key: space for key, space in spaces.items() if key not in images}
+        flat_width = flat_dim(observation_space) - sum(flat_dim(spaces[key]) for key in images)
+        super().__init__(observation_space, cnn_dim * len(images) + flat_width)
+        self._image_keys = images
+        self._flat_spaces = flat
+        # A list, because a key of the space may be no valid name for a module.
+        self.cnns = nn.ModuleList(NatureCNN(spaces[key], cnn_dim) for key in images)
+
+    def forward(self, observations: dict[str, Tensor]) -> Tensor:
+        parts = [cnn(observations[key]) for key, cnn in zip(self._image_keys, self.cnns, strict=True)]
+        parts += [flatten(observations[key], space) for key, space in self._flat_spaces.items()]
+        return torch.cat(parts, dim=1)
+
+
+def flat_dim(space: gym.Space[Any]) -> int:
+    """The width `flatten` gives observations of `space`; ConfigError for a space without a flat form."""
+    match space:
+        case gym.spaces.Box() | gym.spaces.MultiBinary():
+            return int(np.prod(space.shape))
+        case gym.spaces.Discrete():
+            return int(space.n)
+        case gym.spaces.MultiDiscrete():
+            return int(space.nvec.sum())
+        case gym.spaces.Dict() if not any(isinstance(s, gym.spaces.Dict) for s in space.spaces.values()):
+            return sum(map(flat_dim, space.spaces.values()))
+    raise ConfigError(
+        f"no feature extractor reads observations of {space}",
+        where="the env's observation space",
+        fix="wrap the env to observe a Box, Discrete, MultiDiscrete, MultiBinary, or a flat Dict of these",
+    )
+
+
+def flatten(observations: ObservationTensor, space: gym.Space[Any]) -> Tensor:
+    """Observations as float32 [B, flat_dim(space)]: discrete values one-hot, bytes scaled to 0..1."""
+    if isinstance(space, gym.spaces.Dict):
+        assert isinstance(observations, dict)  # observations come from this space
+        return torch.cat([flatten(observations[key], part) for key, part in space.spaces.items()], dim=1)
+    assert isinstance(observations, Tensor)
+    if isinstance(space, gym.spaces.Discrete):
+        return F.one_hot(observations.long() - int(space.start), int(space.n)).float()
+    flat = observations.flatten(1) if observations.ndim > 2 else observations
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        sizes, starts = space.nvec.reshape(-1).tolist(), space.start.reshape(-1).tolist()
+        columns = zip(flat.long().unbind(1), sizes, starts, strict=True)
+        return torch.cat([F.one_hot(column - start, n) for column, n, start in columns], dim=1).float()
+    flat = flat.unsqueeze(1) if flat.ndim == 1 else flat
+    return flat.float() / 255.0 if is_byte_space(space) else flat.float()
+
+
+_REGISTERED: dict[str, type[nn.Module]] = {
+    cls.__name__: cls for cls in (FlattenExtractor, NatureCNN, ResnetMLP, CombinedExtractor)
+}
+
+
+def register_extractor(name: str, cls: type[nn.Module]) -> None:
+    """Make `cls` known to configs as `name`; ConfigError when another class already has that name."""
+    if name == "auto" or _REGISTERED.get(name, cls) is not cls:
+        raise ConfigError(
+            f"a feature extractor called '{name}' is already registered",
+            where=WHERE,
+            fix="choose another name",
+        )
+    _REGISTERED[name] = cls
+
+
+def make_extractor(
+    name: str, observation_space: gym.Space[Any], features_dim: int, kwargs: Mapping[str, Any]
+) -> BaseFeaturesExtractor:
+    """The extractor called `name`, made and tried on a batch of two.
+
+    "auto" takes NatureCNN for images, CombinedExtractor for Dict spaces, FlattenExtractor for the rest (and
+    for images too small for NatureCNN). Raises UnknownName for a name that is not registered, and ConfigError
+    for a class that cannot be imported, does not take the arguments or puts out the wrong shape. Errors in
+    the class's own code pass through.
+    """
+    cls = _find(_auto(observation_space) if name == "auto" else name)
+    arguments = {"features_dim": features_dim, **kwargs}
+    try:
+        inspect.signature(cls).bind(observation_space, **arguments)
+    except TypeError as error:
+        raise ConfigError(
+            f"feature extractor {name} cannot be made with {', '.join(arguments)}: {error}",
+            where="policy.features_extractor_kwargs",
+            fix=f"it is called as {cls.__name__}{inspect.signature(cls)}",
+        ) from error
+    extractor = cls(observation_space, **arguments)
+    if not hasattr(extractor, "features_dim"):
+        extractor.features_dim = arguments["features_dim"]
+    extractor = cast(BaseFeaturesExtractor, extractor)
+    _check_output(name, extractor, observation_space)
+    return extractor
+
+
+def _auto(space: gym.Space[Any]) -> str:
+    if isinstance(space, gym.spaces.Dict):
+        return "CombinedExtractor"
+    return "NatureCNN" if _fits_nature_cnn(space) else "FlattenExtractor"
+
+
+def _find(name: str) -> type[nn.Module]:
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    module_name, colon, class_name = name.partition(":")
+    if not colon:
+        raise UnknownName(
+            "feature extractor",
+            name,
+            [*_REGISTERED, "auto"],
+            where=WHERE,
+            fix=f"one of auto, {', '.join(_REGISTERED)}, or your own as 'module:Class'",
+        )
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # Only the module that was asked for; one missing inside the user's code is the user's traceback.
+        if error.name is None or not (module_name + ".").startswith(error.name + "."):
+            raise
+        raise ConfigError(
+            f"the module '{module_name}' of feature extractor '{name}' cannot be found",
+            where=WHERE,
+            fix="install it, or run from the folder that holds it",
+        ) from error
+    cls = getattr(module, class_name, None)
+    if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+        raise ConfigError(
+            f"'{class_name}' in '{module_name}' is not a torch.nn.Module class",
+            where=WHERE,
+            fix="write 'module:Class' with a class that inherits from BaseFeaturesExtractor",
+        )
+    return cls
+
+
+def _check_output(name: str, extractor: BaseFeaturesExtractor, space: gym.Space[Any]) -> None:
+    """ConfigError unless a batch of two comes out as [2, features_dim]."""
+    training = extractor.training
+    extractor.eval()  # the trial must leave batch statistics and random numbers alone
+    with torch.no_grad():
+        features = extractor(to_tensor(_zeros(space, 2), "cpu"))
+    extractor.train(training)
+    expected = (2, extractor.features_dim)
+    actual = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+    if actual != expected:
+        raise ConfigError(
+            f"feature extractor {name} put out {actual} for a batch of 2; expected {expected}",
+            where=f"{type(extractor).__name__}.forward",
+            fix="return one row of features_dim features per observation",
+        )
+
+
+def _zeros(space: gym.Space[Any], n: int) -> Observation:
+    """A batch of n observations of zeros (or starts), without touching the space's random numbers."""
+    match space:
+        case gym.spaces.Dict():
+            return {key: cast(Any, _zeros(part, n)) for key, part in space.spaces.items()}
+        case gym.spaces.Discrete() | gym.spaces.MultiDiscrete():
+            return np.broadcast_to(np.asarray(space.start), (n, *np.shape(space.start))).astype(np.int64)
+    return np.zeros((n, *(space.shape or ())), dtype=space.dtype)
+
+
+def _fits_nature_cnn(space: gym.Space[Any]) -> bool:
+    if not is_image_space(space):
+        return False
+    assert space.shape is not None  # a Box has one
+    return min(_image_size(space.shape)) >= SMALLEST_IMAGE
+
+
+def _is_channels_first(shape: tuple[int, ...]) -> bool:
+    """Channels are the smallest axis; between equals the last one, as Gymnasium renders."""
+    return shape[0] < shape[2] and shape[0] <= shape[1]
+
+
+def _image_size(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Height and width of an image in either channel order."""
+    return (shape[1], shape[2]) if _is_channels_first(shape) else (shape[0], shape[1])

@@ -1,0 +1,186 @@
+"""From what an env returns to what a network reads: tensors, and running normalisation.
+
+The statistics are float64 buffers of the policy, so that a saved policy sees the world as it did in training.
+They stay on the CPU, where observations arrive, whatever device the networks are on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ludus.types import Array, BoolArray, Observation
+
+INITIAL_COUNT = 1e-4  # the weight of the prior (mean 0, variance 1), as in Stable-Baselines3
+
+
+def to_tensor(obs: Observation, device: torch.device | str) -> Tensor | dict[str, Tensor]:
+    """The batch on `device`: floats as float32, uint8 and bool as they are, other integers as int64.
+
+    On the CPU a tensor may share its memory with the array it came from.
+    """
+    if isinstance(obs, dict):
+        return {key: _array_to_tensor(value, device) for key, value in obs.items()}
+    return _array_to_tensor(obs, device)
+
+
+def _array_to_tensor(array: Array, device: torch.device | str) -> Tensor:
+    kind = array.dtype
+    if np.issubdtype(kind, np.floating):
+        array = np.ascontiguousarray(array, dtype=np.float32)
+    elif kind == np.uint8 or kind == np.bool_:
+        array = np.ascontiguousarray(array)
+    else:
+        array = np.ascontiguousarray(array, dtype=np.int64)
+    if not array.flags.writeable:  # torch cannot represent a read-only tensor
+        array = array.copy()
+    return torch.from_numpy(array).to(device)
+
+
+def is_image_space(space: gym.Space[Any]) -> bool:
+    """Whether `space` is a picture: a three-dimensional uint8 Box over 0..255."""
+    return isinstance(space, gym.spaces.Box) and len(space.shape) == 3 and is_byte_space(space)
+
+
+def is_byte_space(space: gym.Space[Any]) -> bool:
+    """Whether `space` is a Box of full-range bytes, of any shape (images, Atari RAM)."""
+    return (
+        isinstance(space, gym.spaces.Box)
+        and space.dtype == np.uint8
+        and bool(np.all(space.low == 0) and np.all(space.high == 255))
+    )
+
+
+def normalizable(space: gym.Space[Any]) -> list[str]:
+    """The keys of a Dict space whose values can be normalised (float Boxes); [""] for such a Box itself."""
+    if isinstance(space, gym.spaces.Dict):
+        return [key for key, part in space.spaces.items() if _is_float_box(part)]
+    return [""] if _is_float_box(space) else []
+
+
+def _is_float_box(space: gym.Space[Any]) -> bool:
+    return isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating)
+
+
+class RunningMoments(nn.Module):
+    """Mean and variance of everything seen so far, element by element, merged batch by batch (Chan et al.).
+
+    The buffers never leave the CPU or change dtype. They are only written through numpy, in place.
+    """
+
+    mean: Tensor
+    var: Tensor
+    count: Tensor
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("var", torch.ones(shape, dtype=torch.float64))
+        self.register_buffer("count", torch.tensor(INITIAL_COUNT, dtype=torch.float64))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RunningMoments:
+        return self  # `.to(device)` and `.float()` on the policy pass these buffers by
+
+    def update(self, batch: Array) -> None:
+        """Merge `batch` [B, *shape]."""
+        n = len(batch)
+        mean, var, count = self.mean.numpy(), self.var.numpy(), self.count.numpy()
+        batch_mean = np.add.reduce(batch, axis=0, dtype=np.float64) / n
+        deviation = batch - batch_mean
+        batch_m2 = np.add.reduce(deviation * deviation, axis=0)
+        before = float(count)
+        total = before + n
+        delta = batch_mean - mean
+        mean += delta * (n / total)
+        var *= before
+        var += batch_m2
+        var += delta * delta * (before * n / total)
+        var /= total
+        count[...] = total
+
+
+class ObservationNormalizer(nn.Module):
+    """Float observations scaled to mean 0 and variance 1, clipped to ±`clip`; other keys pass untouched."""
+
+    def __init__(self, space: gym.Space[Any], clip: float = 10.0, epsilon: float = 1e-8) -> None:
+        super().__init__()
+        self.clip = clip
+        self.epsilon = epsilon
+        self.keys = normalizable(space)
+        # A prefix, because a module's name may be neither empty nor that of a ModuleDict method.
+        self.moments = nn.ModuleDict(
+            {_buffer_name(key): RunningMoments(_shape(space, key)) for key in self.keys}
+        )
+
+    def update(self, obs: Observation) -> None:
+        """Take a batch of observations (first axis: env) into the running statistics."""
+        for key in self.keys:
+            self._moments(key).update(obs[key] if isinstance(obs, dict) else obs)
+
+    def normalize(self, obs: Observation) -> Observation:
+        """The batch, or single observation, as float32; nothing is learned from it, and it is not changed."""
+        if isinstance(obs, dict):
+            return {key: self._scaled(key, obs[key]) if key in self.keys else obs[key] for key in obs}
+        return self._scaled("", obs) if self.keys else obs
+
+    def _moments(self, key: str) -> RunningMoments:
+        return cast(RunningMoments, self.moments[_buffer_name(key)])
+
+    def _scaled(self, key: str, array: Array) -> Array:
+        moments = self._moments(key)
+        scaled: Array = array - moments.mean.numpy()
+        scaled /= np.sqrt(moments.var.numpy() + self.epsilon)
+        np.maximum(scaled, -self.clip, out=scaled)
+        np.minimum(scaled, self.clip, out=scaled)
+        return scaled.astype(np.float32)
+
+
+def _buffer_name(key: str) -> str:
+    return "obs_" + key.replace(".", "_") if key else "obs"
+
+
+def _shape(space: gym.Space[Any], key: str) -> tuple[int, ...]:
+    return (space[key] if isinstance(space, gym.spaces.Dict) else space).shape or ()
+
+
+class RewardNormalizer:
+    """Rewards over the standard deviation of the discounted return, as VecNormalize of Stable-Baselines3."""
+
+    def __init__(self, n_envs: int, gamma: float = 0.99, clip: float = 10.0, epsilon: float = 1e-8) -> None:
+        self.gamma = gamma
+        self.clip = clip
+        self.epsilon = epsilon
+        self.returns = np.zeros(n_envs)
+        self.moments = RunningMoments(())
+
+    def update(self, rewards: Array, dones: BoolArray) -> None:
+        """Take one step of all envs into the statistics; a done env's return starts again from zero."""
+        self.returns *= self.gamma
+        self.returns += rewards
+        self.moments.update(self.returns)
+        self.returns[dones] = 0.0
+
+    def scale(self, rewards: Array) -> Array:
+        """The rewards, scaled and clipped, as float32."""
+        scaled: Array = rewards / np.sqrt(float(self.moments.var) + self.epsilon)
+        return scaled.clip(-self.clip, self.clip).astype(np.float32)
+
+    def reset_returns(self) -> None:
+        """Every env was reset: all running returns start again from zero."""
+        self.returns[:] = 0.0
+
+    def state_dict(self) -> dict[str, Array]:
+        """Everything a resumed run needs, as float64 arrays."""
+        moments = {name: buffer.numpy().copy() for name, buffer in self.moments.named_buffers()}
+        return {**moments, "returns": self.returns.copy()}
+
+    def load_state_dict(self, state: dict[str, Array]) -> None:
+        """Take over what `state_dict` gave."""
+        for name, buffer in self.moments.named_buffers():
+            buffer.numpy()[...] = state[name]
+        self.returns[:] = state["returns"]

@@ -1,0 +1,1 @@
+"""Collectors: they play with the current policy and return experience."""

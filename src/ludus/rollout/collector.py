@@ -1,0 +1,293 @@
+"""The two collectors: fixed-length rollouts for on-policy learners, single transitions for replay."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from ludus.policies.actor_critic import ActorCritic
+from ludus.policies.base import Policy
+from ludus.policies.observations import RewardNormalizer, to_tensor
+from ludus.rollout.experience import Experience, Rollout, Transitions
+from ludus.rollout.stepper import Step, Stepper, stack
+from ludus.types import Array, BoolArray, EpisodeRecord, Observation
+
+StepHook = Callable[[int], bool]
+"""Called after each vector step with the env steps of this collection so far; False ends it at once."""
+
+
+class CollectionStopped(Exception):
+    """The step hook asked to stop; what was collected since the last update is dropped."""
+
+
+class Collector(ABC):
+    """Plays with a policy. Owns the envs and everything that must survive a checkpoint about playing."""
+
+    def __init__(
+        self,
+        stepper: Stepper,
+        *,
+        n_steps: int,
+        generator: torch.Generator,
+        reward_normalizer: RewardNormalizer | None = None,
+    ) -> None:
+        self.stepper = stepper
+        self.n_steps = n_steps
+        self.reward_normalizer = reward_normalizer
+        self.step_hook: StepHook | None = None
+        self._generator = generator
+
+    @abstractmethod
+    def collect(self, policy: Any) -> Experience:
+        """Take `n_steps` steps in every env with `policy`."""
+
+    def barrier(self, number: int) -> None:
+        """See `Stepper.barrier`."""
+        self.stepper.barrier(number)
+        if self.reward_normalizer is not None:
+            self.reward_normalizer.reset_returns()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What about playing must survive a checkpoint, as plain data."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave."""
+
+    def close(self) -> None:
+        self.stepper.envs.close()
+
+    def _call_hook(self, steps: int) -> None:
+        if self.step_hook is not None and not self.step_hook(steps):
+            raise CollectionStopped
+
+
+class RolloutCollector(Collector):
+    """`n_steps` steps of every env, with values and log-probabilities of the policy that played them."""
+
+    def collect(self, policy: ActorCritic) -> Rollout:
+        stepper, T, N = self.stepper, self.n_steps, self.stepper.n_envs
+        rollout = _Storage(T, N)
+        episodes: list[EpisodeRecord] = []
+        truncated_ends: list[tuple[int, int, Any]] = []
+        policy.eval()
+        for t in range(T):
+            seen = self._see(policy, stepper.obs)
+            masks = stepper.masks
+            with torch.inference_mode():
+                action, log_prob, value = policy.act_and_value(
+                    to_tensor(seen, policy.device), _mask_tensor(masks, policy), self._generator
+                )
+            actions = action.cpu().numpy()
+            step = stepper.step(policy.to_env(actions))
+            rollout.put(t, seen, actions, log_prob.cpu().numpy(), value.cpu().numpy(), masks, step)
+            rollout.rewards[t] = self._reward(step)
+            episodes += step.episodes
+            truncated_ends += [(t, i, obs) for i, obs in step.final_obs.items() if not step.terminated[i]]
+            self._call_hook((t + 1) * N)
+
+        rollout.next_values[:-1] = rollout.values[1:]
+        rollout.next_values[-1] = self._values(policy, stepper.obs)
+        if truncated_ends:
+            values = self._values(policy, stack([obs for _, _, obs in truncated_ends]))
+            for (t, i, _), value in zip(truncated_ends, values, strict=True):
+                rollout.next_values[t, i] = value
+        ends = rollout.ends.copy()
+        ends[:-1] |= ~rollout.valid[1:]  # what follows a dropped or resetting step is another episode
+        return Rollout(
+            steps=T * N,
+            episodes=episodes,
+            obs=rollout.obs,
+            actions=rollout.actions,
+            log_probs=rollout.log_probs,
+            values=rollout.values,
+            next_values=rollout.next_values,
+            rewards=rollout.rewards,
+            terminated=rollout.terminated,
+            ends=ends,
+            valid=rollout.valid,
+            masks=rollout.masks,
+        )
+
+    def _see(self, policy: Policy, obs: Observation) -> Observation:
+        """`obs` as the network gets it; the running statistics learn from it first."""
+        normalizer = policy.obs_normalizer
+        if normalizer is None:
+            return obs
+        normalizer.update(obs)
+        return normalizer.normalize(obs)
+
+    def _values(self, policy: ActorCritic, obs: Observation) -> Array:
+        with torch.inference_mode():
+            return np.asarray(policy.value(policy.prepare(obs)).cpu().numpy())
+
+    def _reward(self, step: Step) -> Array:
+        if self.reward_normalizer is None:
+            return np.asarray(step.rewards)
+        self.reward_normalizer.update(step.rewards, step.terminated | step.truncated)
+        return self.reward_normalizer.scale(step.rewards)
+
+
+class ReplayCollector(Collector):
+    """`n_steps` transitions of every env; uniformly random actions for the first `warmup` env steps."""
+
+    def __init__(self, *args: Any, warmup: int, rng: np.random.Generator, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._warmup_left = warmup
+        self._rng = rng
+
+    def collect(self, policy: Policy) -> Transitions:
+        stepper, N = self.stepper, self.stepper.n_envs
+        parts: list[tuple[Observation, Array, Array, Observation, BoolArray, Any, Any, BoolArray]] = []
+        episodes: list[EpisodeRecord] = []
+        policy.eval()
+        for t in range(self.n_steps):
+            obs, masks = stepper.obs, stepper.masks
+            if policy.obs_normalizer is not None:
+                policy.obs_normalizer.update(obs)
+            if self._warmup_left > 0:
+                actions = random_actions(policy.action_space, N, masks, self._rng)
+                self._warmup_left -= N
+            else:
+                with torch.inference_mode():
+                    chosen = policy.act(
+                        policy.prepare(obs),
+                        _mask_tensor(masks, policy),
+                        deterministic=False,
+                        generator=self._generator,
+                    )
+                actions = chosen.cpu().numpy()
+            step = stepper.step(policy.to_env(actions))
+            if self.reward_normalizer is not None:
+                self.reward_normalizer.update(step.rewards, step.terminated | step.truncated)
+            next_obs = _successors(stepper.obs, step.final_obs)
+            parts.append(
+                (obs, actions, step.rewards, next_obs, step.terminated, masks, stepper.masks, step.valid)
+            )
+            episodes += step.episodes
+            self._call_hook((t + 1) * N)
+        return _join(parts, steps=self.n_steps * N, episodes=episodes)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"warmup_left": self._warmup_left}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._warmup_left = int(state["warmup_left"])
+
+
+class _Storage:
+    """The arrays of one rollout, shaped after the first step that is put in."""
+
+    def __init__(self, n_steps: int, n_envs: int) -> None:
+        shape = (n_steps, n_envs)
+        self.shape = shape
+        self.rewards: Array = np.zeros(shape, dtype=np.float32)
+        self.values: Array = np.zeros(shape, dtype=np.float32)
+        self.next_values: Array = np.zeros(shape, dtype=np.float32)
+        self.log_probs: Array = np.zeros(shape, dtype=np.float32)
+        self.terminated: BoolArray = np.zeros(shape, dtype=bool)
+        self.ends: BoolArray = np.zeros(shape, dtype=bool)
+        self.valid: BoolArray = np.ones(shape, dtype=bool)
+        self.obs: Observation = {}
+        self.actions: Array = np.zeros(0)
+        self.masks: BoolArray | None = None
+
+    def put(
+        self,
+        t: int,
+        obs: Observation,
+        actions: Array,
+        log_probs: Array,
+        values: Array,
+        masks: BoolArray | None,
+        step: Step,
+    ) -> None:
+        if t == 0:
+            self._allocate(obs, actions, masks)
+        if isinstance(self.obs, dict):
+            for key, value in self.obs.items():
+                value[t] = obs[key]  # type: ignore[call-overload]
+        else:
+            self.obs[t] = obs
+        self.actions[t] = actions
+        self.log_probs[t] = log_probs
+        self.values[t] = values
+        self.terminated[t] = step.terminated
+        self.ends[t] = step.terminated | step.truncated
+        self.valid[t] = step.valid
+        if self.masks is not None:
+            self.masks[t] = masks
+
+    def _allocate(self, obs: Observation, actions: Array, masks: BoolArray | None) -> None:
+        n_steps = self.shape[0]
+        if isinstance(obs, dict):
+            self.obs = {key: np.empty((n_steps, *v.shape), dtype=v.dtype) for key, v in obs.items()}
+        else:
+            self.obs = np.empty((n_steps, *obs.shape), dtype=obs.dtype)
+        self.actions = np.empty((n_steps, *actions.shape), dtype=actions.dtype)
+        if masks is not None:
+            self.masks = np.empty((n_steps, *masks.shape), dtype=bool)
+
+
+def random_actions(
+    space: spaces.Space[Any], n: int, masks: BoolArray | None, rng: np.random.Generator
+) -> Array:
+    """Uniform actions in the policy's own terms: indices from 0 (legal ones only), or [-1, 1] for Box."""
+    if isinstance(space, spaces.Box):
+        return rng.uniform(-1.0, 1.0, size=(n, *space.shape)).astype(np.float32)
+    if not isinstance(space, spaces.Discrete):
+        raise TypeError(f"no random actions for {space}")
+    if masks is None:
+        return rng.integers(0, int(space.n), size=n)
+    return np.argmax(rng.random(masks.shape) * masks, axis=1)
+
+
+def _mask_tensor(masks: BoolArray | None, policy: Policy) -> torch.Tensor | None:
+    return None if masks is None else torch.as_tensor(masks, device=policy.device)
+
+
+def _successors(obs: Observation, final_obs: dict[int, Any]) -> Observation:
+    """The current observations, with the true last one in place of each that was reset."""
+    if not final_obs:
+        return obs
+    if isinstance(obs, dict):
+        return {
+            key: _replace(value, {i: final[key] for i, final in final_obs.items()})
+            for key, value in obs.items()
+        }
+    return _replace(obs, final_obs)
+
+
+def _replace(batch: Array, rows: dict[int, Any]) -> Array:
+    batch = batch.copy()
+    for index, row in rows.items():
+        batch[index] = row
+    return batch
+
+
+def _join(parts: list[Any], *, steps: int, episodes: list[EpisodeRecord]) -> Transitions:
+    obs, actions, rewards, next_obs, terminated, masks, next_masks, valid = zip(*parts, strict=True)
+    keep = np.concatenate(valid)
+
+    def join(arrays: Any) -> Any:
+        if isinstance(arrays[0], dict):
+            return {key: join([array[key] for array in arrays]) for key in arrays[0]}
+        joined = np.concatenate(arrays) if len(arrays) > 1 else np.asarray(arrays[0])
+        return joined if keep.all() else joined[keep]
+
+    return Transitions(
+        steps=steps,
+        episodes=episodes,
+        obs=join(obs),
+        actions=join(actions),
+        rewards=join(rewards),
+        next_obs=join(next_obs),
+        terminated=join(terminated),
+        masks=None if masks[0] is None else join(masks),
+        next_masks=None if next_masks[0] is None else join(next_masks),
+    )

@@ -1,0 +1,165 @@
+"""Steps a vector env and keeps the books: current observations, masks, episode tallies, resets.
+
+It honours each of Gymnasium's autoreset modes, so that collectors see one simple picture: what was observed,
+what followed it truly, and which steps carry experience at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from ludus.types import Array, BoolArray, EpisodeRecord, Observation
+
+SeedFor = Callable[[int, int], int]
+"""(barrier number, env index) to the seed that env starts with."""
+
+
+@dataclass
+class Step:
+    """The outcome of one vector step.
+
+    `final_obs` and `final_mask` hold, for each env whose episode ended here and was reset at once, its true last
+    observation. For every other env the successor is the stepper's current observation.
+    """
+
+    rewards: Array
+    terminated: BoolArray
+    truncated: BoolArray
+    valid: BoolArray
+    final_obs: dict[int, Any]
+    episodes: list[EpisodeRecord]
+
+
+class Stepper:
+    """Wraps a vector env; `obs` and `masks` are always those of the next decision."""
+
+    def __init__(
+        self,
+        envs: VectorEnv[Any, Any, Any],
+        seed_for: SeedFor,
+        *,
+        reports_episodes: bool = False,
+        rebuild: bool = True,
+    ) -> None:
+        """`rebuild` says that the envs may be built anew at a barrier: not so for an instance the user gave."""
+        self.envs = envs
+        self._rebuild = rebuild and hasattr(envs, "rebuild")
+        self.n_envs: int = envs.num_envs
+        self._seed_for = seed_for
+        self._reports_episodes = reports_episodes
+        self._mode = AutoresetMode(envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
+        self._returns = np.zeros(self.n_envs)
+        self._lengths = np.zeros(self.n_envs, dtype=np.int64)
+        self._resetting = np.zeros(self.n_envs, dtype=bool)
+        self._all_valid = np.ones(self.n_envs, dtype=bool)
+        self.obs: Observation = {}
+        self.masks: BoolArray | None = None
+
+    def barrier(self, number: int) -> None:
+        """Bring every env to a start that depends on nothing but the run's seed and `number`.
+
+        Open episodes end here. Whoever resumes from checkpoint `number` finds the envs as they are now.
+        """
+        if self._rebuild:  # a seeded reset is not enough: some envs (BipedalWalker) remember earlier episodes
+            self.envs.rebuild()  # type: ignore[attr-defined]  # Ludus's own backends have it
+        seeds = [self._seed_for(number, index) for index in range(self.n_envs)]
+        self.obs, infos = self.envs.reset(seed=seeds)
+        self.masks = read_masks(self.obs, infos)
+        self._returns[:] = 0.0
+        self._lengths[:] = 0
+        self._resetting[:] = False
+
+    def step(self, actions: Array) -> Step:
+        """Take one step in every env with env-ready `actions`."""
+        obs, rewards, terminated, truncated, infos = self.envs.step(actions)
+        valid = self._all_valid
+        if "dropped" in infos:
+            valid = ~np.asarray(infos["dropped"])
+            self._clear(np.flatnonzero(~valid))
+        if self._mode is AutoresetMode.NEXT_STEP:
+            valid = valid & ~self._resetting
+
+        self._returns += np.where(valid, rewards, 0.0)
+        self._lengths += valid
+        ended = (terminated | truncated) & valid
+        episodes: list[EpisodeRecord] = []
+        final_obs: dict[int, Any] = {}
+        if ended.any():
+            indices = np.flatnonzero(ended)
+            last_infos = infos
+            if self._mode is AutoresetMode.SAME_STEP:
+                last_infos = infos.get("final_info", {})
+                final_obs = {int(i): infos["final_obs"][i] for i in indices}
+            elif self._mode is AutoresetMode.DISABLED:
+                final_obs = {int(i): take(obs, int(i)) for i in indices}
+                obs, infos = self.envs.reset(options={"reset_mask": ended})
+            episodes = [e for i in indices if (e := self._finish(int(i), last_infos)) is not None]
+            self._clear(indices)
+        self._resetting = ended
+        self.obs = obs
+        self.masks = read_masks(obs, infos)
+        return Step(
+            rewards=np.asarray(rewards, dtype=np.float64),
+            terminated=terminated & valid,
+            truncated=truncated & valid,
+            valid=valid,
+            final_obs=final_obs,
+            episodes=episodes,
+        )
+
+    def _finish(self, index: int, infos: dict[str, Any]) -> EpisodeRecord | None:
+        """The record of the episode that ended in env `index`; None where a wrapper cut only a part of it."""
+        success = _info_at(infos, "is_success", index)
+        reported = _info_at(infos, "episode", index)
+        if reported is not None:
+            reward, length = float(np.squeeze(reported["r"])), int(np.squeeze(reported["l"]))
+        elif self._reports_episodes:
+            return None
+        else:
+            reward, length = float(self._returns[index]), int(self._lengths[index])
+        return EpisodeRecord(reward, length, None if success is None else bool(success))
+
+    def _clear(self, indices: Array) -> None:
+        self._returns[indices] = 0.0
+        self._lengths[indices] = 0
+
+
+def read_masks(obs: Observation, infos: dict[str, Any]) -> BoolArray | None:
+    """The action masks of a vector step, where the env has them."""
+    masks = infos.get("action_mask")
+    if masks is None and isinstance(obs, dict):
+        masks = obs.get("action_mask")
+    if masks is None:
+        return None
+    if masks.dtype == object:  # Gymnasium's own vector envs box one array per env
+        masks = np.stack(list(masks))
+    return np.asarray(masks, dtype=bool)
+
+
+def take(obs: Observation, index: int) -> Any:
+    """The observation of one env, copied out of a batch."""
+    if isinstance(obs, dict):
+        return {key: np.array(value[index]) for key, value in obs.items()}
+    return np.array(obs[index])
+
+
+def stack(observations: list[Any]) -> Observation:
+    """Single observations as a batch."""
+    if isinstance(observations[0], dict):
+        return {key: np.stack([obs[key] for obs in observations]) for key in observations[0]}
+    return np.stack(observations)
+
+
+def _info_at(infos: dict[str, Any], key: str, index: int) -> Any:
+    """Entry `key` of env `index` in Gymnasium's vectorised infos, or None."""
+    value = infos.get(key)
+    if value is None or not infos.get(f"_{key}", np.ones(index + 1, dtype=bool))[index]:
+        return None
+    if isinstance(value, dict):
+        return {k: v[index] for k, v in value.items() if not k.startswith("_")}
+    return value[index]

@@ -1,0 +1,81 @@
+"""Logging of the `ludus` logger: plain lines on stderr, timestamped lines in the run's log file.
+
+The console shows what the user asked for; a log file always gets INFO and up, so that a quiet run still
+leaves a full `train.log`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+_log = logging.getLogger("ludus")
+_configured: list[logging.Handler] = []
+
+
+class _StderrHandler(logging.Handler):
+    """Writes to whatever `sys.stderr` is now, so that the live display can put lines above its bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except Exception:  # logging's own custom: a failing handler reports itself and never raises
+            self.handleError(record)
+
+
+class _ConsoleFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return text if record.levelno == logging.INFO else f"{record.levelname.lower()}: {text}"
+
+
+def setup_logging(
+    level: str | int = "INFO", log_file: str | Path | None = None, console: bool = True
+) -> logging.Logger:
+    """Configure and return the `ludus` logger. Calling again replaces what the last call set up.
+
+    `level` is what the console shows; `log_file` gets at least INFO. Raises ValueError on an unknown level.
+    """
+    threshold = logging.getLevelNamesMapping().get(level.upper()) if isinstance(level, str) else level
+    if threshold is None:
+        raise ValueError(f"unknown log level '{level}': DEBUG, INFO, WARNING, ERROR or CRITICAL")
+    while _configured:
+        detach(_configured.pop())
+    _log.setLevel(min(threshold, logging.INFO))
+    if console:
+        handler = _StderrHandler(threshold)
+        handler.setFormatter(_ConsoleFormatter("%(message)s"))
+        _log.addHandler(handler)
+        _configured.append(handler)
+    if log_file is not None:
+        _configured.append(attach_log_file(log_file))
+    return _log
+
+
+def attach_log_file(path: str | Path) -> logging.Handler:
+    """Also write the log to `path` (appending, folders created); hand the result to `detach` at the end.
+
+    A file that is attached already is not attached twice. Where logging is not set up, warnings keep going to
+    stderr as well.
+    """
+    path = Path(path).absolute()
+    for handler in _log.handlers:
+        if isinstance(handler, logging.FileHandler) and handler.baseFilename == str(path):
+            return handler
+    if not _configured and not _log.hasHandlers():
+        setup_logging("WARNING")
+    elif _log.level == logging.NOTSET:
+        _log.setLevel(logging.INFO)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = logging.FileHandler(path, encoding="utf-8")
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    _log.addHandler(file)
+    return file
+
+
+def detach(handler: logging.Handler) -> None:
+    """Take `handler` off the `ludus` logger and close it."""
+    _log.removeHandler(handler)
+    handler.close()

@@ -1,0 +1,1 @@
+"""The one loop, the trainers that set it up, and the factory that picks one."""

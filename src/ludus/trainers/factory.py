@@ -1,0 +1,48 @@
+"""`create_trainer`: the one door to every trainer, native or registered by a third party."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ludus.config.loading import LoadedConfig, load_config
+from ludus.config.schema import TrainerConfig
+from ludus.errors import ConfigError, UserError
+from ludus.runs.directory import RunDirectory
+from ludus.trainers.base import RLTrainer
+from ludus.trainers.native import NativeTrainer
+
+
+def create_trainer(env: Any = None, config: TrainerConfig | None = None, **options: Any) -> RLTrainer:
+    """A trainer for `config`'s algorithm.
+
+    `env` is an id, a function returning a new env (replicated `n_envs` times), or an env instance (used as the
+    one env it is); None takes `config.env`. `options` go to the trainer (`display`).
+    """
+    config = TrainerConfig() if config is None else config
+    if env is None and config.env is None:
+        raise ConfigError(
+            "no env is given", key="env", fix="set env in the config, or pass one to create_trainer"
+        )
+    entry = config.algorithm_entry()
+    if entry.trainer is not None:
+        trainer: RLTrainer = entry.trainer(env if env is not None else config.env.id, config)  # type: ignore[union-attr]
+        return trainer
+    return NativeTrainer(env, config, **options)
+
+
+def open_trainer(run: RunDirectory, **options: Any) -> NativeTrainer:
+    """The trainer of an existing run, from its `config.yaml`, ready to `resume`."""
+    loaded: LoadedConfig = load_config(run.config_path)
+    if loaded.config.env is None:
+        raise UserError(
+            "this run trained on an env object, which a config cannot name",
+            where=str(run.path),
+            fix="in Python: create_trainer(env, config).resume(run), with the same env",
+        )
+    trainer = create_trainer(None, loaded.config, **options)
+    if not isinstance(trainer, NativeTrainer):
+        raise UserError(
+            f"the algorithm '{loaded.config.algorithm}' brings its own trainer, which does not resume",
+            where=str(run.path),
+        )
+    return trainer

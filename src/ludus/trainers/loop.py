@@ -1,0 +1,26 @@
+"""The loop. Everything Ludus trains goes through it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ludus.algorithms.learner import Learner
+from ludus.rollout.collector import CollectionStopped, Collector
+from ludus.trainers.training_run import TrainingRun
+
+
+def train_loop(run: TrainingRun, collector: Collector, learner: Learner[Any, Any]) -> str:
+    """Train until the run is done or asked to stop; returns how it ended, as `run.json` names it."""
+    while not run.done:
+        try:
+            experience = collector.collect(learner.policy)
+        except CollectionStopped:
+            return run.preempted()
+        run.count(experience)
+        metrics = learner.update(experience, run.fraction_done)
+        run.record(metrics)
+        run.evaluate_if_due()
+        run.checkpoint_if_due()
+        if run.stopping:
+            return run.preempted()
+    return run.finished()

@@ -1,0 +1,30 @@
+"""Where a run came from: the command, and the versions of what ran it."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import ludus
+
+_PACKAGES = ("torch", "numpy", "gymnasium", "numba", "pydantic")
+
+
+def command_line() -> str:
+    """The command that started this process, as one could type it again."""
+    program = "ludus" if Path(sys.argv[0]).name in {"ludus", "__main__.py"} else Path(sys.argv[0]).name
+    return shlex.join([program, *sys.argv[1:]])
+
+
+def versions() -> dict[str, str]:
+    """Versions of Ludus, Python, and the packages that numbers depend on."""
+    found = {"ludus": ludus.__version__, "python": platform.python_version(), "platform": platform.platform()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

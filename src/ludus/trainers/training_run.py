@@ -1,0 +1,311 @@
+"""A run while it trains: its progress, and what falls due on the way (rows, evaluations, checkpoints, videos)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ludus.algorithms.learner import Learner, with_prefix
+from ludus.config.schema import TrainerConfig
+from ludus.config.when import When
+from ludus.envs.spaces import space_to_json
+from ludus.evaluation.evaluate import EvaluationResult
+from ludus.policies.base import Policy
+from ludus.rollout.collector import Collector
+from ludus.rollout.experience import Experience
+from ludus.runs.checkpoints import Checkpoint, CheckpointManager
+from ludus.runs.directory import RunDirectory
+from ludus.runs.signals import StopSignals
+from ludus.runs.streams import Streams
+from ludus.tracking.progress import ProgressDisplay
+from ludus.tracking.tracker import MetricsLog
+from ludus.trainers.statistics import EpisodeWindow, MeanMetrics
+from ludus.types import Metrics, Progress
+
+_log = logging.getLogger("ludus.trainers")
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The parts of a trainer that a run saves, drives and asks."""
+
+    config: TrainerConfig
+    streams: Streams
+    collector: Collector
+    learner: Learner[Any, Any]
+    evaluate: Callable[[], EvaluationResult] | None
+    record_video: Callable[[int], None] | None
+    callback: Any
+    extra_metrics: Callable[[], Metrics]
+
+
+class TrainingRun:
+    """Drives everything around collect and update. The loop only asks it `done`, `stopping` and the like."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        crew: Crew,
+        log: MetricsLog,
+        signals: StopSignals,
+        display: ProgressDisplay | None,
+        total: When,
+    ) -> None:
+        self.directory = directory
+        self.crew = crew
+        self.log = log
+        self.signals = signals
+        self.display = display
+        self.total = total
+        self.progress = Progress()
+        self.checkpoints = CheckpointManager(directory.checkpoints_dir, keep=crew.config.checkpoint.keep)
+        self.last_evaluation: EvaluationResult | None = None
+        self.stop_reason: str | None = None
+        self._steps_in_collection = 0
+        self._before = Progress()
+        self._window = EpisodeWindow()
+        self._means = MeanMetrics()
+        self._best: float | None = None
+        self._evaluations_since_best = 0
+        self._new_best = False
+        self._evaluated_at = -1
+        self._saved_at = -1
+        self._barriers = 0
+        self._row_step = 0
+        self._row_time = self._started = time.monotonic()
+        self._seconds_before = 0.0
+        self._steps_before = 0
+        crew.collector.step_hook = self._after_step
+
+    # What the loop asks
+
+    @property
+    def done(self) -> bool:
+        return self.stop_reason is not None or self.total.fraction(self.progress) >= 1.0
+
+    @property
+    def stopping(self) -> bool:
+        return self.signals.received is not None
+
+    @property
+    def fraction_done(self) -> float:
+        return self.total.fraction(self.progress)
+
+    @property
+    def num_timesteps(self) -> int:
+        """Env steps so far, the open collection included."""
+        return self.progress.steps + self._steps_in_collection
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time of this session."""
+        return time.monotonic() - self._started
+
+    @property
+    def fps(self) -> float:
+        return (self.progress.steps - self._steps_before) / max(self.seconds, 1e-9)
+
+    # What the loop tells
+
+    def begin(self, checkpoint: Checkpoint | None = None) -> None:
+        """Start anew, or go on where `checkpoint` was saved."""
+        if checkpoint is not None:
+            self._restore(checkpoint)
+        self.crew.collector.barrier(self._barriers)
+        self._started = self._row_time = time.monotonic()
+        self._seconds_before = self.progress.seconds
+        self._steps_before = self._row_step = self.progress.steps
+        self._before = replace(self.progress)
+        if self.crew.callback is not None:
+            self.crew.callback.on_rollout_start()
+
+    def count(self, experience: Experience) -> None:
+        """Take note of what was collected."""
+        self._steps_in_collection = 0
+        self.progress.steps += experience.steps
+        self.progress.episodes += len(experience.episodes)
+        self._window.extend(experience.episodes)
+        for episode in experience.episodes:
+            self.log.episode(self.progress.steps, episode)
+        if self.crew.callback is not None:
+            self.crew.callback.on_rollout_end()
+
+    def record(self, metrics: Metrics) -> None:
+        """Take note of an update; a row is written when `tracking.every` steps have passed."""
+        self.progress.updates += 1
+        self.progress.seconds = self._seconds_before + self.seconds
+        self._means.add(metrics | self.crew.extra_metrics())
+        row: dict[str, Any] | None = None
+        if self._due(When(self.crew.config.tracking.every)) or self.done:
+            row = self._write_row()
+        if self.display is not None:
+            self.display.update(self.fraction_done, self.progress.steps, row)
+
+    def evaluate_if_due(self) -> None:
+        if self._due(self.crew.config.evaluation.every):
+            self._evaluate()
+
+    def checkpoint_if_due(self) -> None:
+        """Save what is due, then look at the clock: from here the next interval counts."""
+        if self.crew.record_video is not None and self._due(self.crew.config.video.every):
+            self.crew.record_video(self.progress.steps)
+        every = self.crew.config.checkpoint.every
+        if self._due(every):
+            self.save(exact=every is not None and not every.is_wall_clock)
+            self.crew.collector.barrier(self._barriers)
+        elif self._new_best:
+            self.save(resumable=False)
+        self._consider_stopping()
+        self._before = replace(self.progress)
+        if self.crew.callback is not None and not self.done and not self.stopping:
+            self.crew.callback.on_rollout_start()
+
+    def preempted(self) -> str:
+        """Asked to stop: save where we are. Not exact, because an uninterrupted run has no barrier here."""
+        if self.progress.steps > self._saved_at and self.progress.updates > 0:
+            self.save(exact=False)
+        return "interrupted" if self.stopping else "stopped"
+
+    def finished(self) -> str:
+        if self.crew.evaluate is not None and self._evaluated_at != self.progress.steps:
+            self._evaluate()
+        if self._saved_at != self.progress.steps:
+            self.save(exact=False)
+        return "finished" if self.stop_reason is None else "stopped"
+
+    # Checkpoints
+
+    def save(self, *, exact: bool = False, resumable: bool = True) -> Checkpoint:
+        """Write a checkpoint of this moment, and mark it best if it is."""
+        if resumable:
+            self._barriers += 1
+            self._saved_at = self.progress.steps
+        tensors = {"policy": dict(self.crew.learner.policy.state_dict())}
+        state = policy_state(self.crew.learner.policy, self.progress)
+        if resumable:
+            tensors["learner"], training = self._training_state()
+            state |= training
+        checkpoint = self.checkpoints.save(
+            self.progress.steps, tensors, state, exact=exact, resumable=resumable
+        )
+        if self._new_best and self._best is not None:
+            self._new_best = False
+            self.checkpoints.mark_best(checkpoint, self.crew.config.checkpoint.best_metric, self._best)
+        return checkpoint
+
+    def _training_state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        crew = self.crew
+        stream_values, stream_tensors = crew.streams.state_dict()
+        tensors = {f"learner.{key}": value for key, value in crew.learner.tensors().items()}
+        tensors |= {f"streams.{key}": value for key, value in stream_tensors.items()}
+        if crew.collector.reward_normalizer is not None:
+            for key, array in crew.collector.reward_normalizer.state_dict().items():
+                tensors[f"reward_normalizer.{key}"] = torch.as_tensor(array)
+        envs: Any = crew.collector.stepper.envs
+        state = {
+            "barriers": self._barriers,
+            "learner": crew.learner.values(),
+            "collector": crew.collector.state_dict(),
+            "streams": stream_values,
+            "wrappers": envs.wrapper_states() if hasattr(envs, "wrapper_states") else [],
+            "window": self._window.state_dict(),
+            "means": self._means.state_dict(),
+            "best": self._best,
+            "evaluations_since_best": self._evaluations_since_best,
+            "evaluated_at": self._evaluated_at,
+            "files": self.log.offsets(),
+        }
+        return tensors, state
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        crew = self.crew
+        state = checkpoint.state()
+        tensors = checkpoint.tensors("learner")
+        crew.learner.policy.load_state_dict(checkpoint.tensors("policy"))
+        crew.learner.load(with_prefix(tensors, "learner"), state["learner"])
+        crew.collector.load_state_dict(state["collector"])
+        if crew.collector.reward_normalizer is not None:
+            arrays = {key: value.numpy() for key, value in with_prefix(tensors, "reward_normalizer").items()}
+            crew.collector.reward_normalizer.load_state_dict(arrays)
+        envs: Any = crew.collector.stepper.envs
+        if state["wrappers"]:
+            envs.load_wrapper_states(state["wrappers"])
+        self.progress = Progress(**state["progress"])
+        self._barriers = int(state["barriers"])
+        self._window.load_state_dict(state["window"])
+        self._means.load_state_dict(state["means"])
+        self._best = state["best"]
+        self._evaluations_since_best = int(state["evaluations_since_best"])
+        self._evaluated_at = int(state["evaluated_at"])
+        self._saved_at = self.progress.steps
+        self.log.rewind(state["files"])
+        self.checkpoints.truncate_after(checkpoint.step)
+        # last: building networks and envs above may have drawn from the global generators
+        crew.streams.load_state_dict(state["streams"], with_prefix(tensors, "streams"))
+
+    # Within
+
+    def _due(self, every: When | None) -> bool:
+        return every is not None and every.count(self.progress) > every.count(self._before)
+
+    def _write_row(self) -> dict[str, Any]:
+        now = time.monotonic()
+        fps = (self.progress.steps - self._row_step) / max(now - self._row_time, 1e-9)
+        self._row_step, self._row_time = self.progress.steps, now
+        return self._log_row(
+            self._means.take()
+            | self._window.metrics()
+            | {"time/fps": round(fps, 1), "time/seconds": round(self.progress.seconds, 3)}
+        )
+
+    def _log_row(self, metrics: Metrics) -> dict[str, Any]:
+        best_metric = self.crew.config.checkpoint.best_metric
+        value = metrics.get(best_metric)
+        if value is not None and np.isfinite(value) and (self._best is None or value > self._best):
+            self._best, self._new_best = value, True
+        progress = self.progress
+        return dict(self.log.record(progress.steps, progress.updates, progress.episodes, metrics))
+
+    def _evaluate(self) -> None:
+        if self.crew.evaluate is None:
+            return
+        result = self.crew.evaluate()
+        self.last_evaluation = result
+        self._evaluated_at = self.progress.steps
+        row = self._log_row(result.metrics())
+        self._evaluations_since_best = 0 if self._new_best else self._evaluations_since_best + 1
+        if self.display is not None:
+            self.display.update(self.fraction_done, self.progress.steps, row)
+
+    def _consider_stopping(self) -> None:
+        rule = self.crew.config.early_stopping
+        evaluation = self.last_evaluation if self._evaluated_at == self.progress.steps else None
+        if evaluation is not None and rule.reward_threshold is not None:
+            if evaluation.mean_reward >= rule.reward_threshold:
+                self.stop_reason = f"eval/mean_reward reached {evaluation.mean_reward:.2f}"
+        if rule.patience is not None and self._evaluations_since_best >= rule.patience:
+            self.stop_reason = f"no better evaluation in {rule.patience}"
+        if rule.time is not None and rule.time.fraction(self.progress) >= 1.0:
+            self.stop_reason = f"ran for {rule.time}"
+
+    def _after_step(self, steps: int) -> bool:
+        """Called by the collector after every vector step."""
+        self._steps_in_collection = steps
+        if self.signals.received is not None:
+            return False
+        return self.crew.callback is None or self.crew.callback.on_step() is not False
+
+
+def policy_state(policy: Policy, progress: Progress) -> dict[str, Any]:
+    """What of `state.json` it takes to play with the policy without its env."""
+    return {
+        "progress": progress.as_dict(),
+        "observation_space": space_to_json(policy.observation_space),
+        "action_space": space_to_json(policy.action_space),
+    }
