@@ -98,5 +98,5 @@ def follow(target: nn.Module, source: nn.Module, tau: float) -> None:
     """Move the target's parameters a fraction `tau` of the way; its buffers are copied."""
     for to, by in zip(target.parameters(), source.parameters(), strict=True):
         to.lerp_(by, tau) if tau < 1.0 else to.copy_(by)
-    for to, by in zip(target.buffers(), source.buffers(), strict=True):
-        to.copy_(by)
+    for kept, new in zip(target.buffers(), source.buffers(), strict=True):
+        kept.copy_(new)

@@ -51,7 +51,8 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
             epochs = epoch + 1
             order = torch.as_tensor(self._shuffle.permutation(len(samples)), device=self.place.device)
             kl = 0.0
-            for indices in order.split(h.batch_size):
+            for start in range(0, len(order), h.batch_size):
+                indices = order[start : start + h.batch_size]
                 if len(indices) < 2:  # an advantage cannot be normalised alone
                     continue
                 parts = self._minibatch(samples.at(indices), fraction)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from ludus.config.explain import explain
 from ludus.config.presets import preset_names, preset_path
@@ -101,15 +101,23 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Key, str]]:
     return data, places
 
 
-def dump_yaml(config: BaseModel) -> str:
+def plain_config(config: TrainerConfig) -> dict[str, Any]:
+    """`config` as plain data; of the hyperparameters only what was given, for the rest is the algorithm's."""
+    data = config.model_dump(mode="json")
+    data["hyperparams"] = config.hyperparams.model_dump(mode="json", exclude_unset=True)
+    return data
+
+
+def dump_yaml(config: TrainerConfig) -> str:
     """`config` as YAML that `load_config` reads back to the same config."""
-    text: str = yaml.safe_dump(_plain(config.model_dump(mode="json")), sort_keys=False, allow_unicode=True)
+    text: str = yaml.safe_dump(_plain(plain_config(config)), sort_keys=False, allow_unicode=True)
     return text
 
 
 def config_hash(config: TrainerConfig) -> str:
-    """Identifies what is asked for, whatever the run is called and whether it resumes."""
-    data = config.model_dump(mode="json", exclude={"resume", "run_dir"})
+    """Identifies what is asked for, wherever the run is put and whether it resumes."""
+    data = plain_config(config)
+    del data["resume"], data["run_dir"]
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -103,8 +103,9 @@ def play_episodes(
     waiting = iter(enumerate(seeds))
     tables = [table for env in envs if (table := _Table.next_episode(env, waiting)) is not None]
     while tables:
-        masks = None if tables[0].mask is None else np.stack([table.mask for table in tables])  # type: ignore[arg-type]
-        actions = actor.predict(stack([table.obs for table in tables]), masks, deterministic=deterministic)
+        masks = [table.mask for table in tables if table.mask is not None]
+        legal = np.stack(masks) if masks else None
+        actions = actor.predict(stack([table.obs for table in tables]), legal, deterministic=deterministic)
         going: list[_Table] = []
         for table, action in zip(tables, actions, strict=True):
             record = table.step(action)

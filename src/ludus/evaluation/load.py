@@ -14,14 +14,17 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from ludus.algorithms.learner import Workplace
 from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
 from ludus.envs.make import EnvSpec
+from ludus.envs.masks import sample_legal
 from ludus.envs.spaces import space_from_json
 from ludus.errors import CheckpointError, UserError
 from ludus.policies.base import Policy
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory, find_run, list_runs, split_policy_ref
+from ludus.runs.streams import Streams
 from ludus.types import Array, BoolArray, Observation
 
 BOTS = ("random",)
@@ -59,16 +62,8 @@ class RandomBot:
 
     def predict(self, obs: Observation, mask: BoolArray | None = None, deterministic: bool = True) -> Array:
         n = len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
-        rows = [None] * n if mask is None else [np.asarray(row, dtype=np.int8) for row in mask]
-        if mask is not None and isinstance(self.action_space, spaces.MultiDiscrete):
-            cuts = np.cumsum(self.action_space.nvec)[:-1]
-            rows = [tuple(np.split(row, cuts)) for row in rows]  # type: ignore[arg-type,misc]
-        return np.array(
-            [
-                self.action_space.sample(mask=row) if row is not None else self.action_space.sample()
-                for row in rows
-            ]
-        )
+        masks = [None] * n if mask is None else list(mask)
+        return np.array([sample_legal(self.action_space, row) for row in masks])
 
 
 def load(
@@ -103,9 +98,6 @@ def find_checkpoint(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, 
 
 def build_policy(config: TrainerConfig, checkpoint: Checkpoint) -> Policy:
     """The policy of a checkpoint, on the CPU, without its env."""
-    from ludus.algorithms.learner import Workplace
-    from ludus.runs.streams import Streams
-
     state = checkpoint.state()
     entry = config.algorithm_entry()
     if entry.learner is None:

@@ -211,7 +211,7 @@ class _Storage:
             self._allocate(obs, actions, masks)
         if isinstance(self.obs, dict):
             for key, value in self.obs.items():
-                value[t] = obs[key]  # type: ignore[call-overload]
+                value[t] = obs[key]
         else:
             self.obs[t] = obs
         self.actions[t] = actions
@@ -244,7 +244,8 @@ def random_actions(
         raise TypeError(f"no random actions for {space}")
     if masks is None:
         return rng.integers(0, int(space.n), size=n)
-    return np.argmax(rng.random(masks.shape) * masks, axis=1)
+    chosen: Array = np.argmax(rng.random(masks.shape) * masks, axis=1)
+    return chosen
 
 
 def _mask_tensor(masks: BoolArray | None, policy: Policy) -> torch.Tensor | None:

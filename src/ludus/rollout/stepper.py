@@ -23,8 +23,8 @@ SeedFor = Callable[[int, int], int]
 class Step:
     """The outcome of one vector step.
 
-    `final_obs` and `final_mask` hold, for each env whose episode ended here and was reset at once, its true last
-    observation. For every other env the successor is the stepper's current observation.
+    `final_obs` holds, for each env whose episode ended here and was reset at once, its true last observation.
+    For every other env the successor is the stepper's current observation.
     """
 
     rewards: Array
@@ -68,7 +68,7 @@ class Stepper:
         if self._rebuild:  # a seeded reset is not enough: some envs (BipedalWalker) remember earlier episodes
             self.envs.rebuild()  # type: ignore[attr-defined]  # Ludus's own backends have it
         seeds = [self._seed_for(number, index) for index in range(self.n_envs)]
-        self.obs, infos = self.envs.reset(seed=seeds)
+        self.obs, infos = self.envs.reset(seed=seeds)  # type: ignore[arg-type]  # Gymnasium's own take a list too
         self.masks = read_masks(self.obs, infos)
         self._returns[:] = 0.0
         self._lengths[:] = 0

@@ -88,9 +88,8 @@ class EnvSource:
             return self._factory()
         assert self._instance is not None
         if self._instance.spec is not None:
-            return _masked(
-                gym.make(self._instance.spec, **({"render_mode": render_mode} if render_mode else {}))
-            )
+            options: Any = {"render_mode": render_mode} if render_mode else {}
+            return _masked(gym.make(self._instance.spec, **options))
         try:
             return copy.deepcopy(self._instance)
         except Exception as error:  # deepcopy raises whatever the env's parts raise

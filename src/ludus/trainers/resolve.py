@@ -44,8 +44,8 @@ def resolve_device(asked: str) -> str:
         raise ConfigError(
             f"unknown device '{asked}'", key="device", fix="auto, cpu, cuda, cuda:1 or mps"
         ) from None
-    available = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
-    if device.type in available and not available[device.type]():
+    missing = {"cuda": not torch.cuda.is_available(), "mps": not torch.backends.mps.is_available()}
+    if missing.get(device.type, False):
         raise ConfigError(
             f"the device '{asked}' is not available on this machine", key="device", fix="use device: auto"
         )

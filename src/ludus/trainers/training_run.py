@@ -286,9 +286,9 @@ class TrainingRun:
     def _consider_stopping(self) -> None:
         rule = self.crew.config.early_stopping
         evaluation = self.last_evaluation if self._evaluated_at == self.progress.steps else None
-        if evaluation is not None and rule.reward_threshold is not None:
-            if evaluation.mean_reward >= rule.reward_threshold:
-                self.stop_reason = f"eval/mean_reward reached {evaluation.mean_reward:.2f}"
+        threshold = rule.reward_threshold
+        if evaluation is not None and threshold is not None and evaluation.mean_reward >= threshold:
+            self.stop_reason = f"eval/mean_reward reached {evaluation.mean_reward:.2f}"
         if rule.patience is not None and self._evaluations_since_best >= rule.patience:
             self.stop_reason = f"no better evaluation in {rule.patience}"
         if rule.time is not None and rule.time.fraction(self.progress) >= 1.0:

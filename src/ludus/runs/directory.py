@@ -1,0 +1,288 @@
+"""The run directory: where a run lives, how it is named, and how it is found again.
+
+<save_dir>/<env id>/<algorithm>/<name>_<time>/{config.yaml, run.json, metrics.jsonl, …}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ludus.errors import UnknownName, UserError
+from ludus.runs import atomic, strict_json
+from ludus.runs.lock import RunLock
+
+STATUSES = ("running", "finished", "interrupted", "failed", "stopped", "exported")
+
+_INFO = "run.json"
+_MAX_NAME_BYTES = 160  # file systems allow 255; the time stamp and a counter follow
+_log = logging.getLogger("ludus.runs")
+
+
+class RunDirectory:
+    """One run on disk. Making the object touches nothing; use `create` or `open`."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.config_path = self.path / "config.yaml"
+        self.info_path = self.path / _INFO
+        self.metrics_path = self.path / "metrics.jsonl"
+        self.episodes_path = self.path / "episodes.jsonl"
+        self.checkpoints_dir = self.path / "checkpoints"
+        self.videos_dir = self.path / "videos"
+        self.tensorboard_dir = self.path / "tensorboard"
+        self.logs_dir = self.path / "logs"
+        self.report_path = self.path / "report.html"
+
+    @classmethod
+    def create(
+        cls,
+        save_dir: Path | str,
+        env_id: str | Sequence[str],
+        algorithm: str,
+        name: str,
+        *,
+        now: datetime | None = None,
+    ) -> RunDirectory:
+        """Make `<save_dir>/<env id>/<algorithm>/<name>_<time>` with a first run.json.
+
+        A second run of the same second gets `-2`. Characters that are unsafe in a path become `-`.
+        """
+        env_ids = [env_id] if isinstance(env_id, str) else list(env_id)
+        now = (now or datetime.now()).astimezone()
+        folder = Path(save_dir) / _safe("+".join(_safe(one) for one in env_ids)) / _safe(algorithm)
+        folder.mkdir(parents=True, exist_ok=True)
+        run = cls(_make_first_free(folder, f"{_safe(name)}_{now:%Y%m%d-%H%M%S}"))
+        run._begin("+".join(env_ids), algorithm, name, now)
+        return run
+
+    @classmethod
+    def create_at(cls, path: Path | str, env_id: str, algorithm: str, name: str) -> RunDirectory:
+        """Make this very directory, with a first run.json; UserError if it exists."""
+        run = cls(path)
+        run.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            atomic.make_directory(run.path)
+        except FileExistsError:
+            raise UserError(
+                "run directory already exists",
+                where=str(run.path),
+                fix="resume that run, or choose another name",
+            ) from None
+        run._begin(env_id, algorithm, name, datetime.now().astimezone())
+        return run
+
+    def _begin(self, env_id: str, algorithm: str, name: str, now: datetime) -> None:
+        created = now.astimezone(UTC).isoformat(timespec="microseconds")
+        self.update_info(name=name, env_id=env_id, algorithm=algorithm, created=created)
+        atomic.fsync_directory(self.path.parent)
+
+    @classmethod
+    def open(cls, path: Path | str) -> RunDirectory:
+        """The run at `path`; UserError if there is none (no run.json)."""
+        run = cls(path)
+        if not run.info_path.is_file():
+            raise UserError(
+                f"'{path}' is not a run",
+                where=str(run.info_path),
+                fix="give the directory that holds run.json",
+            )
+        return run
+
+    @property
+    def name(self) -> str:
+        """The directory's own name, by which `find_run` knows the run."""
+        return self.path.absolute().name
+
+    @property
+    def env_id(self) -> str:
+        return str(self._info_or_empty().get("env_id", self.path.absolute().parent.parent.name))
+
+    @property
+    def algorithm(self) -> str:
+        return str(self._info_or_empty().get("algorithm", self.path.absolute().parent.name))
+
+    def info(self) -> dict[str, Any]:
+        """The content of run.json; UserError if it is missing or damaged."""
+        try:
+            info = strict_json.loads(self.info_path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(f"run.json cannot be read ({error})", where=str(self.info_path)) from error
+        if not isinstance(info, dict):
+            raise UserError("run.json is not a JSON object", where=str(self.info_path))
+        return info
+
+    def update_info(self, **fields: Any) -> None:
+        """Merge `fields` into run.json in one step; other processes may do so at the same time."""
+        if fields.get("status", STATUSES[0]) not in STATUSES:
+            raise ValueError(f"status {fields['status']!r} is none of {', '.join(STATUSES)}")
+        with _exclusive(self.path):
+            old = self.info() if self.info_path.exists() else {}
+            atomic.write_atomic(self.info_path, strict_json.dumps(old | fields, indent=2) + "\n")
+
+    def _info_or_empty(self) -> dict[str, Any]:
+        try:
+            return self.info()
+        except UserError:
+            return {}
+
+    def __repr__(self) -> str:
+        return f"RunDirectory({str(self.path)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RunDirectory) and other.path.absolute() == self.path.absolute()
+
+    def __hash__(self) -> int:
+        return hash(self.path.absolute())
+
+
+def list_runs(root: Path | str, *, damaged: bool = False) -> list[RunDirectory]:
+    """The runs under `root`, newest first. Those with a missing or unreadable run.json only if `damaged`."""
+    found: list[tuple[float, RunDirectory]] = []
+    for run in _walk(Path(root)):
+        info = run._info_or_empty()
+        if info or damaged:
+            found.append((_created(run, info), run))
+    found.sort(key=lambda pair: (pair[0], pair[1].name), reverse=True)
+    return [run for _, run in found]
+
+
+def find_run(ref: str, root: Path | str) -> RunDirectory:
+    """The run that `ref` means: a path (also below `root`), "latest", or a name.
+
+    A name is the directory's, else the config's `name`, else the beginning of the directory's. UserError
+    lists the candidates if several match; UnknownName suggests the nearest if none does.
+    """
+    root = Path(root)
+    if ref == "latest":
+        runs = list_runs(root)
+        if not runs:
+            raise UserError("there is no run yet", where=str(root), fix="start one with `ludus train`")
+        return runs[0]
+    for path in (Path(ref), root / ref):
+        if (path / _INFO).is_file():
+            return RunDirectory(path)
+    runs = list_runs(root, damaged=True)
+    matches = (
+        [run for run in runs if run.name == ref]
+        or [run for run in runs if run._info_or_empty().get("name") == ref]
+        or [run for run in runs if ref and run.name.startswith(ref)]
+    )
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        candidates = ", ".join(str(run.path.relative_to(root)) for run in matches[:10])
+        more = f" and {len(matches) - 10} more" if len(matches) > 10 else ""
+        raise UserError(
+            f"'{ref}' could be any of {len(matches)} runs",
+            where=str(root),
+            fix=f"name one: {candidates}{more}",
+        )
+    if Path(ref).is_dir():
+        return RunDirectory.open(ref)  # raises: it exists, but is not a run
+    raise UnknownName(
+        "run", ref, [run.name for run in runs], where=str(root), fix="`ludus runs` lists what is there"
+    )
+
+
+def split_policy_ref(ref: str) -> tuple[str, str | None]:
+    """`RUN@best`, `RUN@latest` or `RUN@<digits>` as run and checkpoint; any other `@` is part of the run."""
+    run, _, checkpoint = ref.rpartition("@")
+    if run and re.fullmatch(r"best|latest|[0-9]+", checkpoint):
+        return run, checkpoint
+    return ref, None
+
+
+def find_config_runs(root: Path | str, config_hash: str) -> RunDirectory | None:
+    """The newest run whose run.json has this `config_hash`."""
+    runs = list_runs(root)
+    return next((run for run in runs if run._info_or_empty().get("config_hash") == config_hash), None)
+
+
+def remove_run(run: RunDirectory) -> None:
+    """Delete a run with all its files; UserError if it is in use. Half deleted, it is no longer listed."""
+    run = RunDirectory.open(run.path.resolve())
+    with RunLock(run.path):
+        doomed = run.path.with_name(f"{atomic.TEMPORARY_PREFIX}removed-{run.name}-{os.getpid()}")
+        atomic.rename(run.path, doomed)
+    atomic.remove(doomed)
+    atomic.remove_stale_temporaries(doomed.parent)
+
+
+def tag_run(run: RunDirectory, tags: Iterable[str]) -> None:
+    """Add `tags` to the run's own, each once, in the order they came."""
+    run.update_info(tags=list(dict.fromkeys([*run.info().get("tags", []), *tags])))
+
+
+def _make_first_free(folder: Path, name: str) -> Path:
+    """Make `name`, or `name-2`, `name-3`, …: the first that nobody else has made."""
+    number = 1
+    while True:
+        path = folder / (name if number == 1 else f"{name}-{number}")
+        try:
+            atomic.make_directory(path)
+        except FileExistsError:
+            number += 1
+        else:
+            return path
+
+
+def _safe(text: str) -> str:
+    """`text` as one path component: letters, digits and `._+-` only, no leading dot, not too long."""
+    text = re.sub(r"[^\w.+-]", "-", unicodedata.normalize("NFC", text))
+    text = text.encode("utf-8", "replace")[:_MAX_NAME_BYTES].decode("utf-8", "ignore")
+    return text.lstrip(".") or "unnamed"
+
+
+def _walk(folder: Path) -> Iterator[RunDirectory]:
+    """Run directories below `folder`; never looks inside one, into hidden folders or through links."""
+    try:
+        with os.scandir(folder) as entries:
+            below = {entry.name: entry for entry in entries}
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        _log.warning("cannot look for runs in %s (%s)", folder, error.strerror)
+        return
+    if _INFO in below or ("checkpoints" in below and "config.yaml" in below):
+        yield RunDirectory(folder)
+        return
+    for name, entry in below.items():
+        if not name.startswith(".") and entry.is_dir(follow_symlinks=False):
+            yield from _walk(Path(entry.path))
+
+
+def _created(run: RunDirectory, info: dict[str, Any]) -> float:
+    try:
+        return datetime.fromisoformat(info["created"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        pass  # no usable time in run.json: the directory's own will do
+    try:
+        return run.path.stat().st_mtime
+    except OSError:
+        return 0.0  # removed meanwhile
+
+
+@contextlib.contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Hold off other processes that read, change and write run.json; best effort where there are no locks."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

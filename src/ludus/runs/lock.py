@@ -1,0 +1,107 @@
+"""One process trains a run at a time.
+
+The lock is the kernel's (flock), not the file's existence: it ends with the process that holds it, however
+that process ends, so a `run.lock` left behind means nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import socket
+import sys
+import weakref
+from pathlib import Path
+from types import TracebackType
+
+from ludus.errors import UserError
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_log = logging.getLogger("ludus.runs")
+_FAR_AWAY = 1 << 30  # msvcrt locks bytes, and locked bytes cannot be read: lock one beyond the text
+_held: weakref.WeakSet[RunLock] = weakref.WeakSet()
+
+
+class RunLock:
+    """Context manager that holds `run.lock` in the run directory `path`; UserError if another holds it."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path) / "run.lock"
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> RunLock:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _lock(descriptor)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+                holder = _holder(descriptor)
+                os.close(descriptor)
+                raise UserError(
+                    f"run is in use by {holder}",
+                    where=str(self.path.parent),
+                    fix="wait for it to end, or stop it first",
+                ) from None
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                os.close(descriptor)
+                raise
+            _log.warning("the file system of %s has no locks: nothing guards this run", self.path.parent)
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+        self._descriptor = descriptor
+        _held.add(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # The file stays: removing it would race with the next holder.
+        if self._descriptor is not None:
+            _unlock(self._descriptor)
+            self.close_descriptor()
+
+    def close_descriptor(self) -> None:
+        """Give up this process's end of the lock, but not the lock itself if another process shares it."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _holder(descriptor: int) -> str:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    pid, _, host = os.read(descriptor, 300).decode(errors="replace").strip().partition(" ")
+    return f"process {pid} on {host}" if pid.isdecimal() else "another process"
+
+
+if sys.platform == "win32":
+
+    def _lock(descriptor: int) -> None:
+        os.lseek(descriptor, _FAR_AWAY, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    def _unlock(descriptor: int) -> None:
+        os.lseek(descriptor, _FAR_AWAY, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(descriptor: int) -> None:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def _drop_in_forked_child() -> None:
+        """A forked worker shares the lock and would hold it beyond its dead parent: close the child's end."""
+        for lock in list(_held):
+            lock.close_descriptor()
+
+    os.register_at_fork(after_in_child=_drop_in_forked_child)

@@ -1,0 +1,92 @@
+"""One process holds a run; its death, however it comes, frees it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ludus.errors import UserError
+from ludus.runs.lock import RunLock
+
+HOLD = """
+import sys
+from ludus.runs.lock import RunLock
+with RunLock(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def hold(path: Path) -> subprocess.Popen[str]:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+def test_a_second_holder_is_told_who_has_the_run(tmp_path: Path) -> None:
+    with hold(tmp_path) as holder:
+        with pytest.raises(UserError) as caught, RunLock(tmp_path):
+            pass
+        assert caught.value.what == f"run is in use by process {holder.pid} on {socket.gethostname()}"
+        holder.communicate("\n")
+    with RunLock(tmp_path):
+        pass
+
+
+def test_a_killed_holder_leaves_no_stale_lock(tmp_path: Path) -> None:
+    with hold(tmp_path) as holder:
+        holder.send_signal(signal.SIGKILL)
+        holder.communicate()
+    assert (tmp_path / "run.lock").exists()
+    with RunLock(tmp_path):
+        pass
+
+
+def test_the_lock_also_holds_within_one_process_and_is_free_afterwards(tmp_path: Path) -> None:
+    with RunLock(tmp_path), pytest.raises(UserError, match=str(os.getpid())), RunLock(tmp_path):
+        pass
+    with RunLock(tmp_path):
+        pass
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_worker_does_not_hold_the_run_of_its_killed_parent(tmp_path: Path) -> None:
+    code = HOLD.replace("    print", "    import os\n    pid = os.fork()\n    if pid == 0: print", 1)
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        assert (
+            parent.stdout.readline() == "held\n"
+        )  # said by the worker, which now waits for its stdin to end
+        parent.kill()
+        parent.wait()
+        with RunLock(tmp_path):
+            pass
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_leaving_the_lock_frees_the_run_while_a_worker_lives(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with RunLock(tmp_path):
+        worker = os.fork()
+        if worker == 0:
+            os.close(writing)
+            os.read(reading, 1)  # lives until the parent has tried the lock
+            os._exit(0)
+    try:
+        with RunLock(tmp_path):
+            pass
+    finally:
+        os.close(writing)
+        os.waitpid(worker, 0)
+        os.close(reading)
