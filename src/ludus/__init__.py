@@ -1,3 +1,78 @@
-"""Ludus trains agents that play."""
+"""Ludus trains agents that play.
+
+    from ludus import TrainerConfig, create_trainer
+
+    trainer = create_trainer("CartPole-v1", TrainerConfig(algorithm="PPO", total_timesteps=100_000))
+    trainer.train()
+    print(trainer.evaluate(n_episodes=10))
+
+The public names are imported when they are first used, so that `import ludus` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+# public name -> the module it lives in
+_PUBLIC = {
+    "ActionMaskWrapper": "ludus.envs.masks",
+    "Algorithm": "ludus.config.registry",
+    "BaseCallback": "ludus.trainers.callbacks",
+    "BaseFeaturesExtractor": "ludus.policies.extractors",
+    "CallbackList": "ludus.trainers.callbacks",
+    "CheckpointManager": "ludus.runs.checkpoints",
+    "CurriculumWrapper": "ludus.envs.curriculum",
+    "EnvSpec": "ludus.envs.make",
+    "EnvironmentWrapper": "ludus.envs.wrappers",
+    "HyperparameterConfig": "ludus.config.hyperparameters",
+    "Hyperparameters": "ludus.config.hyperparameters",
+    "RLTrainer": "ludus.trainers.base",
+    "RewardScalingWrapper": "ludus.envs.wrappers",
+    "TrainResult": "ludus.trainers.base",
+    "TrainerConfig": "ludus.config.schema",
+    "create_trainer": "ludus.trainers.factory",
+    "get_default_config": "ludus.config.schema",
+    "load": "ludus.evaluation.load",
+    "load_config": "ludus.config.loading",
+    "make_env": "ludus.envs.make",
+    "make_vectorized_env": "ludus.envs.make",
+    "register_algorithm": "ludus.config.registry",
+    "register_extractor": "ludus.policies.extractors",
+    "register_wrapper": "ludus.envs.wrapper_names",
+    "setup_logging": "ludus.tracking.logs",
+    "validate_environment": "ludus.envs.validate",
+}
+
+__all__ = ["__version__", *_PUBLIC]
+
+if TYPE_CHECKING:
+    from ludus.config.hyperparameters import HyperparameterConfig, Hyperparameters
+    from ludus.config.loading import load_config
+    from ludus.config.registry import Algorithm, register_algorithm
+    from ludus.config.schema import TrainerConfig, get_default_config
+    from ludus.envs.curriculum import CurriculumWrapper
+    from ludus.envs.make import EnvSpec, make_env, make_vectorized_env
+    from ludus.envs.masks import ActionMaskWrapper
+    from ludus.envs.validate import validate_environment
+    from ludus.envs.wrapper_names import register_wrapper
+    from ludus.envs.wrappers import EnvironmentWrapper, RewardScalingWrapper
+    from ludus.evaluation.load import load
+    from ludus.policies.extractors import BaseFeaturesExtractor, register_extractor
+    from ludus.runs.checkpoints import CheckpointManager
+    from ludus.tracking.logs import setup_logging
+    from ludus.trainers.base import RLTrainer, TrainResult
+    from ludus.trainers.callbacks import BaseCallback, CallbackList
+    from ludus.trainers.factory import create_trainer
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'ludus' has no attribute '{name}'")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

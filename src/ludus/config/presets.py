@@ -10,6 +10,11 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parents[1] / "configs")
 
 
+def preset_folders() -> tuple[Path, ...]:
+    """Where presets are looked for, and the schema that ships with them."""
+    return _FOLDERS
+
+
 @cache
 def _presets() -> dict[str, Path]:
     found: dict[str, Path] = {}

@@ -60,7 +60,7 @@ def find_gym_spec(env_id: str) -> GymSpec:
     """The registry entry of `env_id`; raises as `check_env_exists`."""
     module, _, name = env_id.rpartition(":")
     if module:
-        _import_registering_module(module, env_id)
+        import_registering_module(module, env_id)
     if name.startswith("ALE/") and missing_extra("atari"):
         raise MissingExtra(f"the env '{env_id}'", "atari")
     if name not in gym.registry:
@@ -72,6 +72,7 @@ def find_gym_spec(env_id: str) -> GymSpec:
             "env",
             env_id,
             [newest] if newest else known_env_ids(),
+            where="env.id",
             fix="`ludus envs` lists the known ids; an env of your own is named 'module:MyEnv-v0'",
         )
     group = _group_of(spec)
@@ -87,7 +88,7 @@ def find_gym_spec(env_id: str) -> GymSpec:
     return spec
 
 
-def _import_registering_module(module: str, env_id: str) -> None:
+def import_registering_module(module: str, env_id: str) -> None:
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:

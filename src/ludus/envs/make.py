@@ -187,10 +187,8 @@ def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int) -> tuple[str, s
     if n_envs == 1:
         return "serial", "there is only one env"
     seconds = _median_step_seconds(_factory(env))
-    took = f"one step takes {seconds * 1e3:.2f} ms"
-    if seconds > _SLOW_STEP_S:
-        return "process", f"{took}, over {_SLOW_STEP_S * 1e3:g} ms: worker processes pay off"
-    return "serial", f"{took}: light enough that worker processes would only add overhead"
+    took = f"{seconds * 1e3:.2f} ms a step"
+    return ("process", f"heavy: {took}") if seconds > _SLOW_STEP_S else ("serial", f"light: {took}")
 
 
 def make_vectorized_env(

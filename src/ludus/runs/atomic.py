@@ -80,11 +80,11 @@ def remove_stale_temporaries(directory: Path) -> None:
     """Remove what dead processes, or a failed write of this one, left unfinished in `directory`."""
     for path in directory.glob(f"{TEMPORARY_PREFIX}*"):
         owner = path.name.rpartition("-")[2]
-        if owner.isdecimal() and (int(owner) == os.getpid() or not _is_alive(int(owner))):
+        if owner.isdecimal() and (int(owner) == os.getpid() or not is_alive(int(owner))):
             remove(path)
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     if sys.platform == "win32":
         return True  # os.kill(pid, 0) would end the process there
     try:

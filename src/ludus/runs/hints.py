@@ -35,6 +35,16 @@ class Hints:
         hint = self._read("best.json")
         return None if hint is None else self._step("best.json", hint.get("checkpoint"))
 
+    def best_score(self) -> tuple[str, float] | None:
+        """The metric that made the best checkpoint best, and its value; None if none is marked."""
+        hint = self._read("best.json")
+        if hint is None:
+            return None
+        metric, value = hint.get("metric"), hint.get("value")
+        if not isinstance(metric, str) or not isinstance(value, int | float):
+            raise self._damaged("best.json", "it has no metric with a value")
+        return metric, float(value)
+
     def set_best(self, step: int, metric: str, value: float) -> None:
         self._write("best.json", {"checkpoint": checkpoint_name(step), "metric": metric, "value": value})
 

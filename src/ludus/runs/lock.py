@@ -74,6 +74,22 @@ class RunLock:
             self._descriptor = None
 
 
+def is_locked(path: Path | str) -> bool:
+    """Whether a process holds the lock of the run directory `path`. Looking takes the lock for a moment."""
+    try:
+        descriptor = os.open(Path(path) / "run.lock", os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        _lock(descriptor)
+        _unlock(descriptor)
+    except OSError as error:
+        return error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _holder(descriptor: int) -> str:
     os.lseek(descriptor, 0, os.SEEK_SET)
     pid, _, host = os.read(descriptor, 300).decode(errors="replace").strip().partition(" ")

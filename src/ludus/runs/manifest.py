@@ -121,7 +121,11 @@ def file_digest(path: Path) -> str:
 
 def damaged(directory: Path, reason: str) -> CheckpointError:
     name = directory.name.removeprefix(ASIDE_PREFIX)
-    return CheckpointError(f"checkpoint '{name}' is damaged: {reason}", where=str(directory))
+    return CheckpointError(
+        f"checkpoint '{name}' is damaged: {reason}",
+        where=str(directory),
+        fix="take another checkpoint of the run, or copy this one back from where it is intact",
+    )
 
 
 def pickled_file(directory: Path) -> str | None:

@@ -148,6 +148,8 @@ class NativeTrainer(RLTrainer):
             self.run = self._create_run()
         with ExitStack() as stack:
             stack.enter_context(RunLock(self.run.path))
+            if total_timesteps is not None:  # a new total also counts when the run is resumed once more
+                write_atomic(self.run.config_path, dump_yaml(self.config))
             signals = stack.enter_context(StopSignals())
             handler = attach_log_file(self.run.logs_dir / "train.log")
             stack.callback(detach, handler)

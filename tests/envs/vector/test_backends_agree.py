@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -161,20 +162,21 @@ def test_attributes_methods_and_frames_of_the_envs_can_be_reached() -> None:
         assert [frame[0, 0, 0] for frame in frames] == [7, 8, 9]
 
 
+def _play_a_little(make: Any, env_fns: list[Any]) -> None:
+    with contextlib.closing(make(env_fns, env_id="Ball-v0")) as env:
+        env.reset(seed=20)
+        for _ in range(4):
+            env.step(np.zeros(3, int))
+
+
 @pytest.mark.parametrize(("where", "seed"), [("constructor", None), ("reset", 21), ("step", 21)])
 def test_a_fault_carries_the_users_own_traceback(where: str, seed: int | None) -> None:
     env_fns = [Counting, partial(Raises, where), Counting]
     faults = []
     for make in (SerialVectorEnv, partial(ProcessVectorEnv, n_workers=2)):
-        env = None
         with pytest.raises(EnvFault) as caught:
-            env = make(env_fns, env_id="Ball-v0")
-            env.reset(seed=20)
-            for _ in range(4):
-                env.step(np.zeros(3, int))
+            _play_a_little(make, env_fns)
         faults.append(caught.value)
-        if env is not None:
-            env.close()
     serial, process = faults
     assert str(serial) == str(process)
     assert (serial.worker, serial.env_id, serial.seed) == (1, "Ball-v0", seed)
@@ -210,6 +212,31 @@ def test_an_observation_of_the_wrong_shape_or_kind_is_a_fault() -> None:
             env.step(np.zeros(1, int))
     for env in both([Complex]):
         with pytest.raises(EnvFault, match="complex64"):
+            env.reset(seed=0)
+
+
+def test_a_reset_or_step_that_returns_nonsense_is_a_fault() -> None:
+    class OldReset(Counting):
+        def reset(self, **kwargs: Any) -> Any:
+            return super().reset(**kwargs)[0][:1]
+
+    class NoReward(Counting):
+        def step(self, action: Any) -> Any:
+            return self._obs(), None, False, False, {}
+
+    class NotADict(DictObs):
+        def _obs(self) -> Any:
+            return np.zeros(3)
+
+    for env in both([OldReset]):
+        with pytest.raises(EnvFault, match=r"reset\(\) raised ValueError"):
+            env.reset(seed=0)
+    for env in both([NoReward]):
+        env.reset(seed=0)
+        with pytest.raises(EnvFault, match=r"step\(\) raised TypeError"):
+            env.step(np.zeros(1, int))
+    for env in both([NotADict]):
+        with pytest.raises(EnvFault, match="every key of its space"):
             env.reset(seed=0)
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -20,7 +20,7 @@ class Counting(gym.Env):
 
     observation_space: spaces.Space = spaces.Box(-10.0, 100.0, (2,), np.float32)
     action_space: spaces.Space = spaces.Discrete(3)
-    metadata = {"render_modes": ["rgb_array"]}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"]}
 
     def __init__(self, length: int = 5, *, masks: bool = False, infos: bool = True) -> None:
         self.length = length

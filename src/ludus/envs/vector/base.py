@@ -124,6 +124,14 @@ class ChunkedVectorEnv(VectorEnv[Any, Any, Any]):
             )
         self._ask_chunks("load_wrapper_states", states)
 
+    def rebuild(self) -> None:
+        """Builds every env anew, keeping wrapper states; a `reset` must follow.
+
+        After it a seeded reset depends on the seed alone, also for envs that remember earlier episodes.
+        """
+        self._require_open()
+        self._ask_chunks("rebuild", None)
+
     def _infos(self, entries: list[Entry]) -> dict[str, Any]:
         infos: dict[str, Any] = {}
         for index, final_info, info in entries:

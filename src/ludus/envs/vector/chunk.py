@@ -52,9 +52,13 @@ class EnvChunk:
         self.env_id = env_id
         self._seeds: list[int | None] = [None] * len(env_fns)
         self.first_index = first_index
+        self._env_fns = env_fns
         self._envs: list[Env] = []
+        self._build()
+
+    def _build(self) -> None:
         try:
-            for position, env_fn in enumerate(env_fns):
+            for position, env_fn in enumerate(self._env_fns):
                 try:
                     env = env_fn()
                 except Exception as error:  # whatever the user's constructor raises is reported as theirs
@@ -64,6 +68,14 @@ class EnvChunk:
         except LudusError:
             self.close()
             raise
+
+    def rebuild(self) -> list[None]:
+        """Closes every env and builds a new one in its place; wrapper states carry over, nothing else does."""
+        states = self.wrapper_states()
+        self.close()
+        self._build()
+        self.load_wrapper_states(states)
+        return []
 
     def facts(self) -> EnvFacts:
         env = self._envs[0]
@@ -102,23 +114,24 @@ class EnvChunk:
             index = first + position
             try:
                 obs, reward, terminated, truncated, info = env.step(action)
-            except Exception as error:  # whatever the user's step raises is reported as theirs
+                rewards[index] = float(reward)  # numpy would take None for a NaN
+                terminations[index] = terminated
+                truncations[index] = truncated
+                if terminated or truncated:
+                    self._store(position, batch.final_obs, obs)
+                    final_info = dict(info)  # the env may write its next info into the same dict
+                    entries.append((index, final_info, self._reset_env(position, env, None, None)))
+                    continue
+                if type(obs) is np.ndarray and obs.shape == row_shape:
+                    obs_rows[index] = obs  # type: ignore[index]  # a row shape is only there for plain arrays
+                else:
+                    self._store(position, obs_rows, obs)
+                if info or self._masked:
+                    info = self._take_mask(position, info)
+                    if info:
+                        entries.append((index, None, info))
+            except Exception as error:  # whatever the user's step raises or returns is reported as theirs
                 raise self._fault(position, "step()", error) from None
-            rewards[index] = reward
-            terminations[index] = terminated
-            truncations[index] = truncated
-            if terminated or truncated:
-                self._store(position, batch.final_obs, obs)
-                entries.append((index, info, self._reset_env(position, env, None, None)))
-                continue
-            if type(obs) is np.ndarray and obs.shape == row_shape:
-                obs_rows[index] = obs  # type: ignore[index]  # a row shape is only there for plain arrays
-            else:
-                self._store(position, obs_rows, obs)
-            if info or self._masked:
-                info = self._take_mask(position, info)
-                if info:
-                    entries.append((index, None, info))
         return entries
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -174,10 +187,15 @@ class EnvChunk:
     def _reset_env(
         self, position: int, env: Env, seed: int | None, options: dict[str, Any] | None
     ) -> dict[str, Any]:
-        obs, info = self._guarded(position, "reset()", _reset, env, seed, options)
-        self._check_dtypes(position, obs)
-        self._store(position, self._batch.obs, obs)
-        return self._take_mask(position, info)
+        try:
+            # an env that predates `options` can still be played, as long as nobody passes any
+            result = env.reset(seed=seed) if options is None else env.reset(seed=seed, options=options)
+            obs, info = result
+            self._check_dtypes(position, obs)
+            self._store(position, self._batch.obs, obs)
+            return self._take_mask(position, info)
+        except Exception as error:  # whatever the user's reset raises or returns is reported as theirs
+            raise self._fault(position, "reset()", error) from None
 
     def _own_actions(self) -> Iterable[Any]:
         """One action per env, in memory that is the env's to keep: scalars, rows, or dicts of rows."""
@@ -193,7 +211,7 @@ class EnvChunk:
             try:
                 for key, array in rows.items():
                     self._store(position, array, obs[key])
-            except (KeyError, TypeError):
+            except (KeyError, IndexError, TypeError):
                 raise self._bad_obs(position, "does not hold every key of its space") from None
             return
         # numpy would broadcast a smaller observation into the row without a word
@@ -272,11 +290,6 @@ def user_traceback(error: BaseException) -> str:
     while report.stack and report.stack[0].filename.startswith(_OWN_FOLDER):
         del report.stack[0]
     return "".join(report.format())
-
-
-def _reset(env: Env, seed: int | None, options: dict[str, Any] | None) -> Any:
-    # an env that predates `options` can still be played, as long as nobody passes any
-    return env.reset(seed=seed) if options is None else env.reset(seed=seed, options=options)
 
 
 def _stateful_layers(env: Env) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import sys
 import time
 import warnings
 import weakref
@@ -27,6 +28,7 @@ from ludus.envs.vector.shared import anonymous_file, map_file
 from ludus.envs.vector.wire import Kind, pack
 from ludus.envs.vector.worker import Blueprint
 from ludus.errors import EnvFault, LudusError, UserError
+from ludus.types import Observation
 
 _log = logging.getLogger("ludus.envs")
 
@@ -96,7 +98,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> Any:
+    ) -> tuple[Observation, dict[str, Any]]:
         self._require_open()
         seeds = self._seed_per_env(seed)
         self._playing = False  # a worker lost from here on has no episode to lose
@@ -124,6 +126,11 @@ class ProcessVectorEnv(ChunkedVectorEnv):
     def load_wrapper_states(self, states: Sequence[Sequence[dict[str, Any]]]) -> None:
         super().load_wrapper_states(states)
         self._states = states
+
+    def rebuild(self) -> None:
+        self._playing = False  # a worker lost from here on has no episode to lose
+        self._replaced.clear()
+        super().rebuild()
 
     def close_extras(self, **kwargs: Any) -> None:
         self._release()
@@ -272,7 +279,7 @@ def _blueprint(env_fns: Sequence[EnvFn], first_index: int, env_id: str) -> bytes
         for name, spec in gym.registry.items()
         if not str(spec.entry_point).startswith("gymnasium.")
     }
-    blueprint = Blueprint(list(env_fns), first_index, env_id, filters, registrations)
+    blueprint = Blueprint(list(env_fns), first_index, env_id, sys.argv, filters, registrations)
     try:
         # cloudpickle takes lambdas, closures and classes of the user's script; why pickle at all: wire.py
         return bytes(cloudpickle.dumps(blueprint))

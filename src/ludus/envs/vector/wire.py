@@ -18,7 +18,7 @@ import cloudpickle
 from ludus.errors import LudusError
 
 _HEADER = struct.Struct("<BIQ")  # kind, number, length of the payload
-_RECEIVE_BYTES = 1 << 16
+_LEAST_RECEIVE, _MOST_RECEIVE = 1 << 12, 1 << 20  # bytes asked for at once
 
 
 class Kind(IntEnum):
@@ -52,6 +52,7 @@ class Channel:
         is gone.
         """
         received = self._received
+        missing = 0
         while True:
             if len(received) >= _HEADER.size:
                 kind, number, length = _HEADER.unpack_from(received)
@@ -60,10 +61,11 @@ class Channel:
                     payload = bytes(received[_HEADER.size : end])
                     del received[:end]
                     return Kind(kind), number, payload
+                missing = end - len(received)
             # an answer that is already there is taken even when the deadline has passed
             left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
             self._socket.settimeout(left)
-            data = self._socket.recv(_RECEIVE_BYTES)
+            data = self._socket.recv(min(max(missing, _LEAST_RECEIVE), _MOST_RECEIVE))
             if not data:
                 raise EOFError
             received += data

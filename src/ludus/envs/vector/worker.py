@@ -35,6 +35,7 @@ class Blueprint:
     env_fns: Sequence[EnvFn]
     first_index: int
     env_id: str
+    argv: list[str]
     warning_filters: list[Any]
     registrations: dict[str, Any]
 
@@ -109,6 +110,7 @@ def _build(payload: bytes) -> EnvChunk:
             where="the process backend",
             fix="use module-level or self-contained env functions, or `vector: serial`",
         ) from error
+    sys.argv[:] = blueprint.argv
     warnings.filters = blueprint.warning_filters
     for env_id, spec in blueprint.registrations.items():
         gym.registry.setdefault(env_id, spec)

@@ -1,0 +1,9 @@
+"""`python -m ludus`."""
+
+from __future__ import annotations
+
+import sys
+
+from ludus.cli.app import main
+
+sys.exit(main())

@@ -1,0 +1,93 @@
+"""`ludus`: the commands under one roof, and the one place where an exception becomes an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import ludus
+from ludus.cli.commands import Commands
+from ludus.cli.config import config
+from ludus.cli.doctor import doctor
+from ludus.cli.envs import envs
+from ludus.cli.eval import evaluate
+from ludus.cli.failures import report
+from ludus.cli.init import init
+from ludus.cli.play import play
+from ludus.cli.presets import presets
+from ludus.cli.resume import resume
+from ludus.cli.runs import runs_app
+from ludus.cli.train import EXAMPLES, train
+from ludus.cli.validate import validate
+from ludus.errors import EXIT_OK
+
+app = typer.Typer(
+    cls=Commands,
+    help="Train agents that play: one YAML file, one command, one loop.",
+    epilog="Start with: ludus train quickstart",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    add_completion=False,
+    rich_markup_mode=None,
+)
+app.command("train", epilog=EXAMPLES)(train)
+app.command("resume")(resume)
+app.command("eval")(evaluate)
+app.command("play")(play)
+app.add_typer(runs_app, name="runs")
+app.command("presets")(presets)
+app.command("envs")(envs)
+app.command("validate")(validate)
+app.command("config")(config)
+app.command("init")(init)
+app.command("doctor")(doctor)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"ludus {ludus.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `ludus ARGUMENTS…` (default: those of this process) and return the exit code. Raises nothing."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError):  # a stream that a test put there
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    if os.getcwd() not in sys.path:
+        sys.path.append(
+            os.getcwd()
+        )  # `module:Env` may stand beside the config; last, so that it hides nothing
+    try:
+        code = app(args=arguments, prog_name="ludus", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else EXIT_OK
+    except SystemExit as error:  # typer's answer to a closed pipe
+        return error.code if isinstance(error.code, int) else EXIT_OK
+    except BrokenPipeError:
+        _silence_stdout()
+        return EXIT_OK
+    except BaseException as error:  # the end of the line: everything becomes a message and a code
+        return report(error, arguments)
+
+
+def _silence_stdout() -> None:
+    """The reader (`| head`) has gone: let the interpreter's last flush go nowhere."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,151 @@
+"""`ludus config`: the config as Ludus understands it, and where each value came from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ludus.cli.options import Json
+from ludus.cli.output import Output, emit_json
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from ludus.config.loading import Key, LoadedConfig
+
+_COMMENT_COLUMN = 48  # at most: a longer value pushes only its own comment to the right
+
+
+def config(
+    config: Annotated[
+        str | None, typer.Argument(metavar="CONFIG|PRESET", help="A YAML file, or a preset's name.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Config keys to set.")
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="The JSON schema of all config files, for editors.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Print the resolved config, and where each value came from."""
+    from ludus.cli.train import split_source
+
+    if schema:
+        _print_schema(json)
+        return
+    from ludus.config.loading import load_config
+
+    output = Output(json)
+    source, assignments = split_source(config, overrides)
+    loaded = load_config(source, assignments)
+    lines = list(_lines(loaded))
+    column = min(_COMMENT_COLUMN, max(len(text) for text, _, _ in lines) + 2)
+    for text, _, origin in lines:
+        output.print(text if origin is None else f"{text.ljust(column)}  # {origin}")
+    origins = {".".join(key): origin for _, key, origin in lines if origin is not None}
+    output.result({"config": _resolved(loaded).model_dump(mode="json"), "origins": origins})
+
+
+def _print_schema(as_one_line: bool) -> None:
+    import json
+
+    from ludus.config.editor_schema import editor_schema
+
+    if as_one_line:
+        emit_json(editor_schema())
+    else:
+        print(json.dumps(editor_schema(), indent=2, ensure_ascii=False))
+
+
+def _resolved(loaded: LoadedConfig) -> Any:
+    """The config with the algorithm's defaults filled in."""
+    from ludus.config.hyperparameters import HyperparameterConfig
+
+    typed = loaded.config.typed_hyperparams().model_dump()
+    return loaded.config.model_copy(
+        update={
+            "hyperparams": HyperparameterConfig.model_construct(set(typed), **typed),
+            "algorithm": loaded.config.algorithm_entry().name,
+        }
+    )
+
+
+def _lines(loaded: LoadedConfig) -> Iterator[tuple[str, Key, str | None]]:
+    """The YAML line by line: text, key, and the value's origin (None for the head of a section)."""
+    config = loaded.config
+    for name in type(config).model_fields:
+        if name == "hyperparams":
+            yield "hyperparams:", (name,), None
+            yield from _hyperparameter_lines(loaded)
+        else:
+            yield from _field_lines(loaded, config, (name,))
+
+
+def _field_lines(loaded: LoadedConfig, section: BaseModel, key: Key) -> Iterator[tuple[str, Key, str | None]]:
+    from pydantic import BaseModel
+
+    name, indent = key[-1], "  " * (len(key) - 1)
+    value = getattr(section, name)
+    if isinstance(value, BaseModel):
+        yield f"{indent}{name}:", key, None
+        for child in type(value).model_fields:
+            yield from _field_lines(loaded, value, (*key, child))
+        return
+    if key == ("algorithm",):
+        value = loaded.config.algorithm_entry().name
+    origin = _origin(loaded, key) if name in section.model_fields_set else "default"
+    yield f"{indent}{name}: {inline_yaml(value)}", key, origin
+
+
+def _hyperparameter_lines(loaded: LoadedConfig) -> Iterator[tuple[str, Key, str | None]]:
+    from ludus.config.hyperparameters import HYPERPARAMETER_ALIASES
+
+    given = loaded.config.hyperparams.given()
+    for name, value in loaded.config.typed_hyperparams():
+        aliases = [alias for alias, canonical in HYPERPARAMETER_ALIASES.items() if canonical == name]
+        candidates: list[Key] = [("hyperparams", word) for word in (name, *aliases)]
+        candidates += [("hyperparams", "algorithm_specific", word) for word in (name, *aliases)]
+        origin = f"default of {loaded.config.algorithm_entry().name}"
+        if name in given:
+            origin = next((_place(loaded, key) for key in candidates if key in loaded.places), "given")
+        yield f"  {name}: {inline_yaml(value)}", ("hyperparams", name), origin
+
+
+def _origin(loaded: LoadedConfig, key: Key) -> str:
+    """Where a value that was set came from: its own key, an alias, or the section it was written in."""
+    if loaded.place(key) != "default":
+        return _place(loaded, key)
+    if key == ("policy", "features_dim") and ("hyperparams", "features_dim") in loaded.places:
+        return _place(loaded, ("hyperparams", "features_dim"))
+    for length in range(len(key) - 1, 0, -1):
+        if key[:length] in loaded.places:
+            return _place(loaded, key[:length])
+    return "follows from another key"
+
+
+def _place(loaded: LoadedConfig, key: Key) -> str:
+    """As loading names it, with a file's path as short as it can be said."""
+    place = loaded.place(key)
+    path, comma, line = place.rpartition(", ")
+    if not comma or not line.startswith("line "):
+        return place
+    if loaded.preset is not None:
+        return f"preset {loaded.preset}, {line}"
+    relative = os.path.relpath(path) if Path(path).is_absolute() else path
+    return f"{min(relative, path, key=len)}, {line}"
+
+
+def inline_yaml(value: Any) -> str:
+    """A value as YAML on one line."""
+    import yaml
+    from pydantic_core import to_jsonable_python
+
+    if hasattr(value, "plain"):  # a schedule, a moment
+        value = value.plain()
+    text = yaml.safe_dump(to_jsonable_python(value), default_flow_style=True, width=10**6, allow_unicode=True)
+    return text.strip().removesuffix("...").strip()

@@ -1,0 +1,133 @@
+"""From an exception to what the user reads and the exit code: three lines for what is theirs to mend."""
+
+from __future__ import annotations
+
+import errno
+import shlex
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ludus.errors import (
+    EXIT_FAULT,
+    EXIT_INTERRUPTED,
+    EXIT_USER_ERROR,
+    EnvFault,
+    LudusError,
+    UserError,
+    nearest,
+)
+
+# What the machine refuses is the user's to mend as well: a folder that is read-only, a disk that is full.
+_REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR}
+
+
+def report(error: BaseException, arguments: Sequence[str]) -> int:
+    """Print what `error` means to somebody who typed `ludus ARGUMENTS…`; returns the exit code."""
+    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":  # typer's own word for Ctrl-C
+        return EXIT_INTERRUPTED
+    notes = list(getattr(error, "__notes__", []))
+    if notes:
+        error.__notes__.clear()  # printed last, not inside the traceback
+    problem = _user_error(error)
+    if problem is not None:
+        what, where, fix = _three_parts(problem, arguments)
+        _print_lines([f"error: {what}", f"  where: {where}", f"  fix:   {fix}"])
+        code = EXIT_USER_ERROR
+    elif isinstance(error, LudusError):
+        what, where, fix = _first_line(str(error)), "", ""
+        if isinstance(error, EnvFault):
+            where = f"env {error.worker} ({error.env_id}), seeded with {error.seed}"
+            fix = f"mend the env; `ludus validate {error.env_id}` lists what else is wrong with it"
+        _print_lines(f"error: {error}".splitlines())
+        code = error.exit_code
+    else:
+        what, where, fix = f"{type(error).__name__}: {error}", _innermost(error), ""
+        traceback.print_exception(error)
+        _print_lines(
+            ["This was not expected. If it is Ludus's fault, please report it with the lines above."]
+        )
+        code = EXIT_FAULT
+    _print_lines(notes)
+    if asks_for_json(arguments):
+        from ludus.cli.output import emit_json
+
+        emit_json({"error": {"what": what, "where": where, "fix": fix}})
+    return code
+
+
+def asks_for_json(arguments: Sequence[str]) -> bool:
+    return "--json" in arguments
+
+
+@contextmanager
+def typed_as(option: str, value: str) -> Iterator[None]:
+    """Says of an unknown name that it was typed as this option, where the error does not know it better."""
+    try:
+        yield
+    except UserError as error:
+        if error.where in ("", "env.id"):
+            error.where = f"command line: {option} {shlex.quote(value)}".replace("  ", " ")
+        raise
+
+
+def _user_error(error: BaseException) -> UserError | None:
+    """`error` as a UserError, if it is the user's to mend."""
+    if isinstance(error, UserError):
+        return error
+    if hasattr(error, "format_message"):  # typer's, whichever click it carries
+        return _usage_error(error)
+    if isinstance(error, OSError) and error.errno in _REFUSALS:
+        return UserError(
+            error.strerror or str(error),
+            where=str(error.filename or "this machine"),
+            fix="free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check path and rights",
+        )
+    return None
+
+
+def _usage_error(error: Any) -> UserError:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "ludus"
+    see_help = f"see `{command} --help`"
+    option = str(getattr(error, "option_name", ""))
+    if type(error).__name__ == "NoSuchOption" and context is not None:
+        known = [name for parameter in context.command.params for name in parameter.opts]
+        suggestion = nearest(option, known)
+        fix = f"did you mean '{suggestion}'?" if suggestion else see_help
+        return UserError(f"unknown option '{option}'", fix=fix)
+    message = error.format_message().rstrip(".")
+    if type(error).__name__ == "MissingParameter" and context is not None:
+        see_help = context.command.get_usage(context).replace("Usage:", "usage:").strip()
+    return UserError(message[:1].lower() + message[1:], fix=see_help)
+
+
+def _three_parts(error: UserError, arguments: Sequence[str]) -> tuple[str, str, str]:
+    """What, where and fix, each on one line and none of them empty."""
+    command = next((word for word in arguments if not word.startswith("-")), "")
+    where = error.where or f"command line: {shlex.join(['ludus', *arguments])}"
+    fix = error.fix or f"see `{' '.join(['ludus', command, '--help']).replace('  ', ' ')}`"
+    return _one_line(error.what), _one_line(where), _one_line(fix)
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    """Plain lines on stderr, the word "error:" in red on a terminal."""
+    for line in lines:
+        if line.startswith("error:") and sys.stderr.isatty():
+            line = f"\x1b[1;31merror:\x1b[0m{line.removeprefix('error:')}"
+        print(line, file=sys.stderr, flush=True)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""
+
+
+def _innermost(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else ""

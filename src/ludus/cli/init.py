@@ -1,0 +1,142 @@
+"""`ludus init`: a commented config to start from."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ludus.cli.failures import typed_as
+from ludus.cli.options import EnvId, Json
+from ludus.cli.output import Output
+from ludus.errors import UserError
+
+if TYPE_CHECKING:
+    from ludus.config.registry import Algorithm
+
+_COMMENT_COLUMN = 34
+
+# An env that each algorithm can play; the others take CartPole-v1.
+_FITTING_ENVS = {"SAC": "Pendulum-v1"}
+
+_COMMENTS = {
+    "learning_rate": "or {linear: [3.0e-4, 0.0]}, cosine, exponential",
+    "gamma": "how much tomorrow's reward is worth today",
+    "gae_lambda": "0: trust the value network; 1: trust the rewards",
+    "ent_coef": "reward for trying things out",
+    "vf_coef": "weight of the value loss",
+    "max_grad_norm": "clip gradients to this; null: no",
+    "n_steps": "steps of each env between two updates",
+    "clip_range": "how far one update may move the policy",
+    "tau": "how much of the target network is replaced at each update",
+}
+
+_TEMPLATE = """\
+# What to train. Every key may be left out but env; the values here are the defaults, or close to them.
+# Check it with `ludus config {file}`, train it with `ludus train {file}`.
+
+algorithm: {algorithm}  # {algorithms}
+env:
+  id: {env}  # `ludus envs` lists them; module:MyEnv-v0 for your own
+  kwargs: {{}}  # arguments of the env
+  wrappers: []  # names, module:Class, or {{name: {{arguments}}}}, innermost first
+n_envs: {n_envs}  # copies of the env, stepped side by side
+vector: auto  # auto, serial (one process) or process (one worker each)
+total_timesteps: 200_000  # env steps, or "500 updates", "30 min"
+seed: 42  # all randomness comes from it
+device: auto  # auto, cpu, cuda, cuda:1, mps
+
+hyperparams:
+{hyperparams}
+policy:
+  activation: auto  # Tanh, ReLU, ELU, GELU, SiLU, LeakyReLU
+  features_extractor: auto  # FlattenExtractor, NatureCNN, CombinedExtractor, ResnetMLP, module:Class
+normalize_obs: true  # observations to mean 0, spread 1, as seen so far
+normalize_reward: {normalize_reward}  # rewards to spread 1; reported rewards stay as they are
+
+checkpoint: {{every: 50_000, keep: 5}}  # save so often; keep so many besides the best
+evaluation: {{every: 20_000, episodes: 10}}  # play so often, on envs of their own
+early_stopping: {{reward_threshold: null}}  # end once an evaluation reaches it
+video: {{every: null, length: 500}}  # film so often (needs the extra "video")
+tracking: {{tensorboard: true, wandb: null}}  # wandb: {{project: my-project}}
+save_dir: runs  # runs go to <save_dir>/<env>/<algorithm>/<name>_<time>
+"""
+
+
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("ludus.yaml"),
+    algo: Annotated[str, typer.Option("--algo", metavar="NAME", help="PPO, A2C, DQN, SAC, …")] = "PPO",
+    env: EnvId = None,
+    json: Json = False,
+) -> None:
+    """Write a commented starter config."""
+    from ludus.config.registry import find_algorithm
+    from ludus.envs.catalog import check_env_exists
+
+    output = Output(json)
+    with typed_as("--algo", algo):
+        algorithm = find_algorithm(algo)
+    env = env or _FITTING_ENVS.get(algorithm.name, "CartPole-v1")
+    with typed_as("--env", env):
+        check_env_exists(env)
+    text = starter(algorithm, env, str(file))
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise UserError(
+            f"'{file}' already exists", where=str(file.absolute()), fix="give another name: ludus init FILE"
+        ) from None
+    except FileNotFoundError:
+        raise UserError(
+            f"there is no folder '{file.parent}'", where=str(file.absolute()), fix="make it first"
+        ) from None
+    output.pairs([("wrote", str(file)), ("next", f"ludus train {_quoted(file)}")])
+    output.result({"file": str(file), "algorithm": algorithm.name, "env": env})
+
+
+def starter(algorithm: Algorithm, env: str, file: str) -> str:
+    """The text of a config that trains `algorithm` on `env`."""
+    from ludus.config.editor_schema import shipped_schema_uri
+    from ludus.config.registry import algorithm_names
+
+    uri = shipped_schema_uri()
+    fields = algorithm.hyperparameters.model_fields if algorithm.hyperparameters else {}
+    off_policy = "buffer_size" in fields
+    text = _TEMPLATE.format(
+        file=_quoted(Path(file)),
+        algorithm=algorithm.name,
+        algorithms=", ".join(algorithm_names()),
+        env=env,
+        n_envs=1 if off_policy else 8,
+        normalize_reward=str(not off_policy).lower(),
+        hyperparams=_hyperparameters(algorithm),
+    )
+    head = "" if uri is None else f"# yaml-language-server: $schema={uri}\n"
+    return head + "\n".join(map(_aligned, text.split("\n")))
+
+
+def _hyperparameters(algorithm: Algorithm) -> str:
+    from ludus.cli.config import inline_yaml
+
+    model: Any = algorithm.hyperparameters
+    if model is None:
+        return "  {}\n"
+    lines = []
+    defaults = model()
+    for name, field in model.model_fields.items():
+        line = f"  {name}: {inline_yaml(getattr(defaults, name))}"
+        comment = field.description or _COMMENTS.get(name)
+        lines.append(f"{line}  # {comment}" if comment else line)
+    return "\n".join(lines) + "\n"
+
+
+def _aligned(line: str) -> str:
+    text, mark, comment = line.partition("  # ")
+    return f"{text.ljust(_COMMENT_COLUMN)}  # {comment}" if mark else line
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))

@@ -1,0 +1,93 @@
+"""How a command speaks: text for people on the console, one JSON object as the last line of stdout for scripts."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ludus.tracking.logs import setup_logging
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from ludus.tracking.progress import ProgressDisplay, Verbosity
+
+_LOG_LEVELS = {"quiet": "ERROR", "normal": "INFO", "verbose": "DEBUG"}
+
+
+class Output:
+    """What one command prints. With `json`, stdout carries the JSON object only and the rest goes to stderr."""
+
+    def __init__(self, json: bool = False, *, quiet: bool = False, verbose: bool = False) -> None:
+        from rich.console import Console
+
+        self.json = json
+        self.verbosity: Verbosity = "quiet" if quiet else "verbose" if verbose else "normal"
+        self.console = Console(stderr=json, highlight=False)
+        setup_logging(_LOG_LEVELS[self.verbosity])
+
+    @property
+    def quiet(self) -> bool:
+        return self.verbosity == "quiet"
+
+    def display(self) -> ProgressDisplay:
+        """The progress display of a training."""
+        from ludus.tracking.progress import ProgressDisplay
+
+        return ProgressDisplay(self.console, self.verbosity)
+
+    def print(self, *parts: RenderableType) -> None:
+        """Text or a table for people; nothing when quiet."""
+        if not self.quiet:
+            self.console.print(*parts, soft_wrap=all(isinstance(part, str) for part in parts), markup=False)
+
+    def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Labels with their values, one under the other. An empty label continues the one above."""
+        from rich.text import Text
+
+        width = max((len(label) for label, _ in rows), default=0)
+        for label, value in rows:
+            if not self.quiet:
+                line = Text.assemble("  ", (label.ljust(width), "dim"), "  ", value)
+                self.console.print(line, soft_wrap=True)
+
+    def result(self, data: Mapping[str, Any], short: str | None = None) -> None:
+        """The outcome: the JSON object if asked for, else `short` where quiet left nothing to read."""
+        if self.json:
+            emit_json(data)
+        elif self.quiet and short is not None:
+            print(short)
+
+
+def emit_json(data: Mapping[str, Any]) -> None:
+    """One line of strict JSON on stdout; numbers that JSON does not know become null."""
+    print(json.dumps(_finite(data), allow_nan=False, default=str), file=sys.stdout, flush=True)
+
+
+def plain_table(*columns: str, right: Sequence[str] = (), wrap: Sequence[str] = ()) -> Table:
+    """A table without lines: `right` names columns of numbers, `wrap` those that give way when it is narrow."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
+    for column in columns:
+        table.add_column(
+            column,
+            justify="right" if column in right else "left",
+            no_wrap=column not in wrap,
+            overflow="fold",
+        )
+    return table
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

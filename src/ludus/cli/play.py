@@ -1,0 +1,170 @@
+"""`ludus play`: see a policy play, in a window or as a video, or play yourself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ludus.cli.options import EnvId, Json, Quiet, Root, Seed, Stochastic
+from ludus.cli.output import Output
+from ludus.errors import UserError
+
+if TYPE_CHECKING:
+    from ludus.cli.player import Player
+    from ludus.envs.make import EnvSpec
+
+_HUMAN = "human"
+
+
+def play(
+    policy: Annotated[
+        str | None,
+        typer.Argument(metavar="POLICY", help="RUN, RUN@best, RUN@STEP, preset:NAME, latest, random, human."),
+    ] = None,
+    episodes: Annotated[
+        int, typer.Option("--episodes", "-n", metavar="N", min=1, help="How many to play.")
+    ] = 1,
+    human: Annotated[bool, typer.Option("--human", help="Play yourself, by keyboard.")] = False,
+    video: Annotated[
+        Path | None, typer.Option("--video", metavar="FILE", help="Film it instead of opening a window.")
+    ] = None,
+    env: EnvId = None,
+    seed: Seed = 0,
+    stochastic: Stochastic = False,
+    root: Root = "runs",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Watch a policy play in a window, or film it; or play yourself."""
+    from ludus.cli.player import seat
+    from ludus.evaluation.play import has_screen
+
+    output = Output(json, quiet=quiet)
+    seeds = [seed + episode for episode in range(episodes)]
+    if human or policy == _HUMAN:
+        if video is not None:
+            raise UserError("a human's game is not filmed", fix="leave out --video, or --human")
+        _play_by_hand(_human_spec(policy, env, root), seeds, output)
+        return
+    if policy is None:
+        raise UserError("no policy is given", fix="ludus play latest, or ludus play random --env CartPole-v1")
+    player = seat(policy, env, root, seed)
+    if video is None and has_screen():
+        rewards, film = _watch(player, seeds, not stochastic), None
+    else:
+        if video is None:
+            output.print("there is no screen here, so it is filmed")
+        film = video if video is not None else _film_path(player, seed, env, stochastic)
+        rewards = _film(player, seeds, film, not stochastic)
+    _tell(rewards, player.as_dict(), film, output, described=player.described)
+
+
+def _watch(player: Player, seeds: list[int], deterministic: bool) -> list[float]:
+    from ludus.evaluation.play import watch
+
+    env = replace(player.spec, render_mode="human")()
+    try:
+        records = watch(player.policy, env, seeds, deterministic=deterministic)
+        return [record.reward for record in records]
+    finally:
+        env.close()
+
+
+def _film(player: Player, seeds: list[int], path: Path, deterministic: bool) -> list[float]:
+    from ludus.evaluation.video import record_video
+
+    if path.suffix.lower() != ".mp4":
+        raise UserError(
+            f"'{path.name}' does not name a video", where="command line: --video", fix="end the name in .mp4"
+        )
+    film = record_video(
+        player.policy,
+        replace(player.spec, render_mode="rgb_array"),
+        path,
+        seed=seeds[0],
+        episodes=len(seeds),
+        deterministic=deterministic,
+    )
+    return film.rewards
+
+
+def _film_path(player: Player, seed: int, env: str | None, stochastic: bool) -> Path:
+    """Among the run's videos; in this folder when there is no run. The same play gets the same name."""
+    policy = player.policy
+    parts = ["play", policy.name if policy.checkpoint is None else policy.checkpoint.name]
+    if env is not None:
+        parts.append(player.spec.id.replace("/", "-").replace(":", "-"))
+    parts += [f"seed{seed}"] + ["stochastic"] * stochastic
+    folder = Path() if policy.run is None else policy.run.videos_dir
+    return folder / ("-".join(parts) + ".mp4")
+
+
+def _human_spec(policy: str | None, env: str | None, root: str) -> EnvSpec:
+    """The env to play by hand: the one named, else the one that the policy plays."""
+    from ludus.cli.player import open_spec
+    from ludus.envs.make import EnvSpec
+
+    if env is not None:
+        return open_spec(EnvSpec(env), env)
+    if policy in (None, _HUMAN):
+        raise UserError(
+            "which env do you want to play?", fix="give one with --env, as in --env LunarLander-v3"
+        )
+    from ludus.evaluation.load import load
+
+    return load(str(policy), root).env_spec().resolve()
+
+
+def _play_by_hand(spec: EnvSpec, seeds: list[int], output: Output) -> None:
+    from ludus.envs.human import key_bindings
+    from ludus.evaluation.play import has_screen, play_by_hand
+
+    if not has_screen():
+        raise UserError(
+            "there is no screen here to play on",
+            where="DISPLAY and WAYLAND_DISPLAY are not set",
+            fix="play on a machine with a screen; `ludus play POLICY` films a policy without one",
+        )
+    env: Any = replace(spec, render_mode="rgb_array")()
+    try:
+        bindings = key_bindings(env)
+        if bindings is None:
+            raise UserError(
+                f"no keys are known for '{spec.id}'",
+                where=f"env '{spec.id}'",
+                fix="give the env a method get_keys_to_action() that returns {keys: action}",
+            )
+        names = sorted({"+".join(keys) for keys in bindings if keys})
+        output.print(f"keys: {', '.join(names)}; Escape ends the game")
+        rewards = [record.reward for record in play_by_hand(env, bindings, seeds, say=output.print)]
+    finally:
+        env.close()
+    data = {"policy": _HUMAN, "env": spec.id, "run": None, "checkpoint": None}
+    _tell(rewards, data, None, output, described="you")
+
+
+def _tell(
+    rewards: list[float], data: dict[str, Any], film: Path | None, output: Output, described: str
+) -> None:
+    from ludus.tracking.progress import number
+
+    mean = sum(rewards) / len(rewards) if rewards else None
+    rows = [("policy", described), ("env", str(data["env"]))]
+    if rewards:
+        rows.append(("reward", "  ".join(number(reward) for reward in rewards)))
+    if film is not None:
+        rows.append(("video", str(film)))
+    output.pairs(rows)
+    output.result(
+        {
+            **data,
+            "episodes": len(rewards),
+            "rewards": rewards,
+            "mean_reward": mean,
+            "video": None if film is None else str(film),
+        },
+        short=None if mean is None else f"{mean:g}",
+    )

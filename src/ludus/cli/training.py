@@ -1,0 +1,91 @@
+"""What `train` and `resume` share: run the trainer to its end, then say how it went and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ludus.cli.output import Output
+
+if TYPE_CHECKING:
+    from ludus.trainers.base import RLTrainer, TrainResult
+
+_LOOK = {"finished": "bold green", "stopped": "bold green", "interrupted": "bold yellow"}
+
+
+def train_and_tell(trainer: RLTrainer, output: Output, total_timesteps: Any = None) -> None:
+    """Train, print the summary, and exit with the result's code when it is not 0."""
+    from ludus.trainers.base import TrainResult
+
+    try:
+        trainer.create_model()  # everything that can be wrong with the config shows here, before a run exists
+        result = trainer.train(total_timesteps)
+    finally:
+        trainer.close()
+    if not isinstance(result, TrainResult):  # a third party's trainer may return what it likes
+        output.print("finished")
+        output.result({"run": None, "status": "finished"})
+        return
+    _print_summary(result, output)
+    output.result(result.summary(), short=str(result.run))
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def reference(run: Path) -> str:
+    """How to name the run in the next command: `latest` if that finds it, else its path."""
+    from ludus.runs.directory import list_runs
+
+    newest = list_runs("runs")[:1]
+    return "latest" if newest and newest[0].path.resolve() == run.resolve() else shlex.quote(str(run))
+
+
+def _print_summary(result: TrainResult, output: Output) -> None:
+    from rich.text import Text
+
+    from ludus.tracking.progress import duration
+
+    reason = f": {result.reason}" if result.reason else ""
+    head = Text.assemble(
+        "  ",
+        (result.status, _LOOK.get(result.status, "bold")),
+        f"{reason}   {result.steps:,} steps, {duration(result.seconds)}, {result.fps:,.0f} steps/s",
+    )
+    output.print(Text())
+    output.print(head)
+    name = reference(result.run)
+    rows = [("eval", text) for text in _evaluation(result)]
+    rows.append(("run", str(result.run)))
+    if result.status == "interrupted":
+        rows.append(("go on", f"ludus resume {name}"))
+    else:
+        rows.append(("next", f"ludus eval {name}"))
+        rows.append(("", f"ludus play {name}"))
+        rows.append(("", f"tensorboard --logdir {shlex.quote(str(_tensorboard_root(result.run)))}"))
+    output.pairs(rows)
+
+
+def _evaluation(result: TrainResult) -> list[str]:
+    """The last evaluation and the best one, in words; empty when there was none."""
+    from ludus.runs.directory import RunDirectory
+    from ludus.runs.hints import Hints
+    from ludus.tracking.progress import number
+
+    parts = []
+    last = result.evaluation
+    if last is not None:
+        mean, std = number(last["mean_reward"]), number(last["std_reward"])
+        parts.append(f"{mean} ± {std} over {last['episodes']} episodes")
+    best = Hints(RunDirectory(result.run).checkpoints_dir).best_score()
+    if best is not None:
+        metric, value = best
+        parts.append(f"best {number(value)}" + ("" if metric == "eval/mean_reward" else f" ({metric})"))
+    return [", ".join(parts)] if parts else []
+
+
+def _tensorboard_root(run: Path) -> Path:
+    """The folder that shows the run beside the others."""
+    return Path("runs") if Path("runs").resolve() in run.resolve().parents else run

@@ -1,0 +1,70 @@
+"""The JSON schema of a config file, with which editors complete and check YAML as it is typed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ludus.config.hyperparameters import HYPERPARAMETER_ALIASES, HyperparameterConfig
+from ludus.config.presets import preset_folders
+from ludus.config.registry import algorithm_names, find_algorithm
+from ludus.config.schema import FIELD_ALIASES, TrainerConfig
+
+_FILENAME = "schema.json"
+_SWITCHES = ("use_curriculum", "use_wandb", "use_feature_extractor")
+_NULLABLE = ("checkpoint", "evaluation", "video", "early_stopping", "policy", "tracking")
+
+
+def editor_schema() -> dict[str, Any]:
+    """Everything `load_config` accepts: the model, the short forms, the aliases, every algorithm's own keys."""
+    schema = TrainerConfig.model_json_schema()
+    definitions, properties = schema["$defs"], schema["properties"]
+    properties["env"] = _or(properties["env"], {"type": "string"})
+    for name in _NULLABLE:
+        properties[name] = _or(properties[name], {"type": "null"})
+    for alias, path in FIELD_ALIASES.items():
+        properties[alias] = {"description": f"the same as {'.'.join(path)}"}
+    for switch in _SWITCHES:
+        properties[switch] = {"type": "boolean"}
+    properties["algorithm"]["examples"] = algorithm_names()
+    common = definitions.pop("HyperparameterConfig")["properties"]
+    properties["hyperparams"] = {
+        "description": "the algorithm's own; what is left out takes its default",
+        "anyOf": [_hyperparameters(name, common, definitions) for name in algorithm_names()],
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Ludus config",
+        **{key: value for key, value in schema.items() if key not in ("title", "required")},
+    }
+
+
+def shipped_schema_uri() -> str | None:
+    """Where the schema lies that came with Ludus, as editors want it; None when it is not installed."""
+    for folder in preset_folders():
+        if (folder / _FILENAME).is_file():
+            return (folder / _FILENAME).as_uri()
+    return None
+
+
+def _hyperparameters(name: str, common: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    model = find_algorithm(name).hyperparameters
+    if model is None:
+        return {"title": name, "type": "object"}
+    schema = model.model_json_schema()
+    definitions.update(schema.pop("$defs", {}))
+    own = schema["properties"]
+    # common ones that this algorithm lacks are accepted, and ignored with a warning
+    merged = {**{key: common[key] for key in HyperparameterConfig.model_fields}, **own}
+    for alias, canonical in HYPERPARAMETER_ALIASES.items():
+        merged[alias] = {"description": f"the same as {canonical}"}
+    return {"title": name, "type": "object", "properties": merged, "additionalProperties": False}
+
+
+def _or(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    alternatives = schema.get("anyOf")
+    if alternatives is not None:
+        return {**schema, "anyOf": [*alternatives, other]}
+    described = ("default", "description")
+    outer = {key: value for key, value in schema.items() if key in described}
+    inner = {key: value for key, value in schema.items() if key not in described}
+    return {"anyOf": [inner, other], **outer}

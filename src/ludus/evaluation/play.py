@@ -1,0 +1,194 @@
+"""Play to be seen: a policy in a window, or a person at the keyboard."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from ludus.envs.human import KeyBindings
+from ludus.errors import UserError
+from ludus.evaluation.evaluate import Actor, play_episodes
+from ludus.types import EpisodeRecord
+
+Env = gym.Env[Any, Any]
+
+_MIN_WINDOW = 480  # pixels on the longer side; smaller pictures are enlarged
+_TURN_FPS = 30  # how often the keyboard is looked at while a game waits for a move
+_NAMES = {"return": "enter"}
+
+
+class WindowClosed(Exception):
+    """The user has closed the window, or pressed Escape: an event, not an error."""
+
+
+def has_screen() -> bool:
+    """Whether a window can be opened here."""
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def watch(actor: Actor, env: Env, seeds: Sequence[int], *, deterministic: bool = True) -> list[EpisodeRecord]:
+    """One episode per seed on `env`, whose render mode is human; fewer when the window is closed."""
+    records: list[EpisodeRecord] = []
+    watched = _Watched(env)
+    try:
+        for seed in seeds:
+            records += play_episodes(actor, [watched], [seed], deterministic=deterministic)
+    except WindowClosed:
+        pass
+    except Exception as error:  # pygame may not be imported, so its error cannot be named here
+        if not _is_pygame_error(error):
+            raise
+        raise _no_window(error) from None
+    return records
+
+
+class _Watched(gym.Wrapper[Any, Any, Any, Any]):
+    """Notices when the user closes the window that the env draws in."""
+
+    def step(self, action: Any) -> Any:
+        result = self.env.step(action)
+        pygame = sys.modules.get("pygame")  # an env that draws with something else has its own ways
+        if pygame is not None and pygame.display.get_init() and pygame.event.get(pygame.QUIT):
+            raise WindowClosed
+        return result
+
+
+def play_by_hand(
+    env: Env, bindings: KeyBindings, seeds: Sequence[int], say: Callable[[str], None] = print
+) -> list[EpisodeRecord]:
+    """Play `env`, whose render mode is rgb_array, by keyboard: one episode per seed until Escape.
+
+    A game that has an action for "no key" runs by the clock. One that has none waits: at every move where
+    its observations are discrete, else only for the first key, after which the last action is kept.
+    """
+    import pygame
+
+    try:
+        keyboard = _Keyboard(pygame, bindings)
+        screen = _Screen(pygame, env)
+    except pygame.error as error:
+        raise _no_window(error) from None
+    turns = () not in bindings and not isinstance(env.observation_space, spaces.Box)
+    records: list[EpisodeRecord] = []
+    try:
+        for seed in seeds:
+            record = _play_episode(env, seed, keyboard, screen, turns)
+            records.append(record)
+            say(f"episode {len(records)}: reward {record.reward:g} in {record.length} steps")
+    except WindowClosed:
+        pass
+    finally:
+        pygame.quit()
+    return records
+
+
+def _play_episode(env: Env, seed: int, keyboard: _Keyboard, screen: _Screen, turns: bool) -> EpisodeRecord:
+    env.reset(seed=seed)
+    reward, length, done = 0.0, 0, False
+    action = keyboard.idle
+    while not done:
+        screen.draw()
+        pressed = keyboard.look()
+        while (turns and not pressed) or (action is None and not keyboard.held):
+            screen.wait(_TURN_FPS)
+            pressed = keyboard.look()
+        action = keyboard.action(pressed, action)
+        if action is None:
+            continue  # keys that mean nothing, before the first that does
+        _, gain, terminated, truncated, _ = env.step(action)
+        reward, length, done = reward + float(gain), length + 1, terminated or truncated
+    screen.draw()
+    return EpisodeRecord(reward, length)
+
+
+class _Keyboard:
+    """Which of the bound keys are held, and what action that is."""
+
+    def __init__(self, pygame: Any, bindings: KeyBindings) -> None:
+        self._pygame = pygame
+        self._bindings = bindings
+        self._known = {key for keys in bindings for key in keys}
+        self.idle = bindings.get(())
+        self.held: list[str] = []
+
+    def look(self) -> list[str]:
+        """Take note of what happened since the last look; the bound keys that were pressed in between."""
+        pressed = []
+        for event in self._pygame.event.get():
+            if event.type == self._pygame.QUIT:
+                raise WindowClosed
+            if event.type not in (self._pygame.KEYDOWN, self._pygame.KEYUP):
+                continue
+            name = self._pygame.key.name(event.key)
+            name = _NAMES.get(name, name)
+            if name == "escape":
+                raise WindowClosed
+            if name in self.held:
+                self.held.remove(name)
+            if event.type == self._pygame.KEYDOWN and name in self._known:
+                self.held.append(name)
+                pressed.append(name)
+        return pressed
+
+    def action(self, pressed: Sequence[str], last: Any) -> Any:
+        """The action of the held keys together, else of the newest one; without any, idle or the last."""
+        keys = self.held or list(pressed[-1:])  # a key pressed and let go between two looks still counts
+        together = tuple(sorted(keys))
+        for combination in (together, tuple(keys[-1:])):
+            if combination and combination in self._bindings:
+                return self._bindings[combination]
+        return last if self.idle is None else self.idle
+
+
+class _Screen:
+    """A window that shows what the env draws, at the env's own pace."""
+
+    def __init__(self, pygame: Any, env: Env) -> None:
+        self._pygame = pygame
+        self._env = env
+        self._window: Any = None
+        self._fps = int(env.metadata.get("render_fps") or 30)
+        pygame.init()
+        pygame.display.init()
+        self._clock = pygame.time.Clock()
+
+    def draw(self) -> None:
+        """Show the env as it is now, and wait until the next frame is due."""
+        frame = np.asarray(self._env.render())
+        if frame.ndim != 3:
+            raise UserError(
+                "this env does not draw pictures, so it cannot be played by hand",
+                where="env.render()",
+                fix="give the env a render mode 'rgb_array'",
+            )
+        height, width = frame.shape[:2]
+        if self._window is None:
+            scale = max(1, round(_MIN_WINDOW / max(height, width)))
+            self._window = self._pygame.display.set_mode((width * scale, height * scale))
+            self._pygame.display.set_caption("Ludus: Escape ends the game")
+        picture = self._pygame.surfarray.make_surface(frame[:, :, :3].swapaxes(0, 1))
+        self._window.blit(self._pygame.transform.scale(picture, self._window.get_size()), (0, 0))
+        self._pygame.display.flip()
+        self.wait(self._fps)
+
+    def wait(self, fps: int) -> None:
+        self._clock.tick(fps)
+
+
+def _is_pygame_error(error: Exception) -> bool:
+    pygame = sys.modules.get("pygame")
+    return pygame is not None and isinstance(error, pygame.error)
+
+
+def _no_window(error: Exception) -> UserError:
+    return UserError(
+        f"no window can be opened ({error})", where="this machine's screen", fix="film it: --video FILE.mp4"
+    )
