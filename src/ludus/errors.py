@@ -13,6 +13,7 @@ EXIT_OK = 0
 EXIT_FAULT = 1
 EXIT_USER_ERROR = 2
 EXIT_ENV_FAULT = 3
+EXIT_STORAGE = 4
 EXIT_INTERRUPTED = 130  # SIGINT
 EXIT_TERMINATED = 143  # SIGTERM
 
@@ -78,6 +79,12 @@ class MissingExtra(UserError):
 
 class CheckpointError(UserError):
     """A checkpoint that is damaged, foreign, or of a format this version cannot read."""
+
+
+class StorageError(LudusError):
+    """The run can no longer be written to its disk. What was saved before is intact."""
+
+    exit_code = EXIT_STORAGE
 
 
 class EnvFault(LudusError):

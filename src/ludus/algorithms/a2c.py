@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from pydantic import Field
 
+from ludus.algorithms.kernels.actor_critic import Settings
 from ludus.algorithms.learner import Workplace, clip_and_step, set_learning_rate
-from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner
+from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, Samples
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
 from ludus.config.schedule import Schedule
@@ -34,6 +36,7 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
             )
         else:
             self.optimizer = torch.optim.Adam(self.parameters, lr=h.learning_rate(0.0), eps=1e-5)
+        self.use_kernels(self.optimizer)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}
@@ -43,11 +46,18 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
         learning_rate = h.learning_rate(fraction)
         set_learning_rate(self.optimizer, learning_rate)
         samples, metrics = self.credit(experience, fraction)
+        metrics["train/learning_rate"] = learning_rate
+        if len(samples) == 0:  # every step crossed a reset or was dropped
+            return metrics
         self.policy.train()
+        return metrics | (self._learn if self.kernels is None else self._learn_fused)(samples, fraction)
 
+    def _learn(self, samples: Samples, fraction: float) -> Metrics:
+        """One gradient step on all samples."""
+        h = self.h
         log_probs, entropy, values = self.policy.evaluate(samples.obs, samples.actions, samples.masks)
         advantages = samples.advantages
-        if h.normalize_advantage:
+        if h.normalize_advantage and len(samples) > 1:
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         policy_loss = -(advantages * log_probs).mean()
         value_loss = torch.nn.functional.mse_loss(values, samples.returns)
@@ -62,9 +72,34 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
         with torch.no_grad():
             read = torch.stack([loss, policy_loss, value_loss, entropy_loss]).tolist()
         names = ("loss", "policy_loss", "value_loss", "entropy_loss")
-        metrics |= {f"train/{name}": value for name, value in zip(names, read, strict=True)}
-        metrics |= {"train/grad_norm": norm, "train/learning_rate": learning_rate}
-        return metrics
+        return {f"train/{name}": value for name, value in zip(names, read, strict=True)} | {
+            "train/grad_norm": norm
+        }
+
+    def _learn_fused(self, samples: Samples, fraction: float) -> Metrics:
+        """`_learn` as one compiled call on the same memory."""
+        h = self.h
+        assert self.kernels is not None
+        metrics, _ = self.kernels.learn(
+            samples.flat(),
+            [np.arange(len(samples))],
+            len(samples),
+            Settings(
+                rate=h.learning_rate(fraction),
+                eps=h.rms_prop_eps if h.use_rms_prop else 1e-5,
+                max_norm=None if h.max_grad_norm is None else h.max_grad_norm(fraction),
+                ent_coef=h.ent_coef(fraction),
+                vf_coef=h.vf_coef(fraction),
+                normalize=h.normalize_advantage and len(samples) > 1,
+                plain=True,
+                rmsprop=h.use_rms_prop,
+            ),
+        )
+        metrics["train/policy_loss"] = metrics.pop("train/policy_gradient_loss")
+        return {name: value for name, value in metrics.items() if name not in _PPO_ONLY}
+
+
+_PPO_ONLY = {"train/approx_kl", "train/clip_fraction"}
 
 
 register_algorithm("A2C", Algorithm("A2C", A2CHyperparameters, learner=A2C))

@@ -19,13 +19,13 @@ def gae(
     """Generalised advantage estimation (Schulman et al., 2016): advantages and value targets, float32 [T, N].
 
     `next_values` is the value of the true successor: it counts unless the step terminated, so truncation is
-    bootstrapped and termination is not. At `ends` the sum over later steps stops.
+    bootstrapped and termination is not. At `ends` the sum over later steps stops. What does not count may be NaN.
     """
     advantages = np.zeros_like(values, dtype=np.float32)
-    deltas = rewards + gamma * next_values * ~terminated - values
-    carry = gamma * gae_lambda * ~ends
+    deltas = rewards + gamma * np.where(terminated, 0.0, next_values) - values
+    decay = gamma * gae_lambda
     running = np.zeros(values.shape[1:], dtype=np.float64)
     for t in range(len(rewards) - 1, -1, -1):
-        running = deltas[t] + carry[t] * running
+        running = deltas[t] + decay * np.where(ends[t], 0.0, running)
         advantages[t] = running
     return advantages, (advantages + values).astype(np.float32)

@@ -9,6 +9,7 @@ import torch
 from gymnasium import spaces
 from pydantic import Field
 
+from ludus.algorithms.kernels.q_network import QKernels, why_not
 from ludus.algorithms.learner import (
     Workplace,
     clip_and_step,
@@ -24,8 +25,6 @@ from ludus.config.schedule import Schedule
 from ludus.policies.q_network import QPolicy
 from ludus.rollout.experience import Transitions
 from ludus.types import Metrics
-
-_ILLEGAL = -1e9
 
 
 class DQNHyperparameters(OffPolicyHyperparameters):
@@ -64,6 +63,14 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
         self.parameters = list(self.policy.parameters())
         self.optimizer = torch.optim.Adam(self.parameters, lr=hyperparams.learning_rate(0.0))
         self.policy.epsilon = hyperparams.exploration_initial_eps
+        self.kernels: QKernels | None = None
+        reason = why_not(self.policy) if place.kernels else "kernels: false"
+        if reason is not None:
+            self.engine_note = f"torch ({reason})"
+        else:
+            self.kernels = QKernels(self.policy, self.target, self.optimizer, place.streams.numpy("actions"))
+            self.policy.fast = self.kernels
+            self.engine_note = f"fused CPU kernels (ready in {self.kernels.compile():.1f} s)"
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}
@@ -79,6 +86,23 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
         )
         return metrics | {"rollout/exploration_rate": self.policy.epsilon}
 
+    def learn_rounds(self, rounds: int, fraction: float) -> Metrics:
+        if self.kernels is None:
+            return super().learn_rounds(rounds, fraction)
+        h = self.h
+        learning_rate = h.learning_rate(fraction)
+        metrics = self.kernels.learn(
+            self.replay.arrays(),
+            self._rng.integers(0, self.replay.size, size=(rounds, h.batch_size)),
+            self.place.reward_normalizer,
+            rate=learning_rate,
+            eps=1e-8,
+            max_norm=None if h.max_grad_norm is None else h.max_grad_norm(fraction),
+            gamma=h.gamma(fraction),
+            double=h.double,
+        )
+        return metrics | {"train/learning_rate": learning_rate}
+
     def learn(self, batch: Batch, fraction: float) -> Metrics:
         h = self.h
         learning_rate = h.learning_rate(fraction)
@@ -92,7 +116,7 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
                 best = next_q.gather(1, chosen).squeeze(1)
             else:
                 best = next_q.amax(1)
-            targets = batch.rewards + h.gamma(fraction) * best * ~batch.terminated
+            targets = batch.rewards + h.gamma(fraction) * best.masked_fill(batch.terminated, 0.0)
 
         q = self.policy.q_values(batch.obs).gather(1, batch.actions.long().unsqueeze(1)).squeeze(1)
         loss = torch.nn.functional.smooth_l1_loss(q, targets)
@@ -121,10 +145,13 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
         super().load(tensors, values)
         self.target.load_state_dict(with_prefix(tensors, "target"))
         self.policy.epsilon = float(values["epsilon"])
+        if self.kernels is not None:
+            self.kernels.memory.bind()
 
 
 def _legal(q: torch.Tensor, masks: torch.Tensor | None) -> torch.Tensor:
-    return q if masks is None else q.masked_fill(~masks, _ILLEGAL)
+    """`q` with illegal actions out of reach; a row without any legal one, as at some episodes' end, is left as is."""
+    return q if masks is None else q.masked_fill(~masks & masks.any(1, keepdim=True), -torch.inf)
 
 
 register_algorithm("DQN", Algorithm("DQN", DQNHyperparameters, learner=DQN, check=check_replay))

@@ -40,6 +40,8 @@ class Workplace:
     device: torch.device
     streams: Streams
     reward_normalizer: RewardNormalizer | None
+    kernels: bool = False
+    threads: int = 1
 
     def network(self, activation: str, ortho_init: bool) -> NetworkSpec:
         """The shape of the networks; the arguments are what `auto` means for this algorithm."""
@@ -60,6 +62,8 @@ class Learner(ABC, Generic[E, H]):
     """Owns the policy and its optimizers. `update` is the whole algorithm."""
 
     policy: Policy
+    engine_note = "torch"
+    """What does the arithmetic, for the run's header."""
 
     def __init__(self, place: Workplace, hyperparams: H) -> None:
         self.place = place
@@ -158,6 +162,6 @@ def require_action_space(
 
 
 def explained_variance(predicted: np.ndarray[Any, Any], actual: np.ndarray[Any, Any]) -> float:
-    """1 - Var[actual - predicted] / Var[actual]: 1 is perfect, 0 no better than the mean."""
-    variance = float(np.var(actual))
+    """1 - Var[actual - predicted] / Var[actual]: 1 is perfect, 0 no better than the mean, NaN without spread."""
+    variance = float(np.var(actual)) if len(actual) else 0.0
     return float("nan") if variance == 0 else 1.0 - float(np.var(actual - predicted)) / variance

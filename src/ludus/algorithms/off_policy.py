@@ -63,11 +63,17 @@ class OffPolicyLearner(Learner[Transitions, H]):
         if self.steps > self.h.learning_starts and self.replay.size > 0:
             self.policy.train()
             rounds = experience.steps if self.h.gradient_steps < 0 else self.h.gradient_steps
-            for _ in range(rounds):
-                batch = self.replay.sample(
-                    self.h.batch_size, self._rng, self.policy, self.place.reward_normalizer
-                )
-                metrics = self.learn(batch, fraction)
+            metrics = self.learn_rounds(rounds, fraction)
+        return metrics
+
+    def learn_rounds(self, rounds: int, fraction: float) -> Metrics:
+        """`rounds` gradient steps, each on a new sample; the metrics of the last one."""
+        metrics: Metrics = {}
+        for _ in range(rounds):
+            batch = self.replay.sample(
+                self.h.batch_size, self._rng, self.policy, self.place.reward_normalizer
+            )
+            metrics = self.learn(batch, fraction)
         return metrics
 
     def tensors(self) -> dict[str, torch.Tensor]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from pydantic import Field
 
 from ludus.algorithms.credit import gae
+from ludus.algorithms.kernels.actor_critic import ActorCriticKernels, FlatSamples, why_not
+from ludus.algorithms.kernels.credit import gae as fast_gae
 from ludus.algorithms.learner import Learner, Workplace, explained_variance
 from ludus.config.hyperparameters import Hyperparameters, constant
 from ludus.config.schedule import Schedule
@@ -47,6 +49,19 @@ class Samples:
     def __len__(self) -> int:
         return len(self.log_probs)
 
+    def flat(self) -> FlatSamples:
+        """The same memory, as the kernels take it."""
+        assert isinstance(self.obs, torch.Tensor)
+        return FlatSamples(
+            obs=self.obs.numpy(),
+            actions=self.actions.numpy(),
+            log_probs=self.log_probs.numpy(),
+            values=self.values.numpy(),
+            advantages=self.advantages.numpy(),
+            returns=self.returns.numpy(),
+            masks=None if self.masks is None else self.masks.numpy(),
+        )
+
     def at(self, indices: torch.Tensor) -> Samples:
         return Samples(
             obs=_index(self.obs, indices),
@@ -69,6 +84,22 @@ class OnPolicyLearner(Learner[Rollout, H]):
         network = place.network("Tanh", True)
         self.policy = ActorCritic(place.observation_space, place.action_space, network).to(place.device)
         self.parameters = list(self.policy.parameters())
+        self.kernels: ActorCriticKernels | None = None
+
+    def use_kernels(self, optimizer: torch.optim.Optimizer) -> None:
+        """Hand the policy over to the fused kernels, where they are wanted and cover it."""
+        reason = why_not(self.policy) if self.place.kernels else "kernels: false"
+        if reason is not None:
+            self.engine_note = f"torch ({reason})"
+            return
+        rng = self.place.streams.numpy("actions")
+        self.kernels = self.policy.fast = ActorCriticKernels(self.policy, optimizer, rng, self.place.threads)
+        self.engine_note = f"fused CPU kernels (ready in {self.kernels.compile():.1f} s)"
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        super().load(tensors, values)
+        if self.kernels is not None:
+            self.kernels.memory.bind()
 
     def make_collector(self, stepper: Stepper) -> RolloutCollector:
         return RolloutCollector(
@@ -80,7 +111,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
 
     def credit(self, rollout: Rollout, fraction: float) -> tuple[Samples, Metrics]:
         """The rollout with advantages and value targets, and how well the values predicted them."""
-        advantages, returns = gae(
+        advantages, returns = (gae if self.kernels is None else fast_gae)(
             rollout.rewards,
             rollout.values,
             rollout.next_values,

@@ -11,7 +11,7 @@ import torch
 from ludus.policies.base import Policy
 from ludus.policies.observations import RewardNormalizer
 from ludus.rollout.experience import Transitions
-from ludus.types import Array, Observation
+from ludus.types import Array, BoolArray, Observation
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,18 @@ class Batch:
     next_obs: torch.Tensor | dict[str, torch.Tensor]
     terminated: torch.Tensor
     next_masks: torch.Tensor | None
+
+
+@dataclass(frozen=True)
+class ReplayArrays:
+    """The memory of a replay buffer, [capacity, ...]; only the first `size` rows are filled."""
+
+    obs: Array
+    next_obs: Array
+    actions: Array
+    rewards: Array
+    terminated: BoolArray
+    next_masks: BoolArray | None
 
 
 class ReplayBuffer:
@@ -41,8 +53,11 @@ class ReplayBuffer:
             self._allocate({name: (array.shape[1:], array.dtype) for name, array in fields.items()})
         count = len(transitions.rewards)
         where = (self._position + np.arange(count)) % self.capacity
-        for name, array in fields.items():
-            self._arrays[name][where] = array
+        masks = fields.get("next_masks")
+        if masks is not None and "next_masks" not in self._arrays:  # the first mask came late: all was legal
+            self._arrays["next_masks"] = np.ones((self.capacity, *masks.shape[1:]), dtype=bool)
+        for name, array in self._arrays.items():
+            array[where] = fields.get(name, True)
         self._position = (self._position + count) % self.capacity
         self.size = min(self.size + count, self.capacity)
 
@@ -70,6 +85,18 @@ class ReplayBuffer:
             next_masks=None if masks is None else torch.as_tensor(masks, device=device),
         )
 
+    def arrays(self) -> ReplayArrays:
+        """The buffer's own memory, for kernels that sample by themselves; plain observations only."""
+        stored = self._arrays
+        return ReplayArrays(
+            obs=stored["obs"],
+            next_obs=stored["next_obs"],
+            actions=stored["actions"],
+            rewards=stored["rewards"],
+            terminated=stored["terminated"],
+            next_masks=stored.get("next_masks"),
+        )
+
     def tensors(self) -> dict[str, torch.Tensor]:
         """What is filled, and the position of the next write."""
         stored = {name: torch.from_numpy(array[: self.size]) for name, array in self._arrays.items()}
@@ -78,10 +105,8 @@ class ReplayBuffer:
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         stored = {name: tensor.numpy() for name, tensor in tensors.items() if name != "position"}
         self._position = int(tensors["position"])
-        if not stored:
-            return
+        self.size = len(stored["rewards"]) if stored else 0
         self._allocate({name: (array.shape[1:], array.dtype) for name, array in stored.items()})
-        self.size = len(stored["rewards"])
         for name, array in stored.items():
             self._arrays[name][: self.size] = array
 

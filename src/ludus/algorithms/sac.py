@@ -54,7 +54,7 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
         self.policy = SACPolicy(place.observation_space, place.action_space, place.network("ReLU", False)).to(
             place.device
         )
-        self.target = copy.deepcopy(self.policy.critic).requires_grad_(False)
+        self.target = copy.deepcopy(self.policy.critic).requires_grad_(False).eval()
         rate = h.learning_rate(0.0)
         self.actor_parameters = list(self.policy.actor_parameters())
         self.critic_parameters = list(self.policy.critic_parameters())
@@ -93,7 +93,7 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
             temperature_loss = -(self.log_temperature * gap).mean()
             self.temperature_optimizer.zero_grad()
             temperature_loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            self.temperature_optimizer.step()
+            clip_and_step(self.temperature_optimizer, [self.log_temperature], None)
             metrics["train/ent_coef_loss"] = temperature_loss.item()
         else:
             temperature = torch.tensor([h.ent_coef(fraction)], device=self.place.device)
@@ -103,7 +103,7 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
             ahead = self.policy.distribution(batch.next_obs)
             next_actions, next_log_probs = ahead.rsample_with_log_prob(self._generator)
             next_q = torch.min(*self.target(batch.next_obs, next_actions)) - temperature * next_log_probs
-            targets = batch.rewards + h.gamma(fraction) * next_q * ~batch.terminated
+            targets = batch.rewards + h.gamma(fraction) * next_q.masked_fill(batch.terminated, 0.0)
         q1, q2 = self.policy.critics(batch.obs, batch.actions)
         critic_loss = 0.5 * (
             torch.nn.functional.mse_loss(q1, targets) + torch.nn.functional.mse_loss(q2, targets)

@@ -40,7 +40,7 @@ def config(
         return
     from ludus.config.loading import load_config
 
-    output = Output(json)
+    output = Output(json, listing=True)
     source, assignments = split_source(config, overrides)
     loaded = load_config(source, assignments)
     lines = list(_lines(loaded))
@@ -48,7 +48,7 @@ def config(
     for text, _, origin in lines:
         output.print(text if origin is None else f"{text.ljust(column)}  # {origin}")
     origins = {".".join(key): origin for _, key, origin in lines if origin is not None}
-    output.result({"config": _resolved(loaded).model_dump(mode="json"), "origins": origins})
+    output.result({"config": _resolved(loaded), "origins": origins})
 
 
 def _print_schema(as_one_line: bool) -> None:
@@ -62,17 +62,12 @@ def _print_schema(as_one_line: bool) -> None:
         print(json.dumps(editor_schema(), indent=2, ensure_ascii=False))
 
 
-def _resolved(loaded: LoadedConfig) -> Any:
-    """The config with the algorithm's defaults filled in."""
-    from ludus.config.hyperparameters import HyperparameterConfig
-
-    typed = loaded.config.typed_hyperparams().model_dump()
-    return loaded.config.model_copy(
-        update={
-            "hyperparams": HyperparameterConfig.model_construct(set(typed), **typed),
-            "algorithm": loaded.config.algorithm_entry().name,
-        }
-    )
+def _resolved(loaded: LoadedConfig) -> dict[str, Any]:
+    """The config as plain data, with the algorithm's defaults filled in."""
+    data = loaded.config.model_dump(mode="json")
+    data["algorithm"] = loaded.config.algorithm_entry().name
+    data["hyperparams"] = loaded.config.typed_hyperparams().model_dump(mode="json")
+    return data
 
 
 def _lines(loaded: LoadedConfig) -> Iterator[tuple[str, Key, str | None]]:

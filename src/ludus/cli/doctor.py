@@ -41,7 +41,7 @@ def doctor(root: Root = "runs", json: Json = False) -> None:
     """Say what is installed, and what is missing."""
     from rich.text import Text
 
-    output = Output(json)
+    output = Output(json, listing=True)
     packages = {name: _version(name) for name in _PACKAGES}
     devices = _devices() if packages["torch"] else []
     folder, writable = _writable(Path(root))

@@ -10,7 +10,7 @@ from ludus.cli.options import Json
 from ludus.cli.output import Output, plain_table
 from ludus.errors import UserError
 
-_WIDTHS = (0, 25, 25, 20)  # so that the columns of all groups stand under each other
+_ID_WIDTH, _OBSERVES_WIDTH, _OTHER_WIDTH = 25, 28, 52
 _DESCRIBED_AT_MOST = 60  # an env must be built to be described, and Atari alone has hundreds
 
 
@@ -24,7 +24,7 @@ def envs(
 
     from ludus.envs.catalog import env_groups, missing_extra
 
-    output = Output(json)
+    output = Output(json, listing=True)
     listed: list[dict[str, Any]] = []
     for group, ids in env_groups().items():
         extra = missing_extra(group)
@@ -34,8 +34,8 @@ def envs(
         output.print(_title(group, extra))
         table = plain_table("", "id", "observes", "acts with", wrap=("observes", "acts with"))
         table.show_header = False
-        for column, width in zip(table.columns, _WIDTHS, strict=True):
-            column.min_width = width
+        table.columns[1].min_width = _ID_WIDTH  # so that the columns of all groups stand under each other
+        table.columns[2].width = max(_OBSERVES_WIDTH, output.console.width - _OTHER_WIDTH)
         for env_id in wanted:
             described = _describe(env_id) if extra is None and len(wanted) <= _DESCRIBED_AT_MOST else {}
             listed.append({"id": env_id, "group": group, "missing_extra": extra, **described})

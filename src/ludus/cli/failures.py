@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
 import shlex
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+import typer
 
 from ludus.errors import (
     EXIT_FAULT,
@@ -20,8 +23,18 @@ from ludus.errors import (
     nearest,
 )
 
+_TYPER = os.path.dirname(typer.__file__)
 # What the machine refuses is the user's to mend as well: a folder that is read-only, a disk that is full.
-_REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR}
+_REFUSALS = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+}
 
 
 def report(error: BaseException, arguments: Sequence[str]) -> int:
@@ -45,7 +58,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
         code = error.exit_code
     else:
         what, where, fix = f"{type(error).__name__}: {error}", _innermost(error), ""
-        traceback.print_exception(error)
+        print(_traceback(error), end="", file=sys.stderr)
         _print_lines(
             ["This was not expected. If it is Ludus's fault, please report it with the lines above."]
         )
@@ -90,8 +103,7 @@ def _user_error(error: BaseException) -> UserError | None:
 
 def _usage_error(error: Any) -> UserError:
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "ludus"
-    see_help = f"see `{command} --help`"
+    see_help = "" if context is None else f"see `{context.command_path} --help`"
     option = str(getattr(error, "option_name", ""))
     if type(error).__name__ == "NoSuchOption" and context is not None:
         known = [name for parameter in context.command.params for name in parameter.opts]
@@ -126,6 +138,14 @@ def _one_line(text: str) -> str:
 
 def _first_line(text: str) -> str:
     return text.splitlines()[0] if text else ""
+
+
+def _traceback(error: BaseException) -> str:
+    """The traceback without the frames of the command line's machinery, which say nothing."""
+    report = traceback.TracebackException.from_exception(error)
+    frames = [frame for frame in report.stack if not frame.filename.startswith((_TYPER, __file__))]
+    report.stack = traceback.StackSummary.from_list(frames)
+    return "".join(report.format())
 
 
 def _innermost(error: BaseException) -> str:

@@ -56,11 +56,19 @@ policy:
 normalize_obs: true  # observations to mean 0, spread 1, as seen so far
 normalize_reward: {normalize_reward}  # rewards to spread 1; reported rewards stay as they are
 
-checkpoint: {{every: 50_000, keep: 5}}  # save so often; keep so many besides the best
-evaluation: {{every: 20_000, episodes: 10}}  # play so often, on envs of their own
-early_stopping: {{reward_threshold: null}}  # end once an evaluation reaches it
-video: {{every: null, length: 500}}  # film so often (needs the extra "video")
-tracking: {{tensorboard: true, wandb: null}}  # wandb: {{project: my-project}}
+checkpoint:
+  every: 50_000  # save so often
+  keep: 5  # so many, besides the best and those you pin
+evaluation:
+  every: 20_000  # play so often, on envs of their own
+  episodes: 10
+early_stopping:
+  reward_threshold: null  # end once an evaluation reaches it
+video:
+  every: null  # film so often (needs the extra "video")
+tracking:
+  tensorboard: true
+  wandb: null  # {{project: my-project}} (needs the extra "wandb")
 save_dir: runs  # runs go to <save_dir>/<env>/<algorithm>/<name>_<time>
 """
 
@@ -75,7 +83,7 @@ def init(
     from ludus.config.registry import find_algorithm
     from ludus.envs.catalog import check_env_exists
 
-    output = Output(json)
+    output = Output(json, listing=True)
     with typed_as("--algo", algo):
         algorithm = find_algorithm(algo)
     env = env or _FITTING_ENVS.get(algorithm.name, "CartPole-v1")

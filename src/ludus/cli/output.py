@@ -20,19 +20,21 @@ _LOG_LEVELS = {"quiet": "ERROR", "normal": "INFO", "verbose": "DEBUG"}
 
 
 class Output:
-    """What one command prints. With `json`, stdout carries the JSON object only and the rest goes to stderr."""
+    """What one command prints. With `json`, stdout carries the JSON object only and the rest goes to stderr.
 
-    def __init__(self, json: bool = False, *, quiet: bool = False, verbose: bool = False) -> None:
+    A `listing` says the same in JSON as in its table, so that the table is left out then.
+    """
+
+    def __init__(
+        self, json: bool = False, *, quiet: bool = False, verbose: bool = False, listing: bool = False
+    ) -> None:
         from rich.console import Console
 
         self.json = json
         self.verbosity: Verbosity = "quiet" if quiet else "verbose" if verbose else "normal"
+        self._mute = quiet or (listing and json)
         self.console = Console(stderr=json, highlight=False)
         setup_logging(_LOG_LEVELS[self.verbosity])
-
-    @property
-    def quiet(self) -> bool:
-        return self.verbosity == "quiet"
 
     def display(self) -> ProgressDisplay:
         """The progress display of a training."""
@@ -42,7 +44,7 @@ class Output:
 
     def print(self, *parts: RenderableType) -> None:
         """Text or a table for people; nothing when quiet."""
-        if not self.quiet:
+        if not self._mute:
             self.console.print(*parts, soft_wrap=all(isinstance(part, str) for part in parts), markup=False)
 
     def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
@@ -51,7 +53,7 @@ class Output:
 
         width = max((len(label) for label, _ in rows), default=0)
         for label, value in rows:
-            if not self.quiet:
+            if not self._mute:
                 line = Text.assemble("  ", (label.ljust(width), "dim"), "  ", value)
                 self.console.print(line, soft_wrap=True)
 
@@ -59,7 +61,7 @@ class Output:
         """The outcome: the JSON object if asked for, else `short` where quiet left nothing to read."""
         if self.json:
             emit_json(data)
-        elif self.quiet and short is not None:
+        elif self._mute and short is not None:
             print(short)
 
 

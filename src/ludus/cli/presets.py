@@ -10,12 +10,14 @@ from ludus.cli.output import Output, plain_table
 
 def presets(json: Json = False) -> None:
     """List the presets."""
+    from rich.text import Text
+
     from ludus.config.loading import read_yaml
     from ludus.config.presets import preset_names, preset_path, preset_summary
     from ludus.config.schema import TrainerConfig
 
-    output = Output(json)
-    table = plain_table("preset", "algorithm", "env", "steps", "", right=("steps",), wrap=("", "env"))
+    output = Output(json, listing=True)
+    table = plain_table("preset", "what it trains", wrap=("what it trains",))
     listed = []
     for name in preset_names():
         # the hyperparameters stay unread: they would bring in torch, and no column shows them
@@ -29,8 +31,9 @@ def presets(json: Json = False) -> None:
         }
         listed.append(row)
         steps = row["total_timesteps"]
-        shown = f"{steps:,}" if isinstance(steps, int) else str(steps)
-        table.add_row(name, config.algorithm, row["env"] or "", shown, row["summary"])
+        shown = f"{steps:,} steps" if isinstance(steps, int) else str(steps)
+        facts = ", ".join(filter(None, [config.algorithm, row["env"], shown]))
+        table.add_row(name, Text.assemble(row["summary"], "\n", (facts, "dim")))
     if listed:
         output.print(table)
         output.print("\ntrain one: ludus train PRESET")

@@ -46,7 +46,7 @@ def list_all(context: typer.Context, root: Root = "runs", json: Json = False) ->
     from ludus.runs.directory import list_runs
 
     root, json = _settings(context, root, json)
-    output = Output(json)
+    output = Output(json, listing=True)
     rows = [_row(run) for run in list_runs(root, damaged=True)]
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
@@ -75,7 +75,7 @@ def remove(
     from ludus.runs.directory import find_run, remove_run
 
     root, json = _settings(context, root, json)
-    output = Output(json)
+    output = Output(json, listing=True)
     found = list(dict.fromkeys(find_run(name, root) for name in runs))
     if not yes:
         if json or not sys.stdin.isatty():
@@ -105,7 +105,7 @@ def tag(
     from ludus.runs.directory import find_run, tag_run
 
     root, json = _settings(context, root, json)
-    output = Output(json)
+    output = Output(json, listing=True)
     found = find_run(run, root)
     tag_run(found, tags)
     now = found.info()["tags"]
@@ -127,7 +127,7 @@ def unpin(context: typer.Context, checkpoints: Pinned, root: Root = "runs", json
 
 def _set_pins(context: typer.Context, names: list[str], root: str, json: bool, *, pinned: bool) -> None:
     root, json = _settings(context, root, json)
-    output = Output(json)
+    output = Output(json, listing=True)
     found = [_checkpoint(name, root) for name in names]
     paths = []
     for manager, which in found:

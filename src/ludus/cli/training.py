@@ -29,21 +29,23 @@ def train_and_tell(trainer: RLTrainer, output: Output, total_timesteps: Any = No
         output.print("finished")
         output.result({"run": None, "status": "finished"})
         return
-    _print_summary(result, output)
+    _print_summary(result, trainer.config.save_dir, output)
     output.result(result.summary(), short=str(result.run))
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
 
-def reference(run: Path) -> str:
+def _reference(run: Path, save_dir: str) -> str:
     """How to name the run in the next command: `latest` if that finds it, else its path."""
     from ludus.runs.directory import list_runs
 
-    newest = list_runs("runs")[:1]
-    return "latest" if newest and newest[0].path.resolve() == run.resolve() else shlex.quote(str(run))
+    newest = list_runs(save_dir)[:1]
+    if not newest or newest[0].path.resolve() != run.resolve():
+        return shlex.quote(str(run))
+    return "latest" if save_dir == "runs" else f"latest --root {shlex.quote(save_dir)}"
 
 
-def _print_summary(result: TrainResult, output: Output) -> None:
+def _print_summary(result: TrainResult, save_dir: str, output: Output) -> None:
     from rich.text import Text
 
     from ludus.tracking.progress import duration
@@ -56,15 +58,16 @@ def _print_summary(result: TrainResult, output: Output) -> None:
     )
     output.print(Text())
     output.print(head)
-    name = reference(result.run)
+    name = _reference(result.run, save_dir)
     rows = [("eval", text) for text in _evaluation(result)]
     rows.append(("run", str(result.run)))
     if result.status == "interrupted":
         rows.append(("go on", f"ludus resume {name}"))
     else:
+        logs = save_dir if Path(save_dir).resolve() in result.run.resolve().parents else str(result.run)
         rows.append(("next", f"ludus eval {name}"))
         rows.append(("", f"ludus play {name}"))
-        rows.append(("", f"tensorboard --logdir {shlex.quote(str(_tensorboard_root(result.run)))}"))
+        rows.append(("", f"tensorboard --logdir {shlex.quote(logs)}"))
     output.pairs(rows)
 
 
@@ -84,8 +87,3 @@ def _evaluation(result: TrainResult) -> list[str]:
         metric, value = best
         parts.append(f"best {number(value)}" + ("" if metric == "eval/mean_reward" else f" ({metric})"))
     return [", ".join(parts)] if parts else []
-
-
-def _tensorboard_root(run: Path) -> Path:
-    """The folder that shows the run beside the others."""
-    return Path("runs") if Path("runs").resolve() in run.resolve().parents else run

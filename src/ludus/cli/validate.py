@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,7 +26,7 @@ def validate(
     """Check an environment, and list all that is wrong with it."""
     from ludus.envs.validate import validate_environment
 
-    output = Output(json)
+    output = Output(json, listing=True)
     with typed_as("", env):
         problems = validate_environment(_target(env), quiet=True)
     for problem in problems:
@@ -65,13 +66,12 @@ def _target(env: str) -> Any:
 
 
 def _print(problem: Problem, output: Output) -> None:
-    from rich.padding import Padding
     from rich.text import Text
 
     head = Text.assemble((problem.severity, _LOOK[problem.severity]), (f" in {problem.where}", "bold"))
     output.print(head)
-    output.print(Padding(Text(problem.what), (0, 0, 0, 2)))
-    output.print(Padding(Text.assemble(("fix: ", "dim"), problem.fix), (0, 0, 1, 2)))
+    output.print(indent(problem.what, "  "))  # as it is: it may hold a traceback
+    output.print(f"  fix: {problem.fix}\n")
 
 
 def _count(n: int, noun: str) -> str:

@@ -7,10 +7,9 @@ from typing import Any
 from ludus.config.hyperparameters import HYPERPARAMETER_ALIASES, HyperparameterConfig
 from ludus.config.presets import preset_folders
 from ludus.config.registry import algorithm_names, find_algorithm
-from ludus.config.schema import FIELD_ALIASES, TrainerConfig
+from ludus.config.schema import FIELD_ALIASES, FIELD_SWITCHES, TrainerConfig
 
 _FILENAME = "schema.json"
-_SWITCHES = ("use_curriculum", "use_wandb", "use_feature_extractor")
 _NULLABLE = ("checkpoint", "evaluation", "video", "early_stopping", "policy", "tracking")
 
 
@@ -23,7 +22,7 @@ def editor_schema() -> dict[str, Any]:
         properties[name] = _or(properties[name], {"type": "null"})
     for alias, path in FIELD_ALIASES.items():
         properties[alias] = {"description": f"the same as {'.'.join(path)}"}
-    for switch in _SWITCHES:
+    for switch in FIELD_SWITCHES:
         properties[switch] = {"type": "boolean"}
     properties["algorithm"]["examples"] = algorithm_names()
     common = definitions.pop("HyperparameterConfig")["properties"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
 
 from ludus.config.schedule import Schedule
+from ludus.errors import ConfigError
 
 
 def constant(value: float) -> Any:
@@ -21,8 +23,12 @@ class Hyperparameters(BaseModel):
 
     learning_rate: Schedule = constant(3e-4)
     gamma: Schedule = constant(0.99)
-    policy_net_arch: tuple[int, ...] = Field(default=(256, 256), description="hidden layers of the policy")
-    value_net_arch: tuple[int, ...] = Field(default=(256, 256), description="hidden layers of the value net")
+    policy_net_arch: tuple[PositiveInt, ...] = Field(
+        default=(256, 256), description="hidden layers of the policy"
+    )
+    value_net_arch: tuple[PositiveInt, ...] = Field(
+        default=(256, 256), description="hidden layers of the value net"
+    )
 
 
 # What other libraries and the older documents call the same thing.
@@ -36,6 +42,12 @@ HYPERPARAMETER_ALIASES = {
 SHARED_FIELDS = frozenset({"gae_lambda", "ent_coef", "vf_coef", "max_grad_norm", "value_net_arch"})
 
 
+# A schedule that reads back as it was written: 3e-4, or {"linear": [3e-4, 0.0]}.
+Written = Annotated[
+    float | dict[str, list[float]], BeforeValidator(lambda value: Schedule.parse(value).plain())
+]
+
+
 class HyperparameterConfig(BaseModel):
     """Hyperparameters as a user gives them: common ones by name, the algorithm's own beside them or in
     `algorithm_specific`. What is not given explicitly takes the algorithm's own default.
@@ -43,23 +55,36 @@ class HyperparameterConfig(BaseModel):
 
     model_config = ConfigDict(extra="allow", validate_assignment=True)
 
-    learning_rate: Schedule = constant(3e-4)
-    gamma: Schedule = constant(0.99)
-    gae_lambda: Schedule = constant(0.95)
-    ent_coef: Any = constant(0.01)  # a schedule, or "auto" for SAC: the algorithm checks it
-    vf_coef: Schedule = constant(0.5)
-    max_grad_norm: Schedule | None = constant(0.5)
-    policy_net_arch: list[int] = [256, 256]
-    value_net_arch: list[int] = [256, 256]
+    learning_rate: Written = 3e-4
+    gamma: Written = 0.99
+    gae_lambda: Written = 0.95
+    ent_coef: Any = 0.01  # a schedule, or "auto" for SAC: the algorithm checks it
+    vf_coef: Written = 0.5
+    max_grad_norm: Written | None = 0.5
+    policy_net_arch: list[PositiveInt] = [256, 256]
+    value_net_arch: list[PositiveInt] = [256, 256]
     features_dim: int | None = Field(default=None, description="sets policy.features_dim")
     algorithm_specific: dict[str, Any] = {}
 
     @model_validator(mode="before")
     @classmethod
     def _rename(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            return {HYPERPARAMETER_ALIASES.get(key, key): value for key, value in data.items()}
-        return data
+        if not isinstance(data, dict):
+            return data
+        specific = data.get("algorithm_specific")
+        spellings = [(key, key) for key in data]
+        if isinstance(specific, Mapping):
+            spellings += [(f"algorithm_specific.{key}", key) for key in specific]
+        first: dict[str, str] = {}
+        for spelling, key in spellings:
+            other = first.setdefault(canonical_hyperparameter(key), spelling)
+            if other != spelling:
+                raise ConfigError(
+                    f"'{other}' and '{spelling}' say the same thing and both are given",
+                    key=f"hyperparams.{spelling}",
+                    fix="keep one",
+                )
+        return {canonical_hyperparameter(key): value for key, value in data.items()}
 
     def given(self) -> dict[str, Any]:
         """What was set explicitly, flat, under canonical names."""
@@ -69,13 +94,18 @@ class HyperparameterConfig(BaseModel):
             if name not in {"algorithm_specific", "features_dim"}
         }
         for key, value in self.algorithm_specific.items():
-            values[HYPERPARAMETER_ALIASES.get(key, key)] = value
+            values[canonical_hyperparameter(key)] = value
         return values
 
     def __getattr__(self, name: str) -> Any:
         if name in HYPERPARAMETER_ALIASES:
-            return getattr(self, HYPERPARAMETER_ALIASES[name])
+            return getattr(self, canonical_hyperparameter(name))
         return super().__getattr__(name)  # type: ignore[misc]  # pydantic defines it outside TYPE_CHECKING
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(HYPERPARAMETER_ALIASES.get(name, name), value)
+        super().__setattr__(canonical_hyperparameter(name), value)
+
+
+def canonical_hyperparameter(name: str) -> str:
+    """The one name that stands for `name` and its aliases."""
+    return HYPERPARAMETER_ALIASES.get(name, name)

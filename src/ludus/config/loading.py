@@ -10,16 +10,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from ludus.config.explain import explain
+from ludus.config.hyperparameters import canonical_hyperparameter
+from ludus.config.plain_yaml import Key, parse_value, read_yaml, write_yaml
 from ludus.config.presets import preset_names, preset_path
-from ludus.config.schema import FIELD_ALIASES, TrainerConfig
+from ludus.config.schema import FIELD_ALIASES, FIELD_SWITCHES, TrainerConfig
 from ludus.errors import ConfigError, UnknownName, UserError
 
-Key = tuple[str, ...]
-MAX_CONFIG_BYTES = 1_000_000
+__all__ = [
+    "Key",
+    "LoadedConfig",
+    "config_hash",
+    "dump_yaml",
+    "load_config",
+    "plain_config",
+    "read_yaml",
+]
 
 
 @dataclass(frozen=True)
@@ -33,8 +42,7 @@ class LoadedConfig:
     def place(self, key: Key) -> str:
         """Where the value of `key` came from: a file and line, the command line, or default."""
         for written, place in self.places.items():
-            canonical = FIELD_ALIASES.get(written[0], written) if len(written) == 1 else written
-            if key in (written, canonical):
+            if key in (written, _canonical(written)):
                 return place
         return "default"
 
@@ -76,48 +84,29 @@ def load_config(
     return loaded
 
 
-def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Key, str]]:
-    """The mapping in a YAML file, and the line of every key in it. Only plain data is accepted."""
-    if path.stat().st_size > MAX_CONFIG_BYTES:
-        raise ConfigError(
-            f"{path.name} is larger than a config can be ({MAX_CONFIG_BYTES:,} bytes)", where=str(path)
-        )
-    try:
-        text = path.read_text(encoding="utf-8")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        places: dict[Key, str] = {}
-        if node is not None:
-            _record_lines(node, (), path, places)
-        data = yaml.safe_load(text) or {}
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(
-            f"not valid YAML: {problem}", where=f"{path}{line}", fix="correct the file"
-        ) from None
-    if not isinstance(data, dict):
-        raise ConfigError("a config is a mapping of keys to values", where=str(path), fix="see `ludus init`")
-    return data, places
-
-
 def plain_config(config: TrainerConfig) -> dict[str, Any]:
     """`config` as plain data; of the hyperparameters only what was given, for the rest is the algorithm's."""
     data = config.model_dump(mode="json")
-    data["hyperparams"] = config.hyperparams.model_dump(mode="json", exclude_unset=True)
+    hyperparams = config.hyperparams
+    # what algorithm_specific says beats the same name beside it, and only one of them can be read back
+    beaten = {canonical_hyperparameter(key) for key in hyperparams.algorithm_specific}
+    data["hyperparams"] = hyperparams.model_dump(mode="json", exclude_unset=True, exclude=beaten)
+    if beaten:  # filled in place, it does not count as set
+        data["hyperparams"]["algorithm_specific"] = to_jsonable_python(hyperparams.algorithm_specific)
     return data
 
 
 def dump_yaml(config: TrainerConfig) -> str:
     """`config` as YAML that `load_config` reads back to the same config."""
-    text: str = yaml.safe_dump(_plain(plain_config(config)), sort_keys=False, allow_unicode=True)
-    return text
+    return write_yaml(plain_config(config))
 
 
 def config_hash(config: TrainerConfig) -> str:
     """Identifies what is asked for, wherever the run is put and whether it resumes."""
     data = plain_config(config)
-    del data["resume"], data["run_dir"]
+    del data["resume"], data["run_dir"], data["save_dir"]
+    specific = data["hyperparams"].pop("algorithm_specific", {})
+    data["hyperparams"] |= {canonical_hyperparameter(key): value for key, value in specific.items()}
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -132,24 +121,6 @@ def _find_source(source: str) -> tuple[Path, str | None]:
     return preset_path(source), source
 
 
-def _record_lines(node: yaml.Node, prefix: Key, path: Path, places: dict[Key, str], depth: int = 0) -> None:
-    if depth > 20:
-        raise ConfigError("the YAML is nested deeper than a config can be", where=str(path))
-    if not isinstance(node, yaml.MappingNode):
-        return
-    for key_node, value_node in node.value:
-        key = (*prefix, str(key_node.value))
-        place = f"{path}, line {key_node.start_mark.line + 1}"
-        if key in places:
-            raise ConfigError(
-                f"the key '{'.'.join(key)}' is given twice",
-                where=f"{place} (first: {places[key].rsplit(', ', 1)[-1]})",
-                fix="keep one",
-            )
-        places[key] = place
-        _record_lines(value_node, key, path, places, depth + 1)
-
-
 def _parse_override(text: str) -> tuple[Key, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
@@ -157,17 +128,22 @@ def _parse_override(text: str) -> tuple[Key, Any]:
             f"'{text}' is not an override", where="command line", fix="write key=value, as in seed=1"
         )
     try:
-        parsed = yaml.safe_load(value) if value else None
-    except yaml.YAMLError:
-        raise ConfigError(f"the value of '{key}' is not valid YAML: {value}", where="command line") from None
+        parsed = parse_value(value)
+    except ValueError:
+        raise ConfigError(
+            f"the value of '{key}' is not valid YAML: {value:.80}",
+            where="command line",
+            fix=f"quote it: {key}='\"…\"'",
+        ) from None
     return tuple(key.strip().split(".")), parsed
 
 
 def _set(data: dict[str, Any], places: dict[Key, str], key: Key, value: Any, place: str) -> None:
     key = FIELD_ALIASES.get(key[0], key) if len(key) == 1 else key
     for alias, canonical in FIELD_ALIASES.items():
-        if canonical == key and alias in data:
+        if canonical[: len(key)] == key and alias in data:
             del data[alias]
+    _forget_other_spellings(data, places, key)
     node = data
     for depth, part in enumerate(key[:-1]):
         child = node.get(part)
@@ -185,11 +161,26 @@ def _set(data: dict[str, Any], places: dict[Key, str], key: Key, value: Any, pla
     places[key] = place
 
 
+def _forget_other_spellings(data: dict[str, Any], places: dict[Key, str], key: Key) -> None:
+    """A hyperparameter that is set anew has been written before under one of four keys."""
+    hyperparams = data.get("hyperparams")
+    if key[0] != "hyperparams" or len(key) == 1 or not isinstance(hyperparams, dict):
+        return
+    name = canonical_hyperparameter(key[-1])
+    sections: list[tuple[Key, Any]] = [(("hyperparams",), hyperparams)]
+    sections.append((("hyperparams", "algorithm_specific"), hyperparams.get("algorithm_specific")))
+    for path, written in sections:
+        for spelling in list(written) if isinstance(written, dict) else ():
+            if canonical_hyperparameter(str(spelling)) == name and (*path, spelling) != key:
+                del written[spelling]
+                places.pop((*path, str(spelling)), None)
+
+
 def _validate(data: dict[str, Any], places: Mapping[Key, str]) -> TrainerConfig:
     try:
         return TrainerConfig.model_validate(data)
     except ValidationError as error:
-        problem = explain(error, TrainerConfig)
+        problem = explain(error, TrainerConfig, aliases=[*FIELD_ALIASES, *FIELD_SWITCHES])
     except (ConfigError, UnknownName) as error:
         problem = error  # type: ignore[assignment]  # both carry `where`
     problem.where = _locate(getattr(problem, "key", "") or problem.where, places) or problem.where
@@ -202,15 +193,15 @@ def _locate(key: str, places: Mapping[Key, str]) -> str | None:
     for length in range(len(path), 0, -1):
         prefix = path[:length]
         for written, place in places.items():
-            if prefix == written or (len(written) == 1 and FIELD_ALIASES.get(written[0]) == prefix):
+            if prefix in (written, _canonical(written)):
                 return place
     return None
 
 
-def _plain(value: Any) -> Any:
-    """Only what YAML writes natively."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    return value
+def _canonical(key: Key) -> Key:
+    """Where the value of a key as it was written ends up."""
+    if len(key) == 1:
+        return FIELD_ALIASES.get(key[0], key)
+    if key[0] == "hyperparams" and len(key) - (key[1] == "algorithm_specific") == 2:
+        return ("hyperparams", canonical_hyperparameter(key[-1]))
+    return key

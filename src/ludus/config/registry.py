@@ -1,7 +1,7 @@
 """Which algorithms and engines exist. Algorithms enter by registration; nobody edits a factory.
 
 Ludus's own algorithms register when `ludus.algorithms` is imported. Third parties call `register_algorithm`,
-or name an object in the entry-point group `ludus.algorithms`; both are found on the first look-up.
+or name an object in the entry-point group `ludus.algorithms`, which is imported when somebody asks for it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from ludus.errors import UnknownName, UserError
@@ -40,7 +41,6 @@ class Algorithm:
 
 
 _algorithms: dict[str, Algorithm] = {}
-_discovered = False
 
 
 def register_algorithm(
@@ -57,8 +57,14 @@ def register_algorithm(
 
 
 def find_algorithm(name: str) -> Algorithm:
-    """The algorithm registered as `name` (any case); UnknownName suggests the nearest."""
-    _discover()
+    """The algorithm registered as `name` (any case); UnknownName suggests the nearest.
+
+    UserError when it comes from a package that cannot be imported.
+    """
+    _import_own()
+    plugin = _plugins().get(name.upper())
+    if plugin is not None and name.upper() not in _algorithms:
+        _load(plugin)
     try:
         return _algorithms[name.upper()]
     except KeyError:
@@ -70,24 +76,29 @@ def find_algorithm(name: str) -> Algorithm:
 
 def algorithm_names() -> list[str]:
     """The names that can stand in `algorithm:`."""
-    _discover()
-    return sorted(algorithm.name for algorithm in _algorithms.values())
+    _import_own()
+    waiting = [plugin.name for key, plugin in _plugins().items() if key not in _algorithms]
+    return sorted([*waiting, *(algorithm.name for algorithm in _algorithms.values())])
 
 
-def _discover() -> None:
-    global _discovered
-    if _discovered:
-        return
-    _discovered = True
+@cache
+def _import_own() -> None:
+    earlier = dict(_algorithms)
     importlib.import_module(_PROVIDER)
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
-        try:
-            register_algorithm(entry.name, entry.load())
-        except (
-            Exception
-        ) as error:  # a broken plugin is its author's fault and must be named, whatever it raised
-            raise UserError(
-                f"the plugin algorithm '{entry.name}' could not be loaded: {error}",
-                where=f"entry point {entry.value}",
-                fix="repair or uninstall the package that provides it",
-            ) from error
+    _algorithms.update(earlier)  # whoever registered under a name of ours meant to replace it
+
+
+@cache
+def _plugins() -> dict[str, EntryPoint]:
+    return {entry.name.upper(): entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _load(plugin: EntryPoint) -> None:
+    try:
+        register_algorithm(plugin.name, plugin.load())
+    except Exception as error:  # a broken plugin is its author's fault and must be named, whatever it raised
+        raise UserError(
+            f"the plugin algorithm '{plugin.name}' could not be loaded: {type(error).__name__}: {error}",
+            where=f"entry point {plugin.value}",
+            fix="repair or uninstall the package that provides it",
+        ) from error

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from ludus.config.explain import explain
 from ludus.config.hyperparameters import SHARED_FIELDS, HyperparameterConfig, Hyperparameters
@@ -53,7 +61,7 @@ class PolicyConfig(Section):
 
 class CheckpointConfig(Section):
     every: When | None = When(100_000)
-    keep: int = Field(default=5, description="newest ones kept besides best and pinned; 0 keeps all")
+    keep: int = Field(default=5, ge=0, description="newest ones kept besides best and pinned; 0 keeps all")
     best_metric: str = Field(
         default="eval/mean_reward", description="the metric that makes a checkpoint best"
     )
@@ -107,6 +115,14 @@ class CurriculumConfig(Section):
         default=None, description="a return that counts as success, if info says nothing"
     )
 
+    def held(self) -> dict[str, Any]:
+        """The curriculum of evaluations: the hardest level where one is named, else the first, kept there.
+
+        Results taken while the difficulty moves could not be compared with each other.
+        """
+        level = self.initial if self.maximum is None else self.maximum
+        return self.model_dump() | {"initial": level, "maximum": level}
+
 
 # The second seed's flat fields, and where each lives now.
 FIELD_ALIASES: dict[str, tuple[str, ...]] = {
@@ -116,6 +132,8 @@ FIELD_ALIASES: dict[str, tuple[str, ...]] = {
     "feature_extractor_type": ("policy", "features_extractor"),
     "wandb_project": ("tracking", "wandb", "project"),
 }
+FIELD_SWITCHES = ("use_curriculum", "use_feature_extractor", "use_wandb")
+_NO_EXTRACTOR = "FlattenExtractor"
 
 
 class TrainerConfig(Section):
@@ -130,8 +148,11 @@ class TrainerConfig(Section):
     total_timesteps: When = When(1_000_000)
     seed: int = Field(default=42, ge=0, lt=2**31)
     device: str = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps")
-    threads: int | Literal["auto"] = Field(
+    threads: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         default="auto", description="torch threads; auto: 1 for small networks"
+    )
+    kernels: bool = Field(
+        default=True, description="fused CPU kernels where they cover the policy; false: torch always"
     )
     deterministic: bool = Field(
         default=False, description="deterministic GPU kernels, for exact resume there"
@@ -153,6 +174,9 @@ class TrainerConfig(Section):
         default=None, description="auto: continue this config's newest run"
     )
     tags: list[str] = []
+    _wandb_project: str | None = PrivateAttr(
+        default=None
+    )  # named while W&B was off, for when it is switched on
 
     @model_validator(mode="before")
     @classmethod
@@ -164,12 +188,20 @@ class TrainerConfig(Section):
     def _env_by_id(cls, value: Any) -> Any:
         return {"id": value} if isinstance(value, str) else value
 
-    @field_validator(
-        "checkpoint", "evaluation", "video", "early_stopping", "policy", "tracking", mode="before"
-    )
+    @field_validator("checkpoint", "evaluation", "video", mode="before")
     @classmethod
-    def _null_section(cls, value: Any) -> Any:
+    def _never(cls, value: Any) -> Any:
         return {"every": None} if value is None else value
+
+    @field_validator("early_stopping", "policy", mode="before")
+    @classmethod
+    def _nothing_special(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+    @field_validator("tracking", mode="before")
+    @classmethod
+    def _no_follower(cls, value: Any) -> Any:
+        return {"tensorboard": False} if value is None else value
 
     @field_validator("engine")
     @classmethod
@@ -188,18 +220,40 @@ class TrainerConfig(Section):
             return self.curriculum is not None
         if name == "use_wandb":
             return self.tracking.wandb is not None
+        if name == "use_feature_extractor":
+            return self.policy.features_extractor != _NO_EXTRACTOR
         return super().__getattr__(name)  # type: ignore[misc]  # pydantic defines it outside TYPE_CHECKING
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in FIELD_ALIASES or name in {"use_curriculum", "use_wandb", "use_feature_extractor"}:
-            section = FIELD_ALIASES.get(name, ("",))[0]
-            expanded = expand_aliases({name: value})
-            for key, part in expanded.items():
-                current = getattr(self, key)
-                merged = {**current.model_dump(), **part} if section == key and current else part
-                super().__setattr__(key, merged)
-            return
-        super().__setattr__(name, value)
+        """Assign a field, or one of the second seed's names for it."""
+        if name == "wandb_project" and not self.use_wandb:
+            self._wandb_project = value
+        elif name in FIELD_ALIASES:
+            self._assign(FIELD_ALIASES[name], _value_of_alias(name, value))
+        elif name in FIELD_SWITCHES:
+            if bool(value) != getattr(self, name):
+                self._switch(name, bool(value))
+        else:
+            super().__setattr__(name, value)
+
+    def _switch(self, name: str, on: bool) -> None:
+        if name == "use_curriculum":
+            self.curriculum = CurriculumConfig() if on else None
+        elif name == "use_feature_extractor":
+            self._assign(("policy", "features_extractor"), "auto" if on else _NO_EXTRACTOR)
+        else:
+            project = {} if self._wandb_project is None else {"project": self._wandb_project}
+            self._assign(("tracking", "wandb"), project if on else None)
+
+    def _assign(self, path: tuple[str, ...], value: Any) -> None:
+        """Put a new section in place of the old one, which copies of this config may share."""
+        section = getattr(self, path[0])
+        data = {} if section is None else section.model_dump(exclude_unset=True)
+        node = data
+        for part in path[1:-1]:
+            node = node.setdefault(part, {})
+        node[path[-1]] = value
+        setattr(self, path[0], data)
 
     def algorithm_entry(self) -> Algorithm:
         """What the registry knows of this config's algorithm."""
@@ -243,31 +297,40 @@ def expand_aliases(data: Mapping[str, Any]) -> dict[str, Any]:
     for alias, path in FIELD_ALIASES.items():
         if alias not in result:
             continue
-        value = result.pop(alias)
+        value = _value_of_alias(alias, result.pop(alias))
         if alias == "wandb_project" and not data.get("use_wandb"):
             continue  # the document's default config names a project and leaves W&B off
-        if alias == "feature_extractor_type" and str(value).lower() == "balatro":
-            value = "auto"  # auto takes the game's own extractor where the env has one
+        if alias == "feature_extractor_type" and data.get("use_feature_extractor") is False:
+            continue  # as above
         _put(result, path, value, alias)
     if "use_feature_extractor" in result and not result.pop("use_feature_extractor"):
-        _put(result, ("policy", "features_extractor"), "FlattenExtractor", "use_feature_extractor")
-    if "use_wandb" in result and result.pop("use_wandb"):
-        tracking = result["tracking"] = dict(result.get("tracking") or {})
-        tracking.setdefault("wandb", {})
+        _put(result, ("policy", "features_extractor"), _NO_EXTRACTOR, "use_feature_extractor")
+    if "use_wandb" in result:
+        tracking = _as_dict(result.get("tracking"))
+        wandb = tracking.get("wandb") or {}
+        result["tracking"] = tracking | {"wandb": wandb if result.pop("use_wandb") else None}
     if "use_curriculum" in result:
         if not result.pop("use_curriculum"):
             result["curriculum"] = None
         elif result.get("curriculum") is None:
             result["curriculum"] = {}
-    hyperparams = result.get("hyperparams")
-    features_dim = hyperparams.get("features_dim") if isinstance(hyperparams, dict) else None
-    if isinstance(hyperparams, HyperparameterConfig):
-        features_dim = hyperparams.features_dim
-    if features_dim is not None:
-        policy = result.get("policy") or {}
-        policy = policy.model_dump(exclude_unset=True) if isinstance(policy, BaseModel) else dict(policy)
-        result["policy"] = {"features_dim": features_dim, **policy}
+    features_dim = _as_dict(result.get("hyperparams")).get("features_dim")
+    if features_dim is not None and _as_dict(result.get("policy")).get("features_dim") != features_dim:
+        _put(result, ("policy", "features_dim"), features_dim, "hyperparams.features_dim")
     return result
+
+
+def _value_of_alias(alias: str, value: Any) -> Any:
+    if alias == "feature_extractor_type" and str(value).lower() == "balatro":
+        return "auto"  # which takes the game's own extractor where the env has one
+    return value
+
+
+def _as_dict(section: Any) -> dict[str, Any]:
+    """What is set in a section, given in any form; nothing where it is not a section at all."""
+    if isinstance(section, BaseModel):
+        return section.model_dump(exclude_unset=True)
+    return dict(section) if isinstance(section, Mapping) else {}
 
 
 def _put(data: dict[str, Any], path: tuple[str, ...], value: Any, alias: str) -> None:
@@ -275,11 +338,11 @@ def _put(data: dict[str, Any], path: tuple[str, ...], value: Any, alias: str) ->
     node = data
     for part in path[:-1]:
         child = node.get(part)
-        if isinstance(child, BaseModel):
-            child = child.model_dump(exclude_unset=True)
-        elif isinstance(child, str) and part == "env":
+        if isinstance(child, str) and part == "env":
             child = {"id": child}
-        node[part] = dict(child or {})
+        if child is not None and not isinstance(child, Mapping | BaseModel):
+            return  # no section at all: validation says so
+        node[part] = _as_dict(child)
         node = node[part]
     if path[-1] in node:
         raise ConfigError(

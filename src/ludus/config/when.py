@@ -29,7 +29,7 @@ _UNITS = {
     "hours": "hours",
 }
 _SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
-_TEXT = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][0-9]+)?)\s*([a-z]*)\s*")
+_TEXT = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE]\+?[0-9]+)?)\s*([a-z]*)\s*")
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs.vector.chunk import user_traceback
 from ludus.envs.wrappers import EpisodeReport
+from ludus.errors import EnvFault, LudusError
 from ludus.rollout.stepper import stack
 from ludus.types import Array, BoolArray, EpisodeRecord, Metrics, Observation
 
@@ -101,45 +103,54 @@ def play_episodes(
     """One episode per seed on the given envs; an env that finishes takes the next seed."""
     records: dict[int, EpisodeRecord] = {}
     waiting = iter(enumerate(seeds))
-    tables = [table for env in envs if (table := _Table.next_episode(env, waiting)) is not None]
-    while tables:
-        masks = [table.mask for table in tables if table.mask is not None]
-        legal = np.stack(masks) if masks else None
-        actions = actor.predict(stack([table.obs for table in tables]), legal, deterministic=deterministic)
-        going: list[_Table] = []
-        for table, action in zip(tables, actions, strict=True):
-            record = table.step(action)
+    playing = [opened for env in envs if (opened := _next_game(env, waiting)) is not None]
+    while playing:
+        actions = choose(actor, [game for _, game in playing], deterministic=deterministic)
+        going: list[tuple[int, Game]] = []
+        for (number, game), action in zip(playing, actions, strict=True):
+            record = game.step(action)
             if record is None:
-                going.append(table)
+                going.append((number, game))
                 continue
-            records[table.episode] = record
-            following = _Table.next_episode(table.env, waiting)
-            if following is not None:
-                going.append(following)
-        tables = going
+            records[number] = record
+            opened = _next_game(game.env, waiting)
+            if opened is not None:
+                going.append(opened)
+        playing = going
     return [records[index] for index in range(len(seeds))]
 
 
-class _Table:
-    """One env in the middle of one episode."""
+def choose(actor: Actor, games: Sequence[Game], *, deterministic: bool = True) -> Array:
+    """The actor's action in each of the games, as one batch."""
+    masks = [game.mask for game in games if game.mask is not None]
+    legal = None
+    if masks:  # an env that gives no mask this time allows everything
+        everything = np.ones_like(masks[0])
+        legal = np.stack([everything if game.mask is None else game.mask for game in games])
+    return actor.predict(stack([game.obs for game in games]), legal, deterministic=deterministic)
 
-    def __init__(self, env: Env, episode: int, seed: int) -> None:
+
+def _next_game(env: Env, waiting: Iterator[tuple[int, int]]) -> tuple[int, Game] | None:
+    """The next waiting episode, opened on `env`; None when all are taken."""
+    following = next(waiting, None)
+    return None if following is None else (following[0], Game(env, following[1]))
+
+
+class Game:
+    """One env in the middle of one episode, from its seeded reset to its true end."""
+
+    def __init__(self, env: Env, seed: int) -> None:
         self.env = env
         self._reports_episodes = env_reports_episodes(env)
-        self.episode = episode
+        self._seed = seed
         self.reward, self.length = 0.0, 0
-        self.obs, info = env.reset(seed=seed)
-        self.mask: BoolArray | None = info.get("action_mask")
-
-    @classmethod
-    def next_episode(cls, env: Env, waiting: Any) -> _Table | None:
-        following = next(waiting, None)
-        return None if following is None else cls(env, *following)
+        self.obs, info = guarded(env, seed, "reset", seed=seed)
+        self.mask = _mask(info)
 
     def step(self, action: Any) -> EpisodeRecord | None:
         """Take one step; the episode's record if it ended."""
-        self.obs, reward, terminated, truncated, info = self.env.step(action)
-        self.mask = info.get("action_mask")
+        self.obs, reward, terminated, truncated, info = guarded(self.env, self._seed, "step", action)
+        self.mask = _mask(info)
         self.reward += float(reward)
         self.length += 1
         if not (terminated or truncated):
@@ -148,11 +159,32 @@ class _Table:
         if episode is not None:  # wrappers changed what is seen; this is the raw episode
             self.reward, self.length = float(np.squeeze(episode["r"])), int(np.squeeze(episode["l"]))
         elif self._reports_episodes:  # a wrapper cut the episode (a lost life): the game goes on
-            self.obs, info = self.env.reset()
-            self.mask = info.get("action_mask")
+            self.obs, info = guarded(self.env, self._seed, "reset")
+            self.mask = _mask(info)
             return None
         success = info.get("is_success")
         return EpisodeRecord(self.reward, self.length, None if success is None else bool(success))
+
+
+def guarded(env: Env, seed: int, method: str, /, *args: Any, **kwargs: Any) -> Any:
+    """What the env's `method` returns; what it raises becomes an EnvFault with the env's own traceback."""
+    try:
+        return getattr(env, method)(*args, **kwargs)
+    except LudusError:
+        raise
+    except Exception as error:  # whatever the user's env raises is reported as theirs
+        raise EnvFault(
+            f"{method}() raised {type(error).__name__}: {error}",
+            worker=0,
+            env_id=env.spec.id if env.spec is not None else type(env.unwrapped).__name__,
+            seed=seed,
+            user_traceback=user_traceback(error),
+        ) from error
+
+
+def _mask(info: dict[str, Any]) -> BoolArray | None:
+    mask = info.get("action_mask")
+    return None if mask is None else np.asarray(mask, dtype=bool).reshape(-1)
 
 
 def env_reports_episodes(env: Env) -> bool:

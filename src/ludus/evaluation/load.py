@@ -1,7 +1,8 @@
 """One way to name a policy, and from the name to something that plays.
 
 `RUN`, `RUN@best`, `RUN@latest`, `RUN@000000100000`, `preset:NAME` (the newest run of that preset), or a bot:
-`random`. RUN is a path, a unique run name, or `latest`.
+`random`. RUN is a path, a unique run name, or `latest`. The path of one checkpoint, as `save_model()` returns
+it, names that checkpoint.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ludus.errors import CheckpointError, UserError
 from ludus.policies.base import Policy
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory, find_run, list_runs, split_policy_ref
+from ludus.runs.hints import step_of
 from ludus.runs.streams import Streams
 from ludus.types import Array, BoolArray, Observation
 
@@ -49,32 +51,52 @@ class LoadedPolicy:
         """The env it was trained on. UserError when the run's config does not name one."""
         if self.config is None or self.config.env is None:
             raise UserError(f"'{self.name}' does not say which env to play", fix="give one with --env")
-        curriculum = self.config.curriculum.model_dump() if self.config.curriculum else None
+        curriculum = self.config.curriculum.held() if self.config.curriculum else None
         return EnvSpec(**self.config.env.model_dump(), curriculum=curriculum)
 
 
 class RandomBot:
-    """Plays uniformly among the legal actions."""
+    """Plays uniformly among the legal actions. Told the `observation_space`, it knows one from a batch."""
 
-    def __init__(self, action_space: spaces.Space[Any], seed: int = 0) -> None:
+    def __init__(
+        self,
+        action_space: spaces.Space[Any],
+        seed: int = 0,
+        observation_space: spaces.Space[Any] | None = None,
+    ) -> None:
         self.action_space = action_space
         self.action_space.seed(seed)
+        self.observation_space = observation_space
 
     def predict(self, obs: Observation, mask: BoolArray | None = None, deterministic: bool = True) -> Array:
-        n = len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
-        masks = [None] * n if mask is None else list(mask)
+        space = self.observation_space
+        if isinstance(obs, dict):
+            key, sample = next(iter(obs.items()))
+            space = space[key] if isinstance(space, spaces.Dict) else None
+        else:
+            sample = obs
+        if space is not None and np.ndim(sample) == len(space.shape or ()):
+            return np.asarray(sample_legal(self.action_space, mask))
+        masks = [None] * len(sample) if mask is None else list(mask)
         return np.array([sample_legal(self.action_space, row) for row in masks])
 
 
 def load(
-    ref: str | Path, root: str | Path = "runs", *, action_space: spaces.Space[Any] | None = None
+    ref: str | Path,
+    root: str | Path = "runs",
+    *,
+    action_space: spaces.Space[Any] | None = None,
+    observation_space: spaces.Space[Any] | None = None,
 ) -> LoadedPolicy:
-    """The policy named `ref`, looking for runs under `root`. A bot needs the `action_space` it plays in."""
+    """The policy named `ref`, looking for runs under `root`.
+
+    A bot needs the `action_space` it plays in, and the `observation_space` to take one observation at a time.
+    """
     name = str(ref)
     if name in BOTS:
         if action_space is None:
             raise UserError(f"the bot '{name}' needs to know the env", fix="give one with --env")
-        return LoadedPolicy(name, RandomBot(action_space))
+        return LoadedPolicy(name, RandomBot(action_space, observation_space=observation_space))
     run, checkpoint = find_checkpoint(name, root)
     config = load_config(run.config_path).config
     return LoadedPolicy(name, build_policy(config, checkpoint), config, run, checkpoint)
@@ -82,7 +104,7 @@ def load(
 
 def find_checkpoint(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, Checkpoint]:
     """The run and checkpoint that `ref` names; without `@…`, the best one if there is one, else the latest."""
-    run_ref, which = split_policy_ref(ref)
+    run_ref, which = _split(ref)
     run = _find_run(run_ref, Path(root))
     manager = CheckpointManager(run.checkpoints_dir)
     checkpoint = manager.find(which) if which is not None else manager.best() or manager.latest()
@@ -134,6 +156,14 @@ def load_policy_tensors(policy: Policy, checkpoint: Checkpoint) -> None:
             where=str(checkpoint.path),
             fix="use the same env, policy_net_arch, value_net_arch and policy section as the run it came from",
         ) from None
+
+
+def _split(ref: str) -> tuple[str, str | None]:
+    """The run and the checkpoint in `ref`, which may also be the path of a checkpoint."""
+    path = Path(ref).absolute()
+    if step_of(path.name) is not None and (path.parents[1] / "run.json").is_file():
+        return str(path.parents[1]), path.name
+    return split_policy_ref(ref)
 
 
 def _find_run(ref: str, root: Path) -> RunDirectory:

@@ -12,8 +12,8 @@ import numpy as np
 from gymnasium import spaces
 
 from ludus.envs.human import KeyBindings
-from ludus.errors import UserError
-from ludus.evaluation.evaluate import Actor, play_episodes
+from ludus.errors import EnvFault, LudusError, UserError
+from ludus.evaluation.evaluate import Actor, guarded, play_episodes
 from ludus.types import EpisodeRecord
 
 Env = gym.Env[Any, Any]
@@ -23,7 +23,7 @@ _TURN_FPS = 30  # how often the keyboard is looked at while a game waits for a m
 _NAMES = {"return": "enter"}
 
 
-class WindowClosed(Exception):
+class WindowClosed(LudusError):
     """The user has closed the window, or pressed Escape: an event, not an error."""
 
 
@@ -43,10 +43,10 @@ def watch(actor: Actor, env: Env, seeds: Sequence[int], *, deterministic: bool =
             records += play_episodes(actor, [watched], [seed], deterministic=deterministic)
     except WindowClosed:
         pass
-    except Exception as error:  # pygame may not be imported, so its error cannot be named here
-        if not _is_pygame_error(error):
+    except EnvFault as fault:
+        if not _is_pygame_error(fault.__cause__):
             raise
-        raise _no_window(error) from None
+        raise _no_window(fault.__cause__) from None
     return records
 
 
@@ -91,19 +91,19 @@ def play_by_hand(
 
 
 def _play_episode(env: Env, seed: int, keyboard: _Keyboard, screen: _Screen, turns: bool) -> EpisodeRecord:
-    env.reset(seed=seed)
+    guarded(env, seed, "reset", seed=seed)
     reward, length, done = 0.0, 0, False
     action = keyboard.idle
     while not done:
         screen.draw()
         pressed = keyboard.look()
-        while (turns and not pressed) or (action is None and not keyboard.held):
+        while not pressed and (turns or (action is None and not keyboard.held)):
             screen.wait(_TURN_FPS)
             pressed = keyboard.look()
         action = keyboard.action(pressed, action)
         if action is None:
             continue  # keys that mean nothing, before the first that does
-        _, gain, terminated, truncated, _ = env.step(action)
+        _, gain, terminated, truncated, _ = guarded(env, seed, "step", action)
         reward, length, done = reward + float(gain), length + 1, terminated or truncated
     screen.draw()
     return EpisodeRecord(reward, length)
@@ -183,12 +183,12 @@ class _Screen:
         self._clock.tick(fps)
 
 
-def _is_pygame_error(error: Exception) -> bool:
+def _is_pygame_error(error: BaseException | None) -> bool:
     pygame = sys.modules.get("pygame")
     return pygame is not None and isinstance(error, pygame.error)
 
 
-def _no_window(error: Exception) -> UserError:
+def _no_window(error: BaseException | None) -> UserError:
     return UserError(
         f"no window can be opened ({error})", where="this machine's screen", fix="film it: --video FILE.mp4"
     )

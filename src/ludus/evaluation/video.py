@@ -11,8 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.errors import MissingExtra, UserError
-from ludus.evaluation.evaluate import Actor
-from ludus.rollout.stepper import stack
+from ludus.evaluation.evaluate import Actor, Game, choose
 from ludus.types import Array
 
 
@@ -59,7 +58,8 @@ def record_video(
                 if max_frames is not None and writer.frames >= max_frames:
                     break
                 rewards.append(_film_episode(actor, env, seed + episode, writer, max_frames, deterministic))
-            for _ in range(fps // 2):  # let the end be seen
+            rest = fps // 2 if max_frames is None else min(fps // 2, max_frames - writer.frames)
+            for _ in range(rest):  # let the end be seen
                 writer.repeat()
         partial.replace(path)
     finally:
@@ -76,19 +76,13 @@ def _film_episode(
     max_frames: int | None,
     deterministic: bool,
 ) -> float:
-    obs, info = env.reset(seed=seed)
+    game = Game(env, seed)
     writer.write(env.render())
-    total, done = 0.0, False
-    while not done and (max_frames is None or writer.frames < max_frames):
-        mask = info.get("action_mask")
-        action = actor.predict(
-            stack([obs]), None if mask is None else np.asarray(mask)[None], deterministic=deterministic
-        )[0]
-        obs, reward, terminated, truncated, info = env.step(action)
-        total += float(reward)
-        done = terminated or truncated
+    over = False
+    while not over and (max_frames is None or writer.frames < max_frames):
+        over = game.step(choose(actor, [game], deterministic=deterministic)[0]) is not None
         writer.write(env.render())
-    return total
+    return game.reward
 
 
 class _Writer:

@@ -49,6 +49,7 @@ class Policy(nn.Module, ABC):
         self.action_space = action_space
         self.network = network
         self.obs_normalizer = ObservationNormalizer(observation_space) if network.normalize_obs else None
+        self.fast: Any = None  # kernels that act on this policy's memory, set by its learner
 
     @property
     def device(self) -> torch.device:

@@ -158,11 +158,19 @@ class RewardNormalizer:
         self.returns = np.zeros(n_envs)
         self.moments = RunningMoments(())
 
-    def update(self, rewards: Array, dones: BoolArray) -> None:
-        """Take one step of all envs into the statistics; a done env's return starts again from zero."""
+    def update(self, rewards: Array, dones: BoolArray, valid: BoolArray | None = None) -> None:
+        """Take one step of all envs into the statistics; a done env's return starts again from zero.
+
+        So does that of an env whose step is not `valid` (it crossed a reset), which the statistics leave out.
+        """
         self.returns *= self.gamma
         self.returns += rewards
-        self.moments.update(self.returns)
+        if valid is None or valid.all():
+            self.moments.update(self.returns)
+        else:
+            if valid.any():
+                self.moments.update(self.returns[valid])
+            self.returns[~valid] = 0.0
         self.returns[dones] = 0.0
 
     def scale(self, rewards: Array) -> Array:

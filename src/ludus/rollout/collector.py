@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -79,13 +80,9 @@ class RolloutCollector(Collector):
         for t in range(T):
             seen = self._see(policy, stepper.obs)
             masks = stepper.masks
-            with torch.inference_mode():
-                action, log_prob, value = policy.act_and_value(
-                    to_tensor(seen, policy.device), _mask_tensor(masks, policy), self._generator
-                )
-            actions = action.cpu().numpy()
+            actions, log_probs, values = self._act(policy, seen, masks)
             step = stepper.step(policy.to_env(actions))
-            rollout.put(t, seen, actions, log_prob.cpu().numpy(), value.cpu().numpy(), masks, step)
+            rollout.put(t, seen, actions, log_probs, values, masks, step)
             rollout.rewards[t] = self._reward(step)
             episodes += step.episodes
             truncated_ends += [(t, i, obs) for i, obs in step.final_obs.items() if not step.terminated[i]]
@@ -122,14 +119,30 @@ class RolloutCollector(Collector):
         normalizer.update(obs)
         return normalizer.normalize(obs)
 
+    def _act(
+        self, policy: ActorCritic, seen: Observation, masks: BoolArray | None
+    ) -> tuple[Array, Array, Array]:
+        if policy.fast is not None:
+            actions, log_probs, values = policy.fast.act(seen, masks)
+            return actions, log_probs, values
+        with torch.inference_mode():
+            chosen = policy.act_and_value(
+                to_tensor(seen, policy.device), _mask_tensor(masks, policy), self._generator
+            )
+        action, log_prob, value = (part.cpu().numpy() for part in chosen)
+        return action, log_prob, value
+
     def _values(self, policy: ActorCritic, obs: Observation) -> Array:
+        if policy.fast is not None:
+            normalizer = policy.obs_normalizer
+            return np.asarray(policy.fast.values(obs if normalizer is None else normalizer.normalize(obs)))
         with torch.inference_mode():
             return np.asarray(policy.value(policy.prepare(obs)).cpu().numpy())
 
     def _reward(self, step: Step) -> Array:
         if self.reward_normalizer is None:
             return np.asarray(step.rewards)
-        self.reward_normalizer.update(step.rewards, step.terminated | step.truncated)
+        self.reward_normalizer.update(step.rewards, step.terminated | step.truncated, step.valid)
         return self.reward_normalizer.scale(step.rewards)
 
 
@@ -154,24 +167,35 @@ class ReplayCollector(Collector):
                 actions = random_actions(policy.action_space, N, masks, self._rng)
                 self._warmup_left -= N
             else:
-                with torch.inference_mode():
-                    chosen = policy.act(
-                        policy.prepare(obs),
-                        _mask_tensor(masks, policy),
-                        deterministic=False,
-                        generator=self._generator,
-                    )
-                actions = chosen.cpu().numpy()
+                actions = self._act(policy, obs, masks)
             step = stepper.step(policy.to_env(actions))
             if self.reward_normalizer is not None:
-                self.reward_normalizer.update(step.rewards, step.terminated | step.truncated)
+                self.reward_normalizer.update(step.rewards, step.terminated | step.truncated, step.valid)
             next_obs = _successors(stepper.obs, step.final_obs)
+            next_masks = stepper.masks
+            if next_masks is not None and step.final_masks:
+                next_masks = _replace(next_masks, step.final_masks)
             parts.append(
-                (obs, actions, step.rewards, next_obs, step.terminated, masks, stepper.masks, step.valid)
+                (obs, actions, step.rewards, next_obs, step.terminated, masks, next_masks, step.valid)
             )
             episodes += step.episodes
             self._call_hook((t + 1) * N)
         return _join(parts, steps=self.n_steps * N, episodes=episodes)
+
+    def _act(self, policy: Policy, obs: Observation, masks: BoolArray | None) -> Array:
+        if policy.fast is not None:
+            normalizer = policy.obs_normalizer
+            return np.asarray(
+                policy.fast.act(obs if normalizer is None else normalizer.normalize(obs), masks)
+            )
+        with torch.inference_mode():
+            chosen = policy.act(
+                policy.prepare(obs),
+                _mask_tensor(masks, policy),
+                deterministic=False,
+                generator=self._generator,
+            )
+        return np.asarray(chosen.cpu().numpy())
 
     def state_dict(self) -> dict[str, Any]:
         return {"warmup_left": self._warmup_left}
@@ -208,7 +232,7 @@ class _Storage:
         step: Step,
     ) -> None:
         if t == 0:
-            self._allocate(obs, actions, masks)
+            self._allocate(obs, actions)
         if isinstance(self.obs, dict):
             for key, value in self.obs.items():
                 value[t] = obs[key]
@@ -220,31 +244,31 @@ class _Storage:
         self.terminated[t] = step.terminated
         self.ends[t] = step.terminated | step.truncated
         self.valid[t] = step.valid
-        if self.masks is not None:
+        if masks is not None:
+            if self.masks is None:  # an env may give its first mask late: all was legal until then
+                self.masks = np.ones((self.shape[0], *masks.shape), dtype=bool)
             self.masks[t] = masks
 
-    def _allocate(self, obs: Observation, actions: Array, masks: BoolArray | None) -> None:
+    def _allocate(self, obs: Observation, actions: Array) -> None:
         n_steps = self.shape[0]
         if isinstance(obs, dict):
             self.obs = {key: np.empty((n_steps, *v.shape), dtype=v.dtype) for key, v in obs.items()}
         else:
             self.obs = np.empty((n_steps, *obs.shape), dtype=obs.dtype)
         self.actions = np.empty((n_steps, *actions.shape), dtype=actions.dtype)
-        if masks is not None:
-            self.masks = np.empty((n_steps, *masks.shape), dtype=bool)
 
 
 def random_actions(
     space: spaces.Space[Any], n: int, masks: BoolArray | None, rng: np.random.Generator
 ) -> Array:
-    """Uniform actions in the policy's own terms: indices from 0 (legal ones only), or [-1, 1] for Box."""
+    """Uniform actions in the policy's own terms: indices from 0 (legal ones only), or flat in [-1, 1] for Box."""
     if isinstance(space, spaces.Box):
-        return rng.uniform(-1.0, 1.0, size=(n, *space.shape)).astype(np.float32)
+        return rng.uniform(-1.0, 1.0, size=(n, math.prod(space.shape))).astype(np.float32)
     if not isinstance(space, spaces.Discrete):
         raise TypeError(f"no random actions for {space}")
     if masks is None:
         return rng.integers(0, int(space.n), size=n)
-    chosen: Array = np.argmax(rng.random(masks.shape) * masks, axis=1)
+    chosen: Array = np.argmax(np.where(masks, rng.random(masks.shape), -1.0), axis=1)
     return chosen
 
 
@@ -289,6 +313,12 @@ def _join(parts: list[Any], *, steps: int, episodes: list[EpisodeRecord]) -> Tra
         rewards=join(rewards),
         next_obs=join(next_obs),
         terminated=join(terminated),
-        masks=None if masks[0] is None else join(masks),
-        next_masks=None if next_masks[0] is None else join(next_masks),
+        masks=None if (given := _fill(masks)) is None else join(given),
+        next_masks=None if (given := _fill(next_masks)) is None else join(given),
     )
+
+
+def _fill(masks: Any) -> list[BoolArray] | None:
+    """Masks of consecutive steps, all legal before the first one was given; None where none was."""
+    known = next((mask for mask in masks if mask is not None), None)
+    return None if known is None else [np.ones_like(known) if mask is None else mask for mask in masks]

@@ -23,8 +23,9 @@ SeedFor = Callable[[int, int], int]
 class Step:
     """The outcome of one vector step.
 
-    `final_obs` holds, for each env whose episode ended here and was reset at once, its true last observation.
-    For every other env the successor is the stepper's current observation.
+    `final_obs` holds, for each env whose episode ended here and was reset at once, its true last observation,
+    and `final_masks` the legal actions there, where the env has masks. For every other env the successor is the
+    stepper's current observation.
     """
 
     rewards: Array
@@ -32,6 +33,7 @@ class Step:
     truncated: BoolArray
     valid: BoolArray
     final_obs: dict[int, Any]
+    final_masks: dict[int, BoolArray]
     episodes: list[EpisodeRecord]
 
 
@@ -78,8 +80,9 @@ class Stepper:
         """Take one step in every env with env-ready `actions`."""
         obs, rewards, terminated, truncated, infos = self.envs.step(actions)
         valid = self._all_valid
-        if "dropped" in infos:
-            valid = ~np.asarray(infos["dropped"])
+        # Beside an env's own info of that name Gymnasium puts `_dropped`.
+        if "dropped" in infos and "_dropped" not in infos:
+            valid = ~np.asarray(infos["dropped"], dtype=bool)
             self._clear(np.flatnonzero(~valid))
         if self._mode is AutoresetMode.NEXT_STEP:
             valid = valid & ~self._resetting
@@ -89,6 +92,8 @@ class Stepper:
         ended = (terminated | truncated) & valid
         episodes: list[EpisodeRecord] = []
         final_obs: dict[int, Any] = {}
+        final_masks: dict[int, BoolArray] = {}
+        masks = self._masks_of(obs, infos)
         if ended.any():
             indices = np.flatnonzero(ended)
             last_infos = infos
@@ -98,19 +103,32 @@ class Stepper:
             elif self._mode is AutoresetMode.DISABLED:
                 final_obs = {int(i): take(obs, int(i)) for i in indices}
                 obs, infos = self.envs.reset(options={"reset_mask": ended})
+                fresh = read_masks(obs, infos)
+                if masks is None:
+                    masks = fresh
+                else:  # this reset tells the masks of the envs that it reset, and of no other
+                    masks = np.where(ended[:, None], True if fresh is None else fresh, masks)
+            if masks is not None:
+                final_masks = _final_masks(final_obs, last_infos, masks.shape[1])
             episodes = [e for i in indices if (e := self._finish(int(i), last_infos)) is not None]
             self._clear(indices)
         self._resetting = ended
         self.obs = obs
-        self.masks = read_masks(obs, infos)
+        self.masks = masks
         return Step(
             rewards=np.asarray(rewards, dtype=np.float64),
             terminated=terminated & valid,
             truncated=truncated & valid,
             valid=valid,
             final_obs=final_obs,
+            final_masks=final_masks,
             episodes=episodes,
         )
+
+    def _masks_of(self, obs: Observation, infos: dict[str, Any]) -> BoolArray | None:
+        """`read_masks`; where masks were there before and none is now, everything is legal."""
+        masks = read_masks(obs, infos)
+        return np.ones_like(self.masks) if masks is None and self.masks is not None else masks
 
     def _finish(self, index: int, infos: dict[str, Any]) -> EpisodeRecord | None:
         """The record of the episode that ended in env `index`; None where a wrapper cut only a part of it."""
@@ -130,15 +148,32 @@ class Stepper:
 
 
 def read_masks(obs: Observation, infos: dict[str, Any]) -> BoolArray | None:
-    """The action masks of a vector step, where the env has them."""
-    masks = infos.get("action_mask")
-    if masks is None and isinstance(obs, dict):
-        masks = obs.get("action_mask")
-    if masks is None:
+    """The action masks of a vector step, None where no env gives one. An env beside that gives none may do all."""
+    given = infos.get("action_mask")
+    if given is None and isinstance(obs, dict):
+        given = obs.get("action_mask")
+    if given is None:
         return None
-    if masks.dtype == object:  # Gymnasium's own vector envs box one array per env
-        masks = np.stack(list(masks))
-    return np.asarray(masks, dtype=bool)
+    rows = infos.get("_action_mask")
+    if rows is None or (rows.all() and given.dtype != object):
+        return np.asarray(given, dtype=bool)
+    masks: BoolArray = np.ones((len(given), np.size(given[rows.argmax()])), dtype=bool)
+    for index in np.flatnonzero(rows):
+        masks[index] = np.reshape(given[index], -1)
+    return masks
+
+
+def _final_masks(final_obs: dict[int, Any], infos: dict[str, Any], width: int) -> dict[int, BoolArray]:
+    """The masks at the true last observations, out of them or their `infos`; all legal where there is none."""
+    masks = {}
+    for index, obs in final_obs.items():
+        mask = _info_at(infos, "action_mask", index)
+        if mask is None and isinstance(obs, dict):
+            mask = obs.get("action_mask")
+        masks[index] = np.ones(width, dtype=bool)
+        if mask is not None:
+            masks[index][:] = np.reshape(mask, -1)
+    return masks
 
 
 def take(obs: Observation, index: int) -> Any:

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import safetensors
 import safetensors.torch
 import torch
 
@@ -407,7 +408,10 @@ def _write_checkpoint(
         if not is_plain_filename(name):
             raise ValueError(f"{name!r} cannot name a file of tensors")
         save = functools.partial(safetensors.torch.save_file, _ready_to_save(group))
-        atomic.write_by(directory / f"{name}.safetensors", save)
+        try:
+            atomic.write_by(directory / f"{name}.safetensors", save)
+        except safetensors.SafetensorError as error:  # a full disk, in safetensors' words
+            raise OSError(f"{name}.safetensors: {error}") from error
     atomic.write_bytes(directory / _STATE, strict_json.dumps(state).encode())
     files = {}
     for path in sorted(directory.iterdir()):

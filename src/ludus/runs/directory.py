@@ -19,6 +19,7 @@ from typing import Any
 from ludus.errors import UnknownName, UserError
 from ludus.runs import atomic, strict_json
 from ludus.runs.lock import RunLock
+from ludus.runs.manifest import foreign, pickled_file
 
 STATUSES = ("running", "finished", "interrupted", "failed", "stopped", "exported")
 
@@ -90,6 +91,9 @@ class RunDirectory:
         """The run at `path`; UserError if there is none (no run.json)."""
         run = cls(path)
         if not run.info_path.is_file():
+            filename = pickled_file(run.path)
+            if filename is not None:
+                raise foreign(run.path, filename)
             raise UserError(
                 f"'{path}' is not a run",
                 where=str(run.info_path),
@@ -186,7 +190,7 @@ def find_run(ref: str, root: Path | str) -> RunDirectory:
             where=str(root),
             fix=f"name one: {candidates}{more}",
         )
-    if Path(ref).is_dir():
+    if Path(ref).exists():
         return RunDirectory.open(ref)  # raises: it exists, but is not a run
     raise UnknownName(
         "run", ref, [run.name for run in runs], where=str(root), fix="`ludus runs` lists what is there"

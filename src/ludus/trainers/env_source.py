@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 
-from ludus.config.schema import EnvConfig, TrainerConfig
+from ludus.config.schema import CurriculumConfig, EnvConfig, TrainerConfig
 from ludus.envs.make import EnvSpec, choose_backend
 from ludus.envs.masks import ActionMaskWrapper, declares_masks
 from ludus.envs.vector import make_vector
@@ -83,13 +83,19 @@ class EnvSource:
     def make_single(self, render_mode: str | None = None) -> Env:
         """One more env, apart from the training ones. UserError when an env object cannot be copied."""
         if isinstance(self._factory, EnvSpec):
-            return (replace(self._factory, render_mode=render_mode) if render_mode else self._factory)()
+            curriculum = self._factory.curriculum
+            held = None if curriculum is None else CurriculumConfig(**curriculum).held()
+            return replace(
+                self._factory, curriculum=held, render_mode=render_mode or self._factory.render_mode
+            )()
         if self._factory is not None:
             return self._factory()
         assert self._instance is not None
-        if self._instance.spec is not None:
+        spec = self._instance.spec
+        # a wrapper that does not record its arguments (kwargs is None) can only be copied
+        if spec is not None and all(wrapper.kwargs is not None for wrapper in spec.additional_wrappers):
             options: Any = {"render_mode": render_mode} if render_mode else {}
-            return _masked(gym.make(self._instance.spec, **options))
+            return _masked(gym.make(spec, **options))
         try:
             return copy.deepcopy(self._instance)
         except Exception as error:  # deepcopy raises whatever the env's parts raise

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ludus.algorithms.learner import Learner, Workplace
 from ludus.config.loading import config_hash, dump_yaml
 from ludus.config.schema import TrainerConfig
 from ludus.config.when import When
-from ludus.errors import LudusError, UserError
+from ludus.errors import LudusError, StorageError, UserError
 from ludus.evaluation.evaluate import EvaluationResult, evaluate
 from ludus.evaluation.load import find_checkpoint, load_policy_tensors
 from ludus.evaluation.video import record_video, require_video
@@ -39,7 +40,7 @@ from ludus.trainers.callbacks import CallbackLogger, as_callback
 from ludus.trainers.env_source import EnvSource
 from ludus.trainers.loop import train_loop
 from ludus.trainers.provenance import command_line, versions
-from ludus.trainers.resolve import resolve_config, resolve_threads
+from ludus.trainers.resolve import available_threads, resolve_config, set_threads
 from ludus.trainers.training_run import Crew, TrainingRun, policy_state
 from ludus.types import Progress
 
@@ -61,6 +62,7 @@ class NativeTrainer(RLTrainer):
         self._source = EnvSource(env, config)
         self._active: TrainingRun | None = None
         self._resume_from: Checkpoint | None = None
+        self._loaded: Checkpoint | None = None
         self._setting: list[tuple[str, str]] = []
 
     # The trainer's public face
@@ -109,9 +111,11 @@ class NativeTrainer(RLTrainer):
                 reward_normalizer=RewardNormalizer(self._source.n_envs, gamma)
                 if config.normalize_reward
                 else None,
+                kernels=config.kernels,
+                threads=available_threads(config.threads),
             )
             learner: Learner[Any, Any] = config.algorithm_entry().learner(place, hyperparams)  # type: ignore[misc]
-            if config.pretrained_model is not None:
+            if config.pretrained_model is not None and self._resume_from is None:
                 _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
                 load_policy_tensors(learner.policy, checkpoint)
                 learner.warm_start(dict(learner.policy.state_dict()))
@@ -127,23 +131,21 @@ class NativeTrainer(RLTrainer):
             raise
         self.learner = learner
         parameters = sum(parameter.numel() for parameter in learner.policy.parameters())
-        threads = resolve_threads(config.threads, parameters, device)
-        torch.set_num_threads(threads)
+        threads = set_threads(config.threads, learner.policy, device)
         self.config = config.model_copy(update={"threads": threads})
         self._setting = [
             ("env", f"{self._source.env_id} x {self._source.n_envs}, {backend} ({reason})"),
-            (
-                "algorithm",
-                f"{config.algorithm}, {parameters:,} parameters on {device}, {threads} thread{'s' * (threads > 1)}",
-            ),
+            ("algorithm", f"{config.algorithm}, {parameters:,} parameters on {device}"),
+            ("engine", f"{learner.engine_note}, {threads} thread{'s' * (threads > 1)}"),
         ]
         return learner.policy
 
     def train(self, total_timesteps: Any = None, callback: Any = None) -> TrainResult:
         callback = as_callback(callback)
         if total_timesteps is not None:
-            self.config = self.config.model_copy(update={"total_timesteps": When.parse(total_timesteps)})
+            self.config = self.config.model_copy(update={"total_timesteps": _parse_total(total_timesteps)})
         self.create_model()
+        checkpoint = self._where_to_go_on()
         if self.run is None:
             self.run = self._create_run()
         with ExitStack() as stack:
@@ -155,9 +157,9 @@ class NativeTrainer(RLTrainer):
             stack.callback(detach, handler)
             if self.display is not None:
                 stack.callback(self.display.close)
-            run = self._start(self.run, signals, callback)
-            stack.callback(run.log.close)
-            return self._run_to_end(run, callback)
+            run = self._open(self.run, checkpoint, signals, callback)
+            stack.enter_context(_closing(run.log))
+            return self._run_to_end(run, checkpoint, callback)
 
     def resume(
         self, run: RunDirectory | str | Path, checkpoint: str | int | None = None, *, exact: bool = False
@@ -195,8 +197,8 @@ class NativeTrainer(RLTrainer):
 
     def evaluate_episodes(self, n_episodes: int, deterministic: bool = True) -> EvaluationResult:
         """Play `n_episodes` on envs of their own, from seeds that depend on the run's seed only."""
-        seeds = [self.streams.derive("eval", index) for index in range(n_episodes)]
         policy = self.policy
+        seeds = [self.streams.derive("eval", index) for index in range(n_episodes)]
         was_training = policy.training
         policy.eval()
         try:
@@ -235,8 +237,9 @@ class NativeTrainer(RLTrainer):
         self.create_model()
         assert self.learner is not None
         _, checkpoint = find_checkpoint(str(path), self.config.save_dir)
-        load_policy_tensors(self.learner.policy, checkpoint)
-        self.learner.warm_start(dict(self.learner.policy.state_dict()))
+        self._take_over(checkpoint)
+        if self._active is not None:
+            self._loaded = checkpoint  # the next train() goes on from the disk, and takes it over once more
 
     def close(self) -> None:
         if self.collector is not None:
@@ -267,12 +270,31 @@ class NativeTrainer(RLTrainer):
             versions=versions(),
         )
 
-    def _start(self, directory: RunDirectory, signals: StopSignals, callback: Any) -> TrainingRun:
-        """The training run, at its first step or at the checkpoint to resume."""
-        assert self.collector is not None and self.learner is not None
+    def _take_over(self, checkpoint: Checkpoint) -> None:
+        """Start from the weights of another run's policy."""
+        assert self.learner is not None
+        load_policy_tensors(self.learner.policy, checkpoint)
+        self.learner.warm_start(dict(self.learner.policy.state_dict()))
+
+    def _where_to_go_on(self) -> Checkpoint | None:
+        """What `resume` chose, or where this trainer's last `train` ended; None for a new run."""
         checkpoint, self._resume_from = self._resume_from, None
-        if self._active is not None and checkpoint is None:  # train() once more: go on where it ended
-            checkpoint = self._active.checkpoints.latest()
+        if checkpoint is not None or self._active is None:
+            return checkpoint
+        checkpoint = self._active.checkpoints.newest_intact()
+        if checkpoint is None:
+            raise UserError(
+                "this trainer's run failed before its first checkpoint",
+                where=str(self._active.directory.path),
+                fix="create a new trainer",
+            )
+        return checkpoint
+
+    def _open(
+        self, directory: RunDirectory, checkpoint: Checkpoint | None, signals: StopSignals, callback: Any
+    ) -> TrainingRun:
+        """The training run with everything it drives; its first step is `_begin`'s."""
+        assert self.collector is not None and self.learner is not None
         resumed_at = None if checkpoint is None else checkpoint.step
         log = MetricsLog(
             directory.metrics_path, directory.episodes_path, self._trackers(directory, resumed_at)
@@ -291,10 +313,21 @@ class NativeTrainer(RLTrainer):
         )
         run = TrainingRun(directory, crew, log, signals, self.display, self.config.total_timesteps)
         self._active = run
+        return run
+
+    def _begin(self, run: TrainingRun, checkpoint: Checkpoint | None, callback: Any) -> None:
+        """Bring the run to its first step, or to the checkpoint to go on from, and tell callback and display."""
+        directory = run.directory
         if callback is not None:
             callback.init_callback(self)
-            callback.on_training_start({"self": self}, {})
         run.begin(checkpoint)
+        if self._loaded is not None:
+            self._take_over(self._loaded)
+            self._loaded = None
+        if callback is not None:
+            callback.on_training_start({"self": self}, {})
+            if not run.done:
+                callback.on_rollout_start()
         directory.update_info(status="running", pid=os.getpid())
         if self.display is not None:
             if checkpoint is not None:
@@ -306,19 +339,21 @@ class NativeTrainer(RLTrainer):
                 self.config.total_timesteps.unit,
             )
             self.display.update(run.fraction_done, run.progress.steps)
-        return run
 
-    def _run_to_end(self, run: TrainingRun, callback: Any) -> TrainResult:
+    def _run_to_end(self, run: TrainingRun, checkpoint: Checkpoint | None, callback: Any) -> TrainResult:
         assert self.collector is not None and self.learner is not None
         directory = run.directory
         try:
+            self._begin(run, checkpoint, callback)
             status = train_loop(run, self.collector, self.learner)
         except BaseException as error:
-            directory.update_info(
-                status="failed", steps=run.progress.steps, error=f"{type(error).__name__}: {error}"
-            )
-            if run.checkpoints.latest() is not None:
-                error.add_note(f"Nothing saved is lost. Go on with: ludus resume {directory.path}")
+            with suppress(OSError):  # the first trouble is the one to tell
+                directory.update_info(
+                    status="failed", steps=run.progress.steps, error=f"{type(error).__name__}: {error}"
+                )
+            hint = run.resume_hint()
+            if hint and not isinstance(error, StorageError):  # which says it itself
+                error.add_note(f"Nothing saved is lost: {hint}")
             raise
         if callback is not None:
             callback.on_training_end()
@@ -387,3 +422,22 @@ class NativeTrainer(RLTrainer):
             int(row["step"]), int(row["updates"]), int(row["episodes"]), float(row.get("time/seconds") or 0)
         )
         return self.config.total_timesteps.fraction(progress)
+
+
+def _parse_total(value: Any) -> When:
+    try:
+        return When.parse(value)
+    except ValueError as error:
+        raise UserError(str(error), where="train(total_timesteps=…)", fix="as in the config") from None
+
+
+@contextmanager
+def _closing(log: MetricsLog) -> Iterator[None]:
+    """Closes `log` at the end. After an error, that its files cannot be closed either is not news."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            log.close()
+        raise
+    log.close()

@@ -7,11 +7,14 @@ import logging
 import os
 from typing import Any
 
+import gymnasium as gym
 import torch
+from threadpoolctl import threadpool_limits
 
 from ludus.config.hyperparameters import HyperparameterConfig
-from ludus.config.schema import EnvConfig, TrainerConfig
+from ludus.config.schema import EnvConfig, PolicyConfig, TrainerConfig
 from ludus.errors import ConfigError
+from ludus.policies.base import Policy
 from ludus.trainers.env_source import EnvSource
 
 _log = logging.getLogger("ludus.trainers")
@@ -28,6 +31,7 @@ def resolve_config(config: TrainerConfig, source: EnvSource) -> TrainerConfig:
             "env": _named_env(config, source),
             "n_envs": source.n_envs,
             "device": resolve_device(config.device),
+            "policy": _with_features_dim(config),
         }
     )
     typed = config.typed_hyperparams()
@@ -52,13 +56,37 @@ def resolve_device(asked: str) -> str:
     return asked
 
 
-def resolve_threads(asked: int | str, parameters: int, device: torch.device) -> int:
-    """Torch threads: a small network is faster on one than on several that wait for each other."""
-    if asked != "auto":
-        return int(asked)
-    if device.type != "cpu" or parameters < SMALL_NETWORK:
-        return 1
-    return os.cpu_count() or 1
+def available_threads(asked: int | str) -> int:
+    """How many threads a run may use."""
+    return (os.cpu_count() or 1) if asked == "auto" else int(asked)
+
+
+def set_threads(asked: int | str, policy: Policy, device: torch.device) -> int:
+    """Tell torch and BLAS how many threads to use; returns how many the run uses.
+
+    A small network is faster on one thread than on several that wait for each other. Under the fused kernels,
+    which spread over two cores by themselves, BLAS and torch keep to one.
+    """
+    threadpool_limits(limits=1, user_api="blas")
+    threads = available_threads(asked)
+    if policy.fast is not None:
+        torch.set_num_threads(1)
+        return min(threads, 2)
+    parameters = sum(parameter.numel() for parameter in policy.parameters())
+    if asked == "auto" and (device.type != "cpu" or parameters < SMALL_NETWORK):
+        threads = 1
+    torch.set_num_threads(threads)
+    return threads
+
+
+def _with_features_dim(config: TrainerConfig) -> PolicyConfig:
+    """The policy section; `hyperparams.features_dim`, the older place for it, may have been set since."""
+    features_dim = config.hyperparams.features_dim
+    return (
+        config.policy
+        if features_dim is None
+        else config.policy.model_copy(update={"features_dim": features_dim})
+    )
 
 
 def _named_env(config: TrainerConfig, source: EnvSource) -> EnvConfig | None:
@@ -74,4 +102,6 @@ def _named_env(config: TrainerConfig, source: EnvSource) -> EnvConfig | None:
         json.dumps(kwargs)
     except TypeError:
         return None  # arguments that a config cannot hold
-    return EnvConfig(id=registered.id, kwargs=kwargs)
+    known = gym.spec(registered.id).max_episode_steps
+    limit = registered.max_episode_steps
+    return EnvConfig(id=registered.id, kwargs=kwargs, max_episode_steps=None if limit == known else limit)

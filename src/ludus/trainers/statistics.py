@@ -48,6 +48,11 @@ class MeanMetrics:
     def __init__(self) -> None:
         self._sums: dict[str, list[float]] = {}
 
+    @property
+    def waiting(self) -> bool:
+        """Whether anything was added that no row tells yet."""
+        return bool(self._sums)
+
     def add(self, metrics: Metrics) -> None:
         for name, value in metrics.items():
             if value == value:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +17,9 @@ from ludus.algorithms.learner import Learner, with_prefix
 from ludus.config.schema import TrainerConfig
 from ludus.config.when import When
 from ludus.envs.spaces import space_to_json
+from ludus.errors import CheckpointError, StorageError
 from ludus.evaluation.evaluate import EvaluationResult
+from ludus.evaluation.load import load_policy_tensors
 from ludus.policies.base import Policy
 from ludus.rollout.collector import Collector
 from ludus.rollout.experience import Experience
@@ -29,6 +33,7 @@ from ludus.trainers.statistics import EpisodeWindow, MeanMetrics
 from ludus.types import Metrics, Progress
 
 _log = logging.getLogger("ludus.trainers")
+MAX_FAILED_SAVES = 3
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ class TrainingRun:
         self._evaluated_at = -1
         self._saved_at = -1
         self._barriers = 0
+        self._failed_saves = 0
         self._row_step = 0
         self._row_time = self._started = time.monotonic()
         self._seconds_before = 0.0
@@ -117,13 +123,13 @@ class TrainingRun:
         """Start anew, or go on where `checkpoint` was saved."""
         if checkpoint is not None:
             self._restore(checkpoint)
+            if self.directory.info().get("status") == "stopped":
+                self.stop_reason = None  # it had ended there, and is asked to go on all the same
         self.crew.collector.barrier(self._barriers)
         self._started = self._row_time = time.monotonic()
         self._seconds_before = self.progress.seconds
         self._steps_before = self._row_step = self.progress.steps
         self._before = replace(self.progress)
-        if self.crew.callback is not None:
-            self.crew.callback.on_rollout_start()
 
     def count(self, experience: Experience) -> None:
         """Take note of what was collected."""
@@ -131,8 +137,9 @@ class TrainingRun:
         self.progress.steps += experience.steps
         self.progress.episodes += len(experience.episodes)
         self._window.extend(experience.episodes)
-        for episode in experience.episodes:
-            self.log.episode(self.progress.steps, episode)
+        with self._writing("episodes.jsonl"):
+            for episode in experience.episodes:
+                self.log.episode(self.progress.steps, episode)
         if self.crew.callback is not None:
             self.crew.callback.on_rollout_end()
 
@@ -155,37 +162,44 @@ class TrainingRun:
         """Save what is due, then look at the clock: from here the next interval counts."""
         if self.crew.record_video is not None and self._due(self.crew.config.video.every):
             self.crew.record_video(self.progress.steps)
+        self._consider_stopping()
         every = self.crew.config.checkpoint.every
         if self._due(every):
-            self.save(exact=every is not None and not every.is_wall_clock)
+            self._try_to_save(exact=every is not None and not every.is_wall_clock)
             self.crew.collector.barrier(self._barriers)
         elif self._new_best:
-            self.save(resumable=False)
-        self._consider_stopping()
+            self._try_to_save(resumable=False)
         self._before = replace(self.progress)
         if self.crew.callback is not None and not self.done and not self.stopping:
             self.crew.callback.on_rollout_start()
 
     def preempted(self) -> str:
         """Asked to stop: save where we are. Not exact, because an uninterrupted run has no barrier here."""
-        if self.progress.steps > self._saved_at and self.progress.updates > 0:
-            self.save(exact=False)
+        if self.progress.steps > self._saved_at:
+            with self._writing("the last checkpoint"):
+                self.save(exact=False)
         return "interrupted" if self.stopping else "stopped"
 
     def finished(self) -> str:
+        if self._means.waiting:  # an early end may come between two rows
+            self._write_row()
         if self.crew.evaluate is not None and self._evaluated_at != self.progress.steps:
             self._evaluate()
-        if self._saved_at != self.progress.steps:
-            self.save(exact=False)
+        with self._writing("the last checkpoint"):
+            if self._saved_at != self.progress.steps:
+                self.save(exact=False)
+            elif self._new_best:
+                self.save(
+                    resumable=False
+                )  # the whole checkpoint of this step stands already: it is marked best
         return "finished" if self.stop_reason is None else "stopped"
 
     # Checkpoints
 
     def save(self, *, exact: bool = False, resumable: bool = True) -> Checkpoint:
-        """Write a checkpoint of this moment, and mark it best if it is."""
+        """Write a checkpoint of this moment, and mark it best if it is. Raises OSError."""
         if resumable:
             self._barriers += 1
-            self._saved_at = self.progress.steps
         tensors = {"policy": dict(self.crew.learner.policy.state_dict())}
         state = policy_state(self.crew.learner.policy, self.progress)
         if resumable:
@@ -194,10 +208,63 @@ class TrainingRun:
         checkpoint = self.checkpoints.save(
             self.progress.steps, tensors, state, exact=exact, resumable=resumable
         )
+        if resumable:
+            self._saved_at = self.progress.steps
         if self._new_best and self._best is not None:
             self._new_best = False
             self.checkpoints.mark_best(checkpoint, self.crew.config.checkpoint.best_metric, self._best)
         return checkpoint
+
+    def resume_hint(self) -> str:
+        """Which checkpoint is intact and how to go on from it; empty when there is none."""
+        try:
+            newest = self.checkpoints.newest_intact()
+        except (CheckpointError, OSError):
+            newest = None
+        if newest is None:
+            return ""
+        path = str(self.directory.path)
+        command = f"ludus resume {shlex.quote(path)}"
+        if self.crew.config.env is None:
+            command = f"create_trainer(env, config), then resume({path!r}) and train()"
+        return f"checkpoint {newest.name} is intact. Go on with: {command}"
+
+    def _try_to_save(self, *, exact: bool = False, resumable: bool = True) -> None:
+        """Save; a disk that fails now may work again at the next checkpoint, so training goes on for a while.
+
+        StorageError after three failures in a row.
+        """
+        try:
+            self.save(exact=exact, resumable=resumable)
+        except OSError as error:
+            self._new_best = False  # a later policy must not be saved as this one
+            self._failed_saves += 1
+            if self._failed_saves >= MAX_FAILED_SAVES:
+                raise self._storage_error(f"{MAX_FAILED_SAVES} checkpoints in a row", error) from error
+            _log.error(
+                "ALARM: the checkpoint of step %s could not be saved: %s. Training goes on; the next one is due %s",
+                f"{self.progress.steps:,}",
+                error,
+                f"after {self.crew.config.checkpoint.every}" if resumable else "with the next evaluation",
+            )
+        else:
+            self._failed_saves = 0
+
+    @contextmanager
+    def _writing(self, what: str) -> Iterator[None]:
+        """Turns an OSError into a StorageError that says what could not be written."""
+        try:
+            yield
+        except OSError as error:
+            raise self._storage_error(what, error) from error
+
+    def _storage_error(self, what: str, error: OSError) -> StorageError:
+        hint = self.resume_hint() or "no checkpoint was saved before: start the run again"
+        return StorageError(
+            f"{what} could not be saved: {error}\n"
+            f"  where: {self.directory.path}\n"
+            f"  fix:   mend or empty the disk; {hint}"
+        )
 
     def _training_state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         crew = self.crew
@@ -219,6 +286,7 @@ class TrainingRun:
             "best": self._best,
             "evaluations_since_best": self._evaluations_since_best,
             "evaluated_at": self._evaluated_at,
+            "stop_reason": self.stop_reason,
             "files": self.log.offsets(),
         }
         return tensors, state
@@ -227,7 +295,7 @@ class TrainingRun:
         crew = self.crew
         state = checkpoint.state()
         tensors = checkpoint.tensors("learner")
-        crew.learner.policy.load_state_dict(checkpoint.tensors("policy"))
+        load_policy_tensors(crew.learner.policy, checkpoint)
         crew.learner.load(with_prefix(tensors, "learner"), state["learner"])
         crew.collector.load_state_dict(state["collector"])
         if crew.collector.reward_normalizer is not None:
@@ -243,6 +311,7 @@ class TrainingRun:
         self._best = state["best"]
         self._evaluations_since_best = int(state["evaluations_since_best"])
         self._evaluated_at = int(state["evaluated_at"])
+        self.stop_reason = state["stop_reason"]
         self._saved_at = self.progress.steps
         self.log.rewind(state["files"])
         self.checkpoints.truncate_after(checkpoint.step)
@@ -269,8 +338,10 @@ class TrainingRun:
         value = metrics.get(best_metric)
         if value is not None and np.isfinite(value) and (self._best is None or value > self._best):
             self._best, self._new_best = value, True
+            self._evaluations_since_best = -1  # the next evaluation, or this one, is the first to count: 0
         progress = self.progress
-        return dict(self.log.record(progress.steps, progress.updates, progress.episodes, metrics))
+        with self._writing("metrics.jsonl"):
+            return dict(self.log.record(progress.steps, progress.updates, progress.episodes, metrics))
 
     def _evaluate(self) -> None:
         if self.crew.evaluate is None:
@@ -279,7 +350,7 @@ class TrainingRun:
         self.last_evaluation = result
         self._evaluated_at = self.progress.steps
         row = self._log_row(result.metrics())
-        self._evaluations_since_best = 0 if self._new_best else self._evaluations_since_best + 1
+        self._evaluations_since_best += 1
         if self.display is not None:
             self.display.update(self.fraction_done, self.progress.steps, row)
 
@@ -299,7 +370,10 @@ class TrainingRun:
         self._steps_in_collection = steps
         if self.signals.received is not None:
             return False
-        return self.crew.callback is None or self.crew.callback.on_step() is not False
+        if self.crew.callback is not None and self.crew.callback.on_step() is False:
+            self.stop_reason = "a callback asked for it"
+            return False
+        return True
 
 
 def policy_state(policy: Policy, progress: Progress) -> dict[str, Any]:

@@ -1,0 +1,271 @@
+"""Puts an actor-critic and its optimizer on one flat array, and runs the kernels over it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from ludus.algorithms.kernels import acting, policy_gradient
+from ludus.algorithms.kernels.cores import CoreChoice
+from ludus.algorithms.kernels.memory import (
+    FlatMemory,
+    activation_kind,
+    flat_rows,
+    linear_layers,
+    uncovered_layer,
+)
+from ludus.policies.actor_critic import ActorCritic
+from ludus.policies.extractors import FlattenExtractor
+from ludus.types import Array, BoolArray, Metrics
+
+_NAMES = {
+    policy_gradient.LOSS: "loss",
+    policy_gradient.POLICY_LOSS: "policy_gradient_loss",
+    policy_gradient.VALUE_LOSS: "value_loss",
+    policy_gradient.ENTROPY_LOSS: "entropy_loss",
+    policy_gradient.APPROX_KL: "approx_kl",
+    policy_gradient.CLIP_FRACTION: "clip_fraction",
+    policy_gradient.GRAD_NORM: "grad_norm",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The numbers of one update; None switches a limit off."""
+
+    rate: float
+    eps: float
+    max_norm: float | None
+    ent_coef: float
+    vf_coef: float
+    clip: float = 0.0
+    clip_value: float | None = None
+    target_kl: float | None = None
+    normalize: bool = False
+    plain: bool = False
+    rmsprop: bool = False
+
+    def as_array(self) -> Array:
+        values = np.zeros(policy_gradient.N_SETTINGS)
+        values[policy_gradient.RATE] = self.rate
+        values[policy_gradient.EPS] = self.eps
+        values[policy_gradient.MAX_NORM] = -1.0 if self.max_norm is None else self.max_norm
+        values[policy_gradient.CLIP] = self.clip
+        values[policy_gradient.CLIP_VALUE] = -1.0 if self.clip_value is None else self.clip_value
+        values[policy_gradient.ENT_COEF] = self.ent_coef
+        values[policy_gradient.VF_COEF] = self.vf_coef
+        values[policy_gradient.TARGET_KL] = -1.0 if self.target_kl is None else self.target_kl
+        values[policy_gradient.NORMALIZE] = float(self.normalize)
+        values[policy_gradient.PLAIN] = float(self.plain)
+        values[policy_gradient.RMSPROP] = float(self.rmsprop)
+        return values
+
+
+@dataclass(frozen=True)
+class FlatSamples:
+    """A rollout's valid steps as the kernels take them, [n, ...]."""
+
+    obs: Array
+    actions: Array
+    log_probs: Array
+    values: Array
+    advantages: Array
+    returns: Array
+    masks: BoolArray | None
+
+
+def why_not(policy: ActorCritic) -> str | None:
+    """None when the kernels cover `policy`, else what they do not cover."""
+    if policy.device.type != "cpu":
+        return f"the policy is on {policy.device}"
+    space = policy.observation_space
+    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        return f"{type(space).__name__} observations"
+    for extractor in (policy.features_extractor, policy.value_features_extractor):
+        if extractor is not None and type(extractor) is not FlattenExtractor:
+            return f"the features extractor {type(extractor).__name__}"
+    if not isinstance(policy.action_space, spaces.Discrete | spaces.MultiDiscrete | spaces.Box):
+        return f"{type(policy.action_space).__name__} actions"
+    return uncovered_layer(policy.policy_net) or uncovered_layer(policy.value_net)
+
+
+class ActorCriticKernels:
+    """Acts and learns with `policy`, whose parameters (and whose optimizer's moments) it moves into one array."""
+
+    def __init__(
+        self, policy: ActorCritic, optimizer: torch.optim.Optimizer, rng: np.random.Generator, threads: int
+    ) -> None:
+        self.policy = policy
+        self._rng = rng
+        shared = policy.value_net is None
+        space = policy.action_space
+        self._box = isinstance(space, spaces.Box)
+        if isinstance(space, spaces.Box):
+            parts, n_box = [], int(np.prod(space.shape))
+        else:
+            parts = [int(space.n)] if isinstance(space, spaces.Discrete) else [int(n) for n in space.nvec]  # type: ignore[attr-defined]
+            n_box = 0
+        policy_layers, value_layers = linear_layers(policy.policy_net), linear_layers(policy.value_net)
+        head, value_head = policy.action_head.linear, policy.value_head
+
+        # the order of parameters in the flat array; see core.py
+        ordered: list[torch.Tensor] = []
+        for layer in policy_layers:
+            ordered += [layer.weight, layer.bias]
+        if shared:  # both heads as one layer whose last output is the value
+            ordered += [head.weight, value_head.weight, head.bias, value_head.bias]
+        else:
+            ordered += [head.weight, head.bias]
+        if self._box:
+            ordered.append(policy.action_head.log_std)
+        for layer in value_layers:
+            ordered += [layer.weight, layer.bias]
+        if not shared:
+            ordered += [value_head.weight, value_head.bias]
+        assert {id(p) for p in ordered} == {id(p) for p in policy.parameters()}
+        self.memory = FlatMemory(ordered, optimizer)
+
+        n_in = int(np.prod(policy.observation_space.shape or ()))
+        hidden = [layer.out_features for layer in policy_layers]
+        dims_pi = np.array([n_in, *hidden, head.out_features + shared], dtype=np.int64)
+        value_hidden = [layer.out_features for layer in value_layers]
+        dims_v = np.array([n_in, *value_hidden, 1], dtype=np.int64)
+        kinds = np.array([activation_kind(policy.policy_net), int(shared), n_box], dtype=np.int64)
+        self._plan = (dims_pi, dims_v, np.array(parts, dtype=np.int64), kinds)
+        self._cores = CoreChoice(2 if threads > 1 and not shared else 1)
+        self._widest = int(max(dims_pi[1:].sum(), dims_v[1:].sum()))
+        self._buffers: Any = None
+        self._buffer_rows = 0
+        self._act_rows = 0
+        self._no_masks = np.ones((0, 0), dtype=bool)
+
+    def act(self, obs: Array, masks: BoolArray | None) -> tuple[Array, Array, Array]:
+        """Sampled actions (as the policy's own `act` gives them), log-probabilities and values for a batch."""
+        n = len(obs)
+        if n != self._act_rows:
+            self._allocate_acting(n)
+        parts = self._plan[2]
+        if self._box:
+            noise = self._rng.standard_normal((n, int(self._plan[3][2])), dtype=np.float32)
+        else:
+            noise = self._rng.random((n, len(parts)), dtype=np.float32)
+        actions_int = np.empty((n, len(parts)), dtype=np.int64)
+        actions_float = np.empty((n, int(self._plan[3][2])), dtype=np.float32)
+        log_probs = np.empty(n, dtype=np.float32)
+        values = np.empty(n, dtype=np.float32)
+        acting.act(
+            self.memory.parameters,
+            self._plan,
+            flat_rows(obs),
+            noise,
+            self._no_masks if masks is None else masks,
+            masks is not None,
+            self._act_work,
+            actions_int,
+            actions_float,
+            log_probs,
+            values,
+        )
+        if self._box:
+            return actions_float.reshape(n, *self.policy.action_head.action_shape), log_probs, values
+        return (
+            (actions_int[:, 0] if isinstance(self.policy.action_space, spaces.Discrete) else actions_int),
+            log_probs,
+            values,
+        )
+
+    def values(self, obs: Array) -> Array:
+        """The values of a batch of observations."""
+        values = np.empty(len(obs), dtype=np.float32)
+        work = np.empty(len(obs) * self._widest, dtype=np.float32)
+        acting.state_values(self.memory.parameters, self._plan, flat_rows(obs), work, values)
+        return values
+
+    def learn(
+        self, samples: FlatSamples, orders: Iterable[Array], batch_size: int, settings: Settings
+    ) -> tuple[Metrics, int]:
+        """One pass over `samples` per order of indices drawn from `orders`, until the KL limit ends it.
+
+        Returns the mean metrics of the gradient steps, and the passes begun.
+        """
+        n = len(samples.obs)
+        none_int, none_float = np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0), dtype=np.float32)
+        whole = (
+            none_int if self._box else samples.actions.reshape(n, -1).astype(np.int64, copy=False),
+            samples.actions.reshape(n, -1) if self._box else none_float,
+            samples.log_probs,
+            samples.advantages,
+            self._no_masks if samples.masks is None else samples.masks,
+            samples.masks is not None,
+        )
+        obs, values_of, numbers = (
+            flat_rows(samples.obs),
+            (samples.returns, samples.values),
+            settings.as_array(),
+        )
+        if self._buffers is None or min(batch_size, n) > self._buffer_rows:
+            self._allocate_learning(min(batch_size, n))
+        stats = np.zeros(policy_gradient.N_STATS)
+        total = passes = 0
+        for order in orders:
+            passes += 1
+            with self._cores.choose() as cores:
+                run = policy_gradient.update_on_two_cores if cores == 2 else policy_gradient.update
+                steps, ended = run(
+                    self.memory.arrays,
+                    self._plan,
+                    obs,
+                    whole,
+                    values_of,
+                    order,
+                    batch_size,
+                    self.memory.step,
+                    numbers,
+                    stats,
+                    self._buffers,
+                )
+            total += steps
+            self.memory.advance(steps, stats[policy_gradient.GRAD_NORM])
+            if ended:
+                break
+        return {f"train/{name}": stats[place] / max(total, 1) for place, name in _NAMES.items()}, passes
+
+    def compile(self) -> float:
+        """Compile what will be called, or load it from the disk cache; returns the seconds it took."""
+        started = time.monotonic()
+        state = self._rng.bit_generator.state
+        n_in = int(self._plan[0][0])
+        obs = np.zeros((2, n_in), dtype=np.float32)
+        actions, log_probs, values = self.act(obs, None)
+        self.values(obs)
+        self._rng.bit_generator.state = state
+        samples = FlatSamples(obs, actions, log_probs, values, values, values, None)
+        nothing = np.zeros(0, dtype=np.int64)
+        for cores in {1, self._cores.most}:
+            self._cores.cores = cores
+            self.learn(samples, [nothing], 2, Settings(0.0, 1e-5, None, 0.0, 0.0))
+        self._cores = CoreChoice(self._cores.most)
+        return time.monotonic() - started
+
+    def _allocate_acting(self, rows: int) -> None:
+        self._act_rows = rows
+        self._act_work = np.empty(rows * self._widest, dtype=np.float32)
+
+    def _allocate_learning(self, rows: int) -> None:
+        n_in = int(self._plan[0][0])
+        self._buffer_rows = rows
+
+        def network() -> tuple[Array, Array, Array]:
+            return (
+                np.empty((rows, n_in), dtype=np.float32),
+                np.empty(rows * self._widest, dtype=np.float32),
+                np.empty(rows * self._widest, dtype=np.float32),
+            )
+
+        self._buffers = (*network(), *network())

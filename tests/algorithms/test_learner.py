@@ -1,0 +1,145 @@
+"""What all learners stand on: optimizers as tensors, gradients that must be finite, explained variance."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from learning_setup import learner, rollout, same_bytes, transitions, weights_of
+
+from ludus.algorithms.learner import (
+    clip_and_step,
+    explained_variance,
+    load_optimizer_tensors,
+    optimizer_tensors,
+    with_prefix,
+)
+from ludus.algorithms.off_policy import follow
+from ludus.errors import LudusError
+
+
+def test_explained_variance_by_hand() -> None:
+    actual = np.array([1.0, 2.0, 3.0, 4.0])
+    assert explained_variance(actual, actual) == 1
+    assert explained_variance(np.full(4, 2.5), actual) == 0
+    assert explained_variance(actual + 100, actual) == 1  # a constant offset is no variance
+    assert explained_variance(-actual, actual) == pytest.approx(1 - 4)
+    assert explained_variance(np.array([1.0, 2, 3, 2]), actual) == pytest.approx(1 - 0.75 / 1.25)
+
+
+@pytest.mark.filterwarnings("error")
+def test_variance_of_nothing_cannot_be_explained() -> None:
+    assert math.isnan(explained_variance(np.arange(3.0), np.ones(3)))
+    assert math.isnan(explained_variance(np.zeros(0), np.zeros(0)))
+
+
+def network() -> Any:
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1))
+
+
+def stepped(net: Any, optimizer: Any, seed: int) -> None:
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(seed))
+    optimizer.zero_grad()
+    (net(x) ** 2).mean().backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: torch.optim.Adam(p, lr=0.1, eps=1e-5),
+        lambda p: torch.optim.RMSprop(p, lr=0.1, alpha=0.99, eps=1e-5),
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+    ],
+)
+def test_an_optimizer_put_together_from_its_tensors_goes_on_the_same(make: Any) -> None:
+    net, other = network(), network()
+    optimizer, second = make(net.parameters()), make(other.parameters())
+    for seed in range(3):
+        stepped(net, optimizer, seed)
+    other.load_state_dict(net.state_dict())
+    saved = {name: tensor.clone() for name, tensor in optimizer_tensors(optimizer)}
+    assert saved and all(isinstance(tensor, torch.Tensor) for tensor in saved.values())
+    load_optimizer_tensors(second, saved)
+    for seed in range(3, 6):
+        stepped(net, optimizer, seed)
+        stepped(other, second, seed)
+    assert same_bytes(weights_of(net), weights_of(other))
+
+
+def test_an_optimizer_that_never_stepped_has_nothing_to_save() -> None:
+    net = network()
+    fresh, used = torch.optim.Adam(net.parameters()), torch.optim.Adam(net.parameters())
+    stepped(net, used, 0)
+    assert dict(optimizer_tensors(fresh)) == {}
+    load_optimizer_tensors(used, {})
+    assert dict(optimizer_tensors(used)) == {}
+
+
+def test_prefixes_end_at_their_dot() -> None:
+    a, b = torch.zeros(1), torch.ones(1)
+    assert with_prefix({"target.x": a, "target_two.x": b}, "target") == {"x": a}
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("max_norm", [None, 0.5])
+def test_a_gradient_that_is_not_finite_is_an_error_and_no_step(bad: float, max_norm: float | None) -> None:
+    net = network()
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    stepped(net, optimizer, 0)
+    before, state = weights_of(net), {n: t.clone() for n, t in optimizer_tensors(optimizer)}
+    net[0].weight.grad[0, 0] = bad
+    with pytest.raises(LudusError, match="not finite"):
+        clip_and_step(optimizer, list(net.parameters()), max_norm)
+    assert same_bytes(before, weights_of(net))
+    assert same_bytes(state, dict(optimizer_tensors(optimizer)))
+
+
+def test_without_a_limit_gradients_are_left_as_they_are() -> None:
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    stepped(net, optimizer, 0)
+    before = [p.grad.clone() for p in net.parameters()]
+    norm = clip_and_step(optimizer, list(net.parameters()), None)
+    assert norm == pytest.approx(torch.cat([g.flatten() for g in before]).norm().item())
+    assert all(torch.equal(g, p.grad) for g, p in zip(before, net.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "A2C"])
+def test_a_rollout_with_a_nan_reward_ends_the_update_and_spares_the_policy(algorithm: str) -> None:
+    made = learner(algorithm, n_steps=8)
+    before = weights_of(made.policy)
+    r = rollout(made)
+    r.rewards[3, 0] = np.nan
+    with pytest.raises(LudusError, match="not finite"):
+        made.update(r, 0.0)
+    assert same_bytes(before, weights_of(made.policy))
+
+
+@pytest.mark.parametrize("algorithm", ["DQN", "SAC"])
+def test_a_nan_in_the_batch_ends_the_update_and_spares_the_networks(algorithm: str) -> None:
+    made = learner(algorithm, learning_starts=0, batch_size=64)
+    before = weights_of(made.policy)
+    t = transitions(made)
+    t.obs[:] = np.nan
+    with pytest.raises(LudusError, match="not finite"):
+        made.update(t, 0.0)
+    assert same_bytes(before, weights_of(made.policy))
+    if algorithm == "SAC":
+        assert made.log_temperature.item() == 0
+
+
+def test_following_moves_parameters_by_tau_and_copies_buffers() -> None:
+    target, source = (torch.nn.BatchNorm1d(2) for _ in range(2))
+    with torch.no_grad():
+        target.weight[:], source.weight[:] = torch.tensor([0.0, 1.0]), torch.tensor([4.0, -1.0])
+        source.running_mean[:] = 7.0
+    follow(target, source, 0.25)
+    assert target.weight.tolist() == [1.0, 0.5]
+    assert target.running_mean.tolist() == [7.0, 7.0]
+    follow(target, source, 1.0)
+    assert target.weight.tolist() == [4.0, -1.0]

@@ -1,0 +1,65 @@
+"""Scalars that change over a run, against values computed by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ludus.config.schedule import Schedule
+
+
+@pytest.mark.parametrize(
+    ("written", "fraction", "value"),
+    [
+        (0.5, 0.0, 0.5),
+        (0.5, 1.0, 0.5),
+        ("3e-4", 0.7, 3e-4),
+        ({"constant": 2}, 0.3, 2.0),
+        ({"linear": [1.0, 0.0]}, 0.0, 1.0),
+        ({"linear": [1.0, 0.0]}, 0.25, 0.75),
+        ({"linear": [0.0, 4.0]}, 0.5, 2.0),
+        ({"linear": [1.0, 0.2]}, 1.0, 0.2),
+        ({"cosine": [1.0, 0.0]}, 0.0, 1.0),
+        ({"cosine": [1.0, 0.0]}, 0.5, 0.5),
+        ({"cosine": [3.0, 1.0]}, 1 / 3, 2.5),  # cos(pi/3) = 1/2: 1 + 2 * 0.75
+        ({"cosine": [1.0, 0.0]}, 1.0, 0.0),
+        ({"exponential": [1.0, 0.01]}, 0.5, 0.1),
+        ({"exponential": [8.0, 1.0]}, 1 / 3, 4.0),
+        ({"exponential": [2.0, 32.0]}, 1.0, 32.0),
+    ],
+)
+def test_the_value_at_a_fraction_of_the_run(written: object, fraction: float, value: float) -> None:
+    assert Schedule.parse(written)(fraction) == pytest.approx(value, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "fast",
+        None,
+        True,
+        [1, 0],
+        {"linear": 1},
+        {"linear": [1, 2, 3]},
+        {"linear": [1, "x"]},
+        {"quadratic": [1, 0]},
+        {"linear": [1, 0], "cosine": [1, 0]},
+        {"exponential": [1.0, 0.0]},
+        {"exponential": [-1.0, 1.0]},
+        math.nan,
+        math.inf,
+        {"linear": [math.inf, 0]},
+        {},
+    ],
+)
+def test_what_is_no_schedule_is_refused_with_a_reason(written: object) -> None:
+    with pytest.raises(ValueError, match=r"expected a number|positive|finite"):
+        Schedule.parse(written)
+
+
+@pytest.mark.parametrize(
+    "written", [0.25, {"linear": [1.0, 0.0]}, {"cosine": [2.0, 1.0]}, {"exponential": [1.0, 0.1]}]
+)
+def test_it_is_written_as_it_was_read(written: object) -> None:
+    assert Schedule.parse(written).plain() == written
