@@ -28,6 +28,8 @@ def learner(
     policy: dict[str, Any] | None = None,
     normalize_obs: bool = False,
     reward_normalizer: RewardNormalizer | None = None,
+    kernels: bool = False,
+    threads: int = 1,
     **hyperparams: Any,
 ) -> Any:
     """A learner with networks of one hidden layer of 4, drawn from the seed `weights`."""
@@ -49,6 +51,8 @@ def learner(
         device=torch.device("cpu"),
         streams=Streams(seed),
         reward_normalizer=reward_normalizer,
+        kernels=kernels,
+        threads=threads,
     )
     made = entry.learner(place, h)
     assert isinstance(made, Learner)

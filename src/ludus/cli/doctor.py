@@ -128,7 +128,7 @@ def _devices() -> list[str]:
 
 
 def _has_screen() -> bool:
-    from ludus.evaluation.play import has_screen
+    from ludus.evaluation.screen import has_screen
 
     return has_screen()
 

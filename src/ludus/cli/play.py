@@ -40,7 +40,7 @@ def play(
 ) -> None:
     """Watch a policy play in a window, or film it; or play yourself."""
     from ludus.cli.player import seat
-    from ludus.evaluation.play import has_screen
+    from ludus.evaluation.screen import has_screen
 
     output = Output(json, quiet=quiet)
     seeds = [seed + episode for episode in range(episodes)]
@@ -64,7 +64,9 @@ def play(
 
 def _watch(player: Player, seeds: list[int], deterministic: bool) -> list[float]:
     from ludus.evaluation.play import watch
+    from ludus.evaluation.screen import prepare_pygame
 
+    prepare_pygame()
     env = replace(player.spec, render_mode="human")()
     try:
         records = watch(player.policy, env, seeds, deterministic=deterministic)
@@ -120,7 +122,8 @@ def _human_spec(policy: str | None, env: str | None, root: str) -> EnvSpec:
 
 def _play_by_hand(spec: EnvSpec, seeds: list[int], output: Output) -> None:
     from ludus.envs.human import key_bindings
-    from ludus.evaluation.play import has_screen, play_by_hand
+    from ludus.evaluation.play import play_by_hand
+    from ludus.evaluation.screen import has_screen, prepare_pygame
 
     if not has_screen():
         raise UserError(
@@ -128,6 +131,7 @@ def _play_by_hand(spec: EnvSpec, seeds: list[int], output: Output) -> None:
             where="DISPLAY and WAYLAND_DISPLAY are not set",
             fix="play on a machine with a screen; `ludus play POLICY` films a policy without one",
         )
+    prepare_pygame()
     env: Any = replace(spec, render_mode="rgb_array")()
     try:
         bindings = key_bindings(env)

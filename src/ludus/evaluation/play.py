@@ -27,13 +27,6 @@ class WindowClosed(LudusError):
     """The user has closed the window, or pressed Escape: an event, not an error."""
 
 
-def has_screen() -> bool:
-    """Whether a window can be opened here."""
-    if sys.platform in ("darwin", "win32"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-
-
 def watch(actor: Actor, env: Env, seeds: Sequence[int], *, deterministic: bool = True) -> list[EpisodeRecord]:
     """One episode per seed on `env`, whose render mode is human; fewer when the window is closed."""
     records: list[EpisodeRecord] = []
@@ -51,11 +44,21 @@ def watch(actor: Actor, env: Env, seeds: Sequence[int], *, deterministic: bool =
 
 
 class _Watched(gym.Wrapper[Any, Any, Any, Any]):
-    """Notices when the user closes the window that the env draws in."""
+    """Notices when there is no window after all, and when the user closes it.
+
+    Only of envs that draw with pygame; the others have their own ways.
+    """
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        result = self.env.reset(seed=seed, options=options)
+        pygame = sys.modules.get("pygame")
+        if pygame is not None and pygame.display.get_init():
+            _check_driver(pygame)
+        return result
 
     def step(self, action: Any) -> Any:
         result = self.env.step(action)
-        pygame = sys.modules.get("pygame")  # an env that draws with something else has its own ways
+        pygame = sys.modules.get("pygame")
         if pygame is not None and pygame.display.get_init() and pygame.event.get(pygame.QUIT):
             raise WindowClosed
         return result
@@ -72,10 +75,11 @@ def play_by_hand(
     import pygame
 
     try:
-        keyboard = _Keyboard(pygame, bindings)
-        screen = _Screen(pygame, env)
+        pygame.display.init()
     except pygame.error as error:
         raise _no_window(error) from None
+    _check_driver(pygame)
+    keyboard, screen = _Keyboard(pygame, bindings), _Screen(pygame, env)
     turns = () not in bindings and not isinstance(env.observation_space, spaces.Box)
     records: list[EpisodeRecord] = []
     try:
@@ -156,8 +160,6 @@ class _Screen:
         self._env = env
         self._window: Any = None
         self._fps = int(env.metadata.get("render_fps") or 30)
-        pygame.init()
-        pygame.display.init()
         self._clock = pygame.time.Clock()
 
     def draw(self) -> None:
@@ -188,7 +190,14 @@ def _is_pygame_error(error: BaseException | None) -> bool:
     return pygame is not None and isinstance(error, pygame.error)
 
 
-def _no_window(error: BaseException | None) -> UserError:
+def _check_driver(pygame: Any) -> None:
+    """SDL draws into the void, without a word, when it cannot reach the screen: not unless asked to."""
+    driver = pygame.display.get_driver()
+    if driver in ("dummy", "offscreen") and not os.environ.get("SDL_VIDEODRIVER"):
+        raise _no_window(f"SDL found only its '{driver}' driver")
+
+
+def _no_window(error: object) -> UserError:
     return UserError(
         f"no window can be opened ({error})", where="this machine's screen", fix="film it: --video FILE.mp4"
     )

@@ -47,6 +47,7 @@ def record_video(
     `make_env` builds an env whose render mode is rgb_array. The file appears whole or not at all.
     """
     require_video()
+    prepare_pygame()
     env = make_env()
     fps = int(env.metadata.get("render_fps") or 30)
     path.parent.mkdir(parents=True, exist_ok=True)
