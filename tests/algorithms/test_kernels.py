@@ -158,6 +158,43 @@ def test_dqn_gradient_steps_agree_with_torch(double: bool, masked: bool, normali
     assert_same(torch_one, fused)
 
 
+@pytest.mark.parametrize("options", [{}, {"ent_coef": 0.2}, {"max_grad_norm": 0.01}], ids=str)
+@pytest.mark.parametrize("normalized", [False, True])
+def test_sac_gradient_steps_agree_with_torch(options: dict[str, Any], normalized: bool) -> None:
+    given = {
+        "batch_size": 32,
+        "policy_net_arch": (8, 6),
+        "value_net_arch": (10,),
+        "normalize_obs": normalized,
+    }
+    torch_one = learner("SAC", OBS, BOX, **given, **options)
+    fused = learner("SAC", OBS, BOX, kernels=True, threads=2, **given, **options)
+    assert fused.kernels is not None
+    noise = np.random.default_rng(11).normal(size=(2, 32, 2)).astype(np.float32)
+    for made in (torch_one, fused):
+        with torch.no_grad():  # targets unlike the critics
+            for parameter in made.target.parameters():
+                parameter.mul_(0.5)
+        if made.policy.obs_normalizer is not None:
+            made.policy.obs_normalizer.update(np.random.default_rng(1).normal(2.0, 3.0, (50, 3)))
+        made.replay.add(transitions(made, count=64))
+        draws = iter([*noise, *noise, *noise])
+        if made is torch_one:  # the same noise on both sides
+            real = torch.randn
+            torch.randn = lambda *args, **kwargs: torch.from_numpy(next(draws))  # type: ignore[assignment]
+        else:
+            made.kernels._rng = type("Fixed", (), {"standard_normal": staticmethod(lambda *a, **k: noise)})()
+        try:
+            for _ in range(3):
+                made._rng = np.random.default_rng(5)
+                made.metrics = made.learn_rounds(1, 0.2)
+        finally:
+            if made is torch_one:
+                torch.randn = real
+    assert fused.metrics == pytest.approx(torch_one.metrics, rel=2e-3, abs=2e-5)
+    assert_same(torch_one, fused)
+
+
 def test_two_cores_give_the_bytes_that_one_gives() -> None:
     one = learner("PPO", OBS, DISCRETE, kernels=True, batch_size=32, n_epochs=6)
     two = learner("PPO", OBS, DISCRETE, kernels=True, threads=2, batch_size=32, n_epochs=6)
@@ -225,16 +262,17 @@ def test_epsilon_greedy_plays_the_best_legal_action_and_explores_legally() -> No
     np.testing.assert_allclose(free, 0.25, atol=0.02)
 
 
-@pytest.mark.parametrize("algorithm", ["PPO", "A2C", "DQN"])
+@pytest.mark.parametrize("algorithm", ["PPO", "A2C", "DQN", "SAC"])
 def test_a_restored_learner_goes_on_with_the_same_bytes(algorithm: str) -> None:
     def play(made: Any, seeds: range) -> None:
         for seed in seeds:
-            if algorithm == "DQN":
+            if algorithm in {"DQN", "SAC"}:
                 made.update(transitions(made, seed, count=16), 0.1)
             else:
                 made.update(rollout(made, seed, steps=16, envs=2), 0.1)
 
-    options = {"DQN": {"learning_starts": 0, "batch_size": 8}, "PPO": {"batch_size": 16}}.get(algorithm, {})
+    replay = {"learning_starts": 0, "batch_size": 8}
+    options = {"DQN": replay, "SAC": replay, "PPO": {"batch_size": 16}}.get(algorithm, {})
     original = learner(algorithm, kernels=True, **options)
     play(original, range(3))
     saved = {k: v.clone() for k, v in original.tensors().items()}

@@ -94,5 +94,8 @@ def learned(run: RunDirectory) -> dict[str, Any]:
 def same(one: RunDirectory, other: RunDirectory) -> None:
     """Assert that two runs ended alike, naming the first part in which they differ."""
     first, second = learned(one), learned(other)
+    for row, counterpart in zip(first["metrics"], second["metrics"], strict=True):
+        differing = {k: (v, counterpart.get(k)) for k, v in row.items() if v != counterpart.get(k)}
+        assert not differing, f"at step {row['step']}: {differing}"
     for part in first:
         assert first[part] == second[part], f"{part} differs"

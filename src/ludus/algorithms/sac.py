@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 from pydantic import BeforeValidator, Field
 
+from ludus.algorithms.kernels.soft_policy import SACKernels, why_not
 from ludus.algorithms.learner import (
     Workplace,
     clip_and_step,
@@ -68,6 +69,20 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
         self.target_entropy = -float(size) if h.target_entropy == "auto" else float(h.target_entropy)
         self.gradient_steps = 0
         self._generator = place.streams.torch("learner", str(place.device))
+        self.kernels: SACKernels | None = None
+        reason = why_not(self.policy) if place.kernels else "kernels: false"
+        if reason is not None:
+            self.engine_note = f"torch ({reason})"
+        else:
+            self.kernels = SACKernels(
+                self.policy,
+                self.target,
+                self.actor_optimizer,
+                self.critic_optimizer,
+                place.streams.numpy("learner"),
+                place.threads,
+            )
+            self.engine_note = f"fused CPU kernels (ready in {self.kernels.compile():.1f} s)"
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {
@@ -75,6 +90,40 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
             "critic_optimizer": self.critic_optimizer,
             "temperature_optimizer": self.temperature_optimizer,
         }
+
+    def learn_rounds(self, rounds: int, fraction: float) -> Metrics:
+        if self.kernels is None:
+            return super().learn_rounds(rounds, fraction)
+        h = self.h
+        metrics: Metrics = {}
+        for _ in range(rounds):
+            self.gradient_steps += 1
+            auto = h.ent_coef == "auto"
+            temperature = self.log_temperature.exp().item() if auto else h.ent_coef(fraction)  # type: ignore[operator]
+            metrics, log_prob = self.kernels.learn(
+                self.replay.arrays(),
+                self._rng.integers(0, self.replay.size, size=h.batch_size),
+                self.place.reward_normalizer,
+                rate=h.learning_rate(fraction),
+                max_norm=None if h.max_grad_norm is None else h.max_grad_norm(fraction),
+                gamma=h.gamma(fraction),
+                tau=h.tau(fraction),
+                temperature=temperature,
+                update_targets=self.gradient_steps % h.target_update_interval == 0,
+            )
+            if auto:
+                metrics["train/ent_coef_loss"] = self._step_temperature(log_prob, h.learning_rate(fraction))
+            metrics |= {"train/ent_coef": temperature, "train/learning_rate": h.learning_rate(fraction)}
+        return metrics
+
+    def _step_temperature(self, log_prob: float, learning_rate: float) -> float:
+        """The temperature's own gradient step, after the kernel's; returns its loss."""
+        gap = log_prob + self.target_entropy
+        set_learning_rate(self.temperature_optimizer, learning_rate)
+        self.log_temperature.grad = torch.full_like(self.log_temperature, -gap)
+        loss = -self.log_temperature.item() * gap
+        self.temperature_optimizer.step()
+        return loss
 
     def learn(self, batch: Batch, fraction: float) -> Metrics:
         h = self.h
@@ -148,6 +197,8 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
         with torch.no_grad():
             self.log_temperature.copy_(tensors["log_temperature"])
         self.gradient_steps = int(values["gradient_steps"])
+        if self.kernels is not None:
+            self.kernels.bind()
 
 
 register_algorithm("SAC", Algorithm("SAC", SACHyperparameters, learner=SAC, check=check_replay))

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import ludus
+from ludus.cli.bench import bench_app
 from ludus.cli.commands import Commands
 from ludus.cli.config import config
 from ludus.cli.doctor import doctor
@@ -39,6 +40,7 @@ app.command("resume")(resume)
 app.command("eval")(evaluate)
 app.command("play")(play)
 app.add_typer(runs_app, name="runs")
+app.add_typer(bench_app, name="bench")
 app.command("presets")(presets)
 app.command("envs")(envs)
 app.command("validate")(validate)

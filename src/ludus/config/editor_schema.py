@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from ludus.config.hyperparameters import HYPERPARAMETER_ALIASES, HyperparameterConfig
 from ludus.config.presets import preset_folders
 from ludus.config.registry import algorithm_names, find_algorithm
+from ludus.config.schedule import Schedule
 from ludus.config.schema import FIELD_ALIASES, FIELD_SWITCHES, TrainerConfig
+from ludus.config.when import When
 
 _FILENAME = "schema.json"
 _NULLABLE = ("checkpoint", "evaluation", "video", "early_stopping", "policy", "tracking")
+
+
+_SCHEDULE: dict[str, Any] = TypeAdapter(Schedule).json_schema()
 
 
 def editor_schema() -> dict[str, Any]:
@@ -30,11 +37,9 @@ def editor_schema() -> dict[str, Any]:
         "description": "the algorithm's own; what is left out takes its default",
         "anyOf": [_hyperparameters(name, common, definitions) for name in algorithm_names()],
     }
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Ludus config",
-        **{key: value for key, value in schema.items() if key not in ("title", "required")},
-    }
+    tidied = _tidied({key: value for key, value in schema.items() if key != "required"})
+    tidied["$defs"]["Schedule"] = _SCHEDULE
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Ludus config", **tidied}
 
 
 def shipped_schema_uri() -> str | None:
@@ -48,7 +53,7 @@ def shipped_schema_uri() -> str | None:
 def _hyperparameters(name: str, common: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     model = find_algorithm(name).hyperparameters
     if model is None:
-        return {"title": name, "type": "object"}
+        return {"description": name, "type": "object"}
     schema = model.model_json_schema()
     definitions.update(schema.pop("$defs", {}))
     own = schema["properties"]
@@ -56,7 +61,35 @@ def _hyperparameters(name: str, common: dict[str, Any], definitions: dict[str, A
     merged = {**{key: common[key] for key in HyperparameterConfig.model_fields}, **own}
     for alias, canonical in HYPERPARAMETER_ALIASES.items():
         merged[alias] = {"description": f"the same as {canonical}"}
-    return {"title": name, "type": "object", "properties": merged, "additionalProperties": False}
+    return {"description": name, "type": "object", "properties": merged, "additionalProperties": False}
+
+
+def _tidied(node: Any) -> Any:
+    """The same schema, shorter: no titles that repeat the key, schedules by reference, defaults as written."""
+    if isinstance(node, list):
+        return [_tidied(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    tidied = {key: _tidied(value) for key, value in node.items() if not _is_title(key, value)}
+    if "default" in tidied:
+        tidied["default"] = _as_written(node["default"])
+    if tidied.get("anyOf") == _SCHEDULE["anyOf"]:
+        del tidied["anyOf"]
+        return {"$ref": "#/$defs/Schedule", **tidied}
+    return tidied
+
+
+def _is_title(key: str, value: Any) -> bool:
+    return key == "title" and isinstance(value, str)
+
+
+def _as_written(default: Any) -> Any:
+    """pydantic takes schedules and moments apart; a config writes them in short."""
+    if isinstance(default, dict) and default.keys() == {"start", "end", "shape"}:
+        return Schedule(**default).plain()
+    if isinstance(default, dict) and default.keys() == {"amount", "unit"}:
+        return When(**default).plain()
+    return default
 
 
 def _or(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -112,7 +112,8 @@ class EnvSpec:
             return self
         resolved = _Resolved(
             names=self._names,
-            gym_spec=_portable(find_gym_spec(self.id)),
+            # the backends never step before a reset, so nobody needs to watch that
+            gym_spec=replace(_portable(find_gym_spec(self.id)), order_enforce=False),
             wrappers=tuple(find_wrapper(entry) for entry in self.wrappers),
             curriculum=None
             if self.curriculum is None

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from ludus.envs.human import KeyBindings
 from ludus.errors import EnvFault, LudusError, UserError
-from ludus.evaluation.evaluate import Actor, guarded, play_episodes
+from ludus.evaluation.evaluate import Actor, Game, play_episodes
 from ludus.types import EpisodeRecord
 
 Env = gym.Env[Any, Any]
@@ -95,22 +95,19 @@ def play_by_hand(
 
 
 def _play_episode(env: Env, seed: int, keyboard: _Keyboard, screen: _Screen, turns: bool) -> EpisodeRecord:
-    guarded(env, seed, "reset", seed=seed)
-    reward, length, done = 0.0, 0, False
-    action = keyboard.idle
-    while not done:
+    game = Game(env, seed)
+    action, record = keyboard.idle, None
+    while record is None:
         screen.draw()
         pressed = keyboard.look()
         while not pressed and (turns or (action is None and not keyboard.held)):
             screen.wait(_TURN_FPS)
             pressed = keyboard.look()
         action = keyboard.action(pressed, action)
-        if action is None:
-            continue  # keys that mean nothing, before the first that does
-        _, gain, terminated, truncated, _ = guarded(env, seed, "step", action)
-        reward, length, done = reward + float(gain), length + 1, terminated or truncated
+        if action is not None:
+            record = game.step(action)
     screen.draw()
-    return EpisodeRecord(reward, length)
+    return record
 
 
 class _Keyboard:
@@ -164,7 +161,10 @@ class _Screen:
 
     def draw(self) -> None:
         """Show the env as it is now, and wait until the next frame is due."""
-        frame = np.asarray(self._env.render())
+        try:
+            frame = np.asarray(self._env.render())
+        except NotImplementedError:
+            frame = np.zeros(0)
         if frame.ndim != 3:
             raise UserError(
                 "this env does not draw pictures, so it cannot be played by hand",
@@ -199,5 +199,7 @@ def _check_driver(pygame: Any) -> None:
 
 def _no_window(error: object) -> UserError:
     return UserError(
-        f"no window can be opened ({error})", where="this machine's screen", fix="film it: --video FILE.mp4"
+        f"no window can be opened ({error})",
+        where="this machine's screen",
+        fix="check DISPLAY; a policy can be filmed instead: --video FILE.mp4",
     )

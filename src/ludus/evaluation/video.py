@@ -12,6 +12,7 @@ import numpy as np
 
 from ludus.errors import MissingExtra, UserError
 from ludus.evaluation.evaluate import Actor, Game, choose
+from ludus.evaluation.screen import prepare_pygame
 from ludus.types import Array
 
 

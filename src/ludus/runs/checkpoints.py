@@ -220,7 +220,7 @@ class CheckpointManager:
         Damaged ones are logged by name and skipped. CheckpointError if none is left, or if one was written by
         a newer Ludus: training never silently starts over.
         """
-        broken: list[str] = []
+        broken: dict[str, str] = {}
         inexact: list[str] = []
         for step, path in reversed(self._scan().items()):
             try:
@@ -234,9 +234,10 @@ class CheckpointManager:
             except CheckpointFormatError:
                 raise
             except CheckpointError as error:
-                _log.warning("%s; it is skipped", error.what)
-                broken.append(checkpoint_name(step))
+                broken[checkpoint_name(step)] = error.what
                 continue
+            for reason in broken.values():
+                _log.warning("%s; it is skipped", reason)
             return checkpoint
         if not broken and not inexact:
             return None

@@ -183,7 +183,8 @@ class TrainingRun:
     def finished(self) -> str:
         if self._means.waiting:  # an early end may come between two rows
             self._write_row()
-        if self.crew.evaluate is not None and self._evaluated_at != self.progress.steps:
+        wanted = self.crew.config.evaluation.every is not None
+        if wanted and self._evaluated_at != self.progress.steps:
             self._evaluate()
         with self._writing("the last checkpoint"):
             if self._saved_at != self.progress.steps:

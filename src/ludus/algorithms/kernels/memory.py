@@ -11,6 +11,7 @@ from torch import nn
 
 from ludus.algorithms.kernels.core import ELU, RELU, TANH
 from ludus.errors import LudusError
+from ludus.policies.observations import ObservationNormalizer, RewardNormalizer
 from ludus.types import Array
 
 ACTIVATIONS: dict[type[nn.Module], int] = {nn.Tanh: TANH, nn.ReLU: RELU, nn.ELU: ELU}
@@ -98,6 +99,23 @@ def activation_kind(net: nn.Module) -> int:
     """The kernels' code for the activation of a plain MLP."""
     kinds = [ACTIVATIONS[type(layer)] for layer in net.children() if not isinstance(layer, nn.Linear)]
     return kinds[0] if kinds else TANH
+
+
+def reward_scale(normalizer: RewardNormalizer | None) -> tuple[float, float]:
+    """What sampled rewards are multiplied by and clipped to (0: not clipped)."""
+    if normalizer is None:
+        return 1.0, 0.0
+    return 1.0 / float(np.sqrt(float(normalizer.moments.var) + normalizer.epsilon)), normalizer.clip
+
+
+def running_scale(normalizer: ObservationNormalizer | None) -> tuple[Array, Array]:
+    """Mean and one over the standard deviation of observations; empty when they are not normalised."""
+    if normalizer is None or not normalizer.keys:
+        return np.zeros(0), np.zeros(0)
+    moments: Any = normalizer.moments["obs"]
+    return moments.mean.numpy().reshape(-1), 1.0 / np.sqrt(moments.var.numpy() + normalizer.epsilon).reshape(
+        -1
+    )
 
 
 def flat_rows(array: Array) -> Array:

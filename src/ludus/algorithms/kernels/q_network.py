@@ -15,11 +15,13 @@ from ludus.algorithms.kernels.memory import (
     activation_kind,
     flat_rows,
     linear_layers,
+    reward_scale,
+    running_scale,
     uncovered_layer,
 )
 from ludus.algorithms.replay import ReplayArrays
 from ludus.policies.extractors import FlattenExtractor
-from ludus.policies.observations import ObservationNormalizer, RewardNormalizer
+from ludus.policies.observations import RewardNormalizer
 from ludus.policies.q_network import QPolicy
 from ludus.types import Array, BoolArray, Metrics
 
@@ -103,11 +105,8 @@ class QKernels:
         settings[q_learning.MAX_NORM] = -1.0 if max_norm is None else max_norm
         settings[q_learning.GAMMA] = gamma
         settings[q_learning.DOUBLE] = float(double)
-        settings[q_learning.REWARD_SCALE] = 1.0
-        if reward_normalizer is not None:
-            variance = float(reward_normalizer.moments.var)
-            settings[q_learning.REWARD_SCALE] = 1.0 / np.sqrt(variance + reward_normalizer.epsilon)
-            settings[q_learning.REWARD_CLIP] = reward_normalizer.clip
+        scale, clip = reward_scale(reward_normalizer)
+        settings[q_learning.REWARD_SCALE], settings[q_learning.REWARD_CLIP] = scale, clip
         normalizer = self.policy.obs_normalizer
         settings[q_learning.OBS_CLIP] = 0.0 if normalizer is None else normalizer.clip
         stats = np.zeros(q_learning.N_STATS)
@@ -125,7 +124,7 @@ class QKernels:
                 self._no_masks if replay.next_masks is None else replay.next_masks,
                 replay.next_masks is not None,
             ),
-            _moments(normalizer),
+            running_scale(normalizer),
             chosen,
             self.memory.step,
             settings,
@@ -157,13 +156,3 @@ class QKernels:
         inputs = (np.empty((rows, int(self._dims[0])), dtype=np.float32) for _ in range(2))
         values = (np.empty(rows * self._widest, dtype=np.float32) for _ in range(3))
         self._buffers = (*inputs, *values)
-
-
-def _moments(normalizer: ObservationNormalizer | None) -> tuple[Array, Array]:
-    """Mean and one over the standard deviation of observations; empty when they are not normalised."""
-    if normalizer is None or not normalizer.keys:
-        return np.zeros(0), np.zeros(0)
-    moments: Any = normalizer.moments["obs"]
-    return moments.mean.numpy().reshape(-1), 1.0 / np.sqrt(moments.var.numpy() + normalizer.epsilon).reshape(
-        -1
-    )

@@ -86,6 +86,10 @@ class EnvChunk:
         self._batch = batch
         self._mask_width = mask_width(self._envs[0].action_space)
         self._masked = False
+        # Gymnasium's own envs check an int far faster than a NumPy scalar; anybody else's may ask it for .item()
+        self._plain_ints = isinstance(self._envs[0].action_space, gym.spaces.Discrete) and all(
+            type(env.unwrapped).__module__.startswith("gymnasium.") for env in self._envs
+        )
         # a predecessor that died may have left its masks here
         batch.masks[self.first_index : self.first_index + len(self._envs)] = True
 
@@ -204,7 +208,7 @@ class EnvChunk:
         if isinstance(actions, dict):
             copies = {key: array[own].copy() for key, array in actions.items()}
             return [{key: rows[i] for key, rows in copies.items()} for i in range(len(self._envs))]
-        return actions[own].copy()
+        return actions[own].tolist() if self._plain_ints else actions[own].copy()
 
     def _store(self, position: int, rows: Observation, obs: Any) -> None:
         if isinstance(rows, dict):

@@ -1,0 +1,1 @@
+"""Many runs: how fast Ludus is beside its peers, and later comparisons and sweeps."""
