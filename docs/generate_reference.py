@@ -1,7 +1,7 @@
 """Writes the tables of docs/configuration.md from the models themselves, between their markers.
 
-    python docs/generate_reference.py           write them
-    python docs/generate_reference.py --check   exit 1 when they are not what the models say
+python docs/generate_reference.py           write them
+python docs/generate_reference.py --check   exit 1 when they are not what the models say
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MEANINGS = {
     "curriculum.maximum": "where it stops rising; null: nowhere",
     "curriculum.success_threshold": "share of successes in the window that raises it",
     "curriculum.window": "episodes over which the share is taken",
-    "checkpoint": "when checkpoints are saved and how many are kept; null: only at the end, when stopped, and the best policy",
+    "checkpoint": "when checkpoints are saved, how many are kept; null: at the end and when stopped only",
     "checkpoint.every": "interval between checkpoints",
     "evaluation": "evaluation on envs of its own during training; null: only at the end",
     "evaluation.every": "interval between evaluations",
@@ -98,9 +98,10 @@ def updated(page: str) -> str:
     """`page` with every block between `<!-- reference:NAME -->` and `<!-- /reference:NAME -->` written anew."""
     for name, text in render().items():
         pattern = re.compile(rf"(<!-- reference:{name} -->\n).*?(<!-- /reference:{name} -->)", re.DOTALL)
-        page, count = pattern.subn(lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page)
-        if count != 1:
-            raise SystemExit(f"{PAGE.name} has {count} blocks called {name}; there must be one")
+        match = pattern.search(page)
+        if match is None:
+            raise SystemExit(f"{PAGE.name} has no block called {name}")
+        page = f"{page[: match.start()]}{match[1]}{text}\n{match[2]}{page[match.end() :]}"
     return page
 
 

@@ -1,7 +1,7 @@
 """Draws docs/images/quickstart.png, the learning curve of a run, from its metrics.jsonl.
 
-    ludus train quickstart
-    python docs/images/make.py runs/LunarLander-v3/PPO/quickstart_…
+ludus train quickstart
+python docs/images/make.py runs/LunarLander-v3/PPO/quickstart_…
 """
 
 from __future__ import annotations

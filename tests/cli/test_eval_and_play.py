@@ -89,6 +89,19 @@ def test_with_a_screen_play_opens_a_window(ludus: Command, monkeypatch: pytest.M
     assert len(outcome.json["rewards"]) == 1
 
 
+def test_an_env_that_draws_nothing_is_not_played(ludus: Command, tmp_path: Path) -> None:
+    (tmp_path / "blind.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n\n"
+        "class Blind(CartPoleEnv):\n"
+        "    metadata = {'render_modes': []}\n\n"
+        "gymnasium.register('Blind-v0', Blind)\n"
+    )
+    outcome = ludus("play", "random", "--env", "blind:Blind-v0")
+    assert outcome.code == 2
+    assert "cannot be drawn" in outcome.error_lines[0]
+
+
 def test_an_env_without_keys_cannot_be_played_by_hand(
     ludus: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

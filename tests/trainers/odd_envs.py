@@ -94,4 +94,5 @@ class FaultyWalk(Walk):
 
 
 for _walk in (Walk, MaskedWalk, DictWalk, PictureWalk, FaultyWalk):
-    gym.register(f"{_walk.__name__}-v0", entry_point=f"odd_envs:{_walk.__name__}")
+    if f"{_walk.__name__}-v0" not in gym.registry:  # a worker process may know them before it imports this
+        gym.register(f"{_walk.__name__}-v0", entry_point=f"odd_envs:{_walk.__name__}")

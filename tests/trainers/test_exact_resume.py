@@ -25,7 +25,12 @@ CASES: dict[str, dict[str, Any]] = {
     "a2c with adam": {"algorithm": "A2C", "hyperparams": {"use_rms_prop": False}},
     "dqn, double and dueling": {"algorithm": "DQN", "hyperparams": {"double": True, "dueling": True}},
     "dqn with masks": {"algorithm": "DQN", "env": "odd_envs:MaskedWalk-v0"},
-    "sac": {"algorithm": "SAC", "hyperparams": {"learning_rate": {"cosine": [1e-3, 1e-4]}}},
+    "sac": {
+        "algorithm": "SAC",
+        "hyperparams": {"learning_rate": {"cosine": [1e-3, 1e-4]}},
+        "total_timesteps": 400,
+        "checkpoint": {"every": 150, "keep": 0},
+    },
     "ppo with masks": {"env": "odd_envs:MaskedWalk-v0"},
     "ppo on a dict": {"env": "odd_envs:DictWalk-v0"},
     "a2c with a curriculum": {

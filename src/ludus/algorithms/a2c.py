@@ -49,7 +49,8 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
         metrics["train/learning_rate"] = learning_rate
         if len(samples) == 0:  # every step crossed a reset or was dropped
             return metrics
-        self.policy.train()
+        if self.kernels is None:
+            self.policy.train()
         return metrics | (self._learn if self.kernels is None else self._learn_fused)(samples, fraction)
 
     def _learn(self, samples: Samples, fraction: float) -> Metrics:

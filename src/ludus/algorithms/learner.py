@@ -62,6 +62,8 @@ class Learner(ABC, Generic[E, H]):
     """Owns the policy and its optimizers. `update` is the whole algorithm."""
 
     policy: Policy
+    kernels: Any = None
+    """The fused kernels that do the learning, where they cover the policy."""
     engine_note = "torch"
     """What does the arithmetic, for the run's header."""
 

@@ -61,7 +61,8 @@ class OffPolicyLearner(Learner[Transitions, H]):
         self.steps += experience.steps
         metrics: Metrics = {}
         if self.steps > self.h.learning_starts and self.replay.size > 0:
-            self.policy.train()
+            if self.kernels is None:
+                self.policy.train()
             rounds = experience.steps if self.h.gradient_steps < 0 else self.h.gradient_steps
             metrics = self.learn_rounds(rounds, fraction)
         return metrics

@@ -45,7 +45,8 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
         learning_rate = h.learning_rate(fraction)
         set_learning_rate(self.optimizer, learning_rate)
         samples, metrics = self.credit(experience, fraction)
-        self.policy.train()
+        if self.kernels is None:
+            self.policy.train()
         learnt, epochs = (self._learn if self.kernels is None else self._learn_fused)(samples, fraction)
         metrics |= learnt
         metrics["train/learning_rate"] = learning_rate

@@ -52,14 +52,34 @@ def play(
     if policy is None:
         raise UserError("no policy is given", fix="ludus play latest, or ludus play random --env CartPole-v1")
     player = seat(policy, env, root, seed)
-    if video is None and has_screen():
+    modes = _render_modes(player.spec)
+    if video is None and has_screen() and "human" in modes:
         rewards, film = _watch(player, seeds, not stochastic), None
     else:
+        _check_drawable(player.spec, modes)
         if video is None:
-            output.print("there is no screen here, so it is filmed")
+            reason = "this env opens no window" if has_screen() else "there is no screen here"
+            output.print(f"{reason}, so it is filmed")
         film = video if video is not None else _film_path(player, seed, env, stochastic)
         rewards = _film(player, seeds, film, not stochastic)
     _tell(rewards, player.as_dict(), film, output, described=player.described)
+
+
+def _render_modes(spec: EnvSpec) -> list[str]:
+    env = spec()
+    try:
+        return list(env.metadata.get("render_modes") or [])
+    finally:
+        env.close()
+
+
+def _check_drawable(spec: EnvSpec, modes: list[str]) -> None:
+    if "rgb_array" not in modes:
+        raise UserError(
+            f"the env '{spec.id}' cannot be drawn",
+            where=f"its metadata, whose render_modes are {modes}",
+            fix='give the env a render mode "rgb_array" that returns pictures',
+        )
 
 
 def _watch(player: Player, seeds: list[int], deterministic: bool) -> list[float]:
@@ -131,6 +151,7 @@ def _play_by_hand(spec: EnvSpec, seeds: list[int], output: Output) -> None:
             where="DISPLAY and WAYLAND_DISPLAY are not set",
             fix="play on a machine with a screen; `ludus play POLICY` films a policy without one",
         )
+    _check_drawable(spec, _render_modes(spec))
     prepare_pygame()
     env: Any = replace(spec, render_mode="rgb_array")()
     try:

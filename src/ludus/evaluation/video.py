@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.errors import MissingExtra, UserError
-from ludus.evaluation.evaluate import Actor, Game, choose
+from ludus.evaluation.evaluate import Actor, Game, choose, guarded
 from ludus.evaluation.screen import prepare_pygame
 from ludus.types import Array
 
@@ -79,11 +79,11 @@ def _film_episode(
     deterministic: bool,
 ) -> float:
     game = Game(env, seed)
-    writer.write(env.render())
+    writer.write(guarded(env, seed, "render"))
     over = False
     while not over and (max_frames is None or writer.frames < max_frames):
         over = game.step(choose(actor, [game], deterministic=deterministic)[0]) is not None
-        writer.write(env.render())
+        writer.write(guarded(env, seed, "render"))
     return game.reward
 
 

@@ -76,7 +76,8 @@ class RolloutCollector(Collector):
         rollout = _Storage(T, N)
         episodes: list[EpisodeRecord] = []
         truncated_ends: list[tuple[int, int, Any]] = []
-        policy.eval()
+        if policy.training:
+            policy.eval()
         for t in range(T):
             seen = self._see(policy, stepper.obs)
             masks = stepper.masks
@@ -142,7 +143,7 @@ class RolloutCollector(Collector):
     def _reward(self, step: Step) -> Array:
         if self.reward_normalizer is None:
             return np.asarray(step.rewards)
-        self.reward_normalizer.update(step.rewards, step.terminated | step.truncated, step.valid)
+        self.reward_normalizer.update(step.rewards, step.ended, step.valid)
         return self.reward_normalizer.scale(step.rewards)
 
 
@@ -158,7 +159,8 @@ class ReplayCollector(Collector):
         stepper, N = self.stepper, self.stepper.n_envs
         parts: list[tuple[Observation, Array, Array, Observation, BoolArray, Any, Any, BoolArray]] = []
         episodes: list[EpisodeRecord] = []
-        policy.eval()
+        if policy.training:
+            policy.eval()
         for t in range(self.n_steps):
             obs, masks = stepper.obs, stepper.masks
             if policy.obs_normalizer is not None:
@@ -170,7 +172,7 @@ class ReplayCollector(Collector):
                 actions = self._act(policy, obs, masks)
             step = stepper.step(policy.to_env(actions))
             if self.reward_normalizer is not None:
-                self.reward_normalizer.update(step.rewards, step.terminated | step.truncated, step.valid)
+                self.reward_normalizer.update(step.rewards, step.ended, step.valid)
             next_obs = _successors(stepper.obs, step.final_obs)
             next_masks = stepper.masks
             if next_masks is not None and step.final_masks:
@@ -242,7 +244,7 @@ class _Storage:
         self.log_probs[t] = log_probs
         self.values[t] = values
         self.terminated[t] = step.terminated
-        self.ends[t] = step.terminated | step.truncated
+        self.ends[t] = step.ended
         self.valid[t] = step.valid
         if masks is not None:
             if self.masks is None:  # an env may give its first mask late: all was legal until then

@@ -31,6 +31,7 @@ class Step:
     rewards: Array
     terminated: BoolArray
     truncated: BoolArray
+    ended: BoolArray
     valid: BoolArray
     final_obs: dict[int, Any]
     final_masks: dict[int, BoolArray]
@@ -87,9 +88,15 @@ class Stepper:
         if self._mode is AutoresetMode.NEXT_STEP:
             valid = valid & ~self._resetting
 
-        self._returns += np.where(valid, rewards, 0.0)
+        if valid is not self._all_valid:
+            rewards, terminated, truncated = (
+                np.where(valid, rewards, 0.0),
+                terminated & valid,
+                truncated & valid,
+            )
+        self._returns += rewards
         self._lengths += valid
-        ended = (terminated | truncated) & valid
+        ended = terminated | truncated
         episodes: list[EpisodeRecord] = []
         final_obs: dict[int, Any] = {}
         final_masks: dict[int, BoolArray] = {}
@@ -117,8 +124,9 @@ class Stepper:
         self.masks = masks
         return Step(
             rewards=np.asarray(rewards, dtype=np.float64),
-            terminated=terminated & valid,
-            truncated=truncated & valid,
+            terminated=terminated,
+            truncated=truncated,
+            ended=ended,
             valid=valid,
             final_obs=final_obs,
             final_masks=final_masks,

@@ -131,7 +131,7 @@ class NativeTrainer(RLTrainer):
             raise
         self.learner = learner
         parameters = sum(parameter.numel() for parameter in learner.policy.parameters())
-        threads = set_threads(config.threads, learner.policy, device)
+        threads = set_threads(config.threads, learner, device)
         self.config = config.model_copy(update={"threads": threads})
         self._setting = [
             ("env", f"{self._source.env_id} x {self._source.n_envs}, {backend} ({reason})"),

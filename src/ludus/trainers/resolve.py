@@ -11,10 +11,10 @@ import gymnasium as gym
 import torch
 from threadpoolctl import threadpool_limits
 
+from ludus.algorithms.learner import Learner
 from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.schema import EnvConfig, PolicyConfig, TrainerConfig
 from ludus.errors import ConfigError
-from ludus.policies.base import Policy
 from ludus.trainers.env_source import EnvSource
 
 _log = logging.getLogger("ludus.trainers")
@@ -61,7 +61,7 @@ def available_threads(asked: int | str) -> int:
     return (os.cpu_count() or 1) if asked == "auto" else int(asked)
 
 
-def set_threads(asked: int | str, policy: Policy, device: torch.device) -> int:
+def set_threads(asked: int | str, learner: Learner[Any, Any], device: torch.device) -> int:
     """Tell torch and BLAS how many threads to use; returns how many the run uses.
 
     A small network is faster on one thread than on several that wait for each other. Under the fused kernels,
@@ -69,10 +69,10 @@ def set_threads(asked: int | str, policy: Policy, device: torch.device) -> int:
     """
     threadpool_limits(limits=1, user_api="blas")
     threads = available_threads(asked)
-    if policy.fast is not None:
+    if learner.kernels is not None:
         torch.set_num_threads(1)
         return min(threads, 2)
-    parameters = sum(parameter.numel() for parameter in policy.parameters())
+    parameters = sum(parameter.numel() for parameter in learner.policy.parameters())
     if asked == "auto" and (device.type != "cpu" or parameters < SMALL_NETWORK):
         threads = 1
     torch.set_num_threads(threads)

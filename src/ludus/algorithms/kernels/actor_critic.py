@@ -212,7 +212,7 @@ class ActorCriticKernels:
         if self._buffers is None or min(batch_size, n) > self._buffer_rows:
             self._allocate_learning(min(batch_size, n))
         stats = np.zeros(policy_gradient.N_STATS)
-        total = passes = 0
+        total = passes = stopped = 0
         for order in orders:
             passes += 1
             with self._cores.choose() as cores:
@@ -233,8 +233,13 @@ class ActorCriticKernels:
             total += steps
             self.memory.advance(steps, stats[policy_gradient.GRAD_NORM])
             if ended:
+                stopped = 1
                 break
-        return {f"train/{name}": stats[place] / max(total, 1) for place, name in _NAMES.items()}, passes
+        if total == 0:
+            return {"train/approx_kl": stats[policy_gradient.APPROX_KL]} if stopped else {}, passes
+        metrics = {f"train/{name}": stats[place] / total for place, name in _NAMES.items()}
+        metrics["train/approx_kl"] *= total / (total + stopped)
+        return metrics, passes
 
     def compile(self) -> float:
         """Compile what will be called, or load it from the disk cache; returns the seconds it took."""

@@ -35,6 +35,7 @@ class FlatMemory:
         self.second = np.zeros(size, dtype=np.float32)
         self.first = np.zeros(size, dtype=np.float32)
         self.step = 0
+        self._counter = torch.zeros(())  # one for all parameters: they are stepped together
         self.bind()
 
     @property
@@ -63,14 +64,12 @@ class FlatMemory:
                 moment.zero_()
             state[name] = moment
         self.step = int(state["step"]) if "step" in state else 0
-        state["step"] = torch.tensor(float(self.step))
+        state["step"] = self._counter.fill_(self.step)
 
     def advance(self, steps: int, grad_norm: float) -> None:
         """Count optimizer steps that a kernel took. LudusError if it stopped at a gradient that is not finite."""
         self.step += steps
-        if self._optimizer is not None:
-            for parameter in self._ordered:
-                self._optimizer.state[parameter]["step"].fill_(self.step)
+        self._counter.fill_(self.step)
         if not np.isfinite(grad_norm):
             raise LudusError(NOT_FINITE)
 

@@ -85,7 +85,7 @@ def policy_loss(
             limited = min(max(ratio, 1.0 - clip), 1.0 + clip)
             plain, safe = advantage * ratio, advantage * limited
             loss -= min(plain, safe)
-            by_log_prob = -plain / n if plain <= safe else 0.0
+            by_log_prob = 0.0 if plain > safe else -plain / n  # a NaN must come through
             kl += (ratio - 1.0) - log_ratio
             if abs(ratio - 1.0) > clip:
                 clipped += 1.0
@@ -246,8 +246,11 @@ def update(
         indices = order[start : min(start + batch_size, n)]
         if len(indices) < 2 and settings[NORMALIZE] > 0.0:
             continue
+        before = stats.copy()
         kl = policy_pass(memory, plan, obs, whole, values_of, indices, settings, stats, buffers)
         if settings[TARGET_KL] >= 0.0 and kl > 1.5 * settings[TARGET_KL]:
+            stats[:] = before  # no step, no statistics but the KL itself
+            stats[APPROX_KL] += kl
             return steps, True
         if kinds[1] == 0:
             value_pass(memory, plan, obs, values_of, indices, settings, stats, buffers)
@@ -293,6 +296,7 @@ def update_on_two_cores(
         indices = order[start : min(start + batch_size, n)]
         if len(indices) < 2 and settings[NORMALIZE] > 0.0:
             continue
+        before = both.copy()
         for side in prange(2):
             if side == 0:
                 if scale >= 0.0:
@@ -306,6 +310,8 @@ def update_on_two_cores(
                 norms[1] = squared_norm(memory[1][split:])
         scale = -1.0
         if settings[TARGET_KL] >= 0.0 and kls[0] > 1.5 * settings[TARGET_KL]:
+            both[:] = before
+            both[0, APPROX_KL] += kls[0]
             ended = True
             break
         norm = np.sqrt(norms[0] + norms[1])

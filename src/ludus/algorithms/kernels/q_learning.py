@@ -60,14 +60,15 @@ def act(
         if uniforms[b, 0] >= epsilon:
             actions[b] = best_legal(q[b], mask, masked)
             continue
-        legal = n_actions
-        if masked:
-            legal = 0
-            for k in range(n_actions):
-                legal += mask[k]
+        legal = 0
+        for k in range(n_actions):
+            legal += not masked or mask[k]
+        anything = legal == 0  # a mask that allows nothing is no mask
+        if anything:
+            legal = n_actions
         skip = min(int(uniforms[b, 1] * legal), legal - 1)
         for k in range(n_actions):
-            if masked and not mask[k]:
+            if masked and not mask[k] and not anything:
                 continue
             if skip == 0:
                 actions[b] = k

@@ -115,6 +115,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
             for k in self._replaced:
                 dropped[self._shares[k]] = True
             result[4]["dropped"] = dropped
+            result[4].pop("_dropped", None)  # an env's own info of that name would hide it
             self._replaced.clear()
         return result
 
