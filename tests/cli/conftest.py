@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
 from command_line import TINY, Command, Outcome
 
@@ -34,7 +35,14 @@ def ludus(
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 
+    registered = dict(gym.registry)
     yield run
+    # what a test's own env module left behind must not meet another test, for which the module is gone
+    gym.registry.clear()
+    gym.registry.update(registered)
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
     logger = logging.getLogger("ludus")
     for handler in list(logger.handlers):
         logger.removeHandler(handler)

@@ -24,6 +24,7 @@ _EXTRAS = {
     "box2d": ("Box2D", "LunarLander, BipedalWalker, CarRacing"),
     "atari": ("ale_py", "the Atari games"),
     "mujoco": ("mujoco", "MuJoCo robots: Ant, Humanoid, …"),
+    "envpool": ("envpool", "`vector: envpool`: several classic and Box2D envs, two to three times as fast"),
     "video": ("av", "videos of a policy, `ludus play` without a screen"),
     "wandb": ("wandb", "tracking with Weights & Biases"),
 }

@@ -144,7 +144,9 @@ class TrainerConfig(Section):
     engine: str = Field(default="native", description="whose training loop: native")
     env: EnvConfig | None = None
     n_envs: int = Field(default=8, ge=1)
-    vector: Literal["auto", "serial", "process"] = "auto"
+    vector: Literal["auto", "serial", "process", "envpool"] = Field(
+        default="auto", description="what steps the envs; auto: the fastest that is correct"
+    )
     total_timesteps: When = When(1_000_000)
     seed: int = Field(default=42, ge=0, lt=2**31)
     device: str = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps")

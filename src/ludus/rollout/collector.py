@@ -98,7 +98,7 @@ class RolloutCollector(Collector):
         ends = rollout.ends.copy()
         ends[:-1] |= ~rollout.valid[1:]  # what follows a dropped or resetting step is another episode
         return Rollout(
-            steps=T * N,
+            steps=int(rollout.valid.sum()),
             episodes=episodes,
             obs=rollout.obs,
             actions=rollout.actions,
@@ -182,7 +182,7 @@ class ReplayCollector(Collector):
             )
             episodes += step.episodes
             self._call_hook((t + 1) * N)
-        return _join(parts, steps=self.n_steps * N, episodes=episodes)
+        return _join(parts, episodes=episodes)
 
     def _act(self, policy: Policy, obs: Observation, masks: BoolArray | None) -> Array:
         if policy.fast is not None:
@@ -297,7 +297,7 @@ def _replace(batch: Array, rows: dict[int, Any]) -> Array:
     return batch
 
 
-def _join(parts: list[Any], *, steps: int, episodes: list[EpisodeRecord]) -> Transitions:
+def _join(parts: list[Any], *, episodes: list[EpisodeRecord]) -> Transitions:
     obs, actions, rewards, next_obs, terminated, masks, next_masks, valid = zip(*parts, strict=True)
     keep = np.concatenate(valid)
 
@@ -308,7 +308,7 @@ def _join(parts: list[Any], *, steps: int, episodes: list[EpisodeRecord]) -> Tra
         return joined if keep.all() else joined[keep]
 
     return Transitions(
-        steps=steps,
+        steps=int(keep.sum()),
         episodes=episodes,
         obs=join(obs),
         actions=join(actions),

@@ -9,7 +9,7 @@ from ludus.types import Array, BoolArray, EpisodeRecord, Observation
 
 @dataclass(kw_only=True)
 class Experience:
-    """Base: how many env steps were taken, and which episodes ended on the way."""
+    """Base: how many env steps it holds, and which episodes ended on the way."""
 
     steps: int
     episodes: list[EpisodeRecord]

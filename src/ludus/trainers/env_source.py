@@ -11,7 +11,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 
 from ludus.config.schema import CurriculumConfig, EnvConfig, TrainerConfig
-from ludus.envs.make import EnvSpec, choose_backend
+from ludus.envs.make import EnvSpec, choose_backend, make_vectorized_env
 from ludus.envs.masks import ActionMaskWrapper, declares_masks
 from ludus.envs.vector import make_vector
 from ludus.errors import UserError
@@ -78,6 +78,8 @@ class EnvSource:
             instance = self._instance
             return make_vector([lambda: instance], backend="serial", env_id=self.env_id)
         assert self._factory is not None
+        if backend == "envpool":
+            return make_vectorized_env(self._factory, self.n_envs, backend)
         return make_vector([self._factory] * self.n_envs, backend=backend, env_id=self.env_id)
 
     def make_single(self, render_mode: str | None = None) -> Env:

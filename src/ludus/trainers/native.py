@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +31,14 @@ from ludus.runs.streams import Streams
 from ludus.tracking.jsonl import read_jsonl
 from ludus.tracking.logs import attach_log_file, detach
 from ludus.tracking.progress import ProgressDisplay
-from ludus.tracking.tensorboard import TensorBoardTracker
-from ludus.tracking.tracker import MetricsLog, Tracker
-from ludus.tracking.wandb import WandbTracker
+from ludus.tracking.tracker import MetricsLog
 from ludus.trainers.base import RLTrainer, TrainResult
 from ludus.trainers.callbacks import CallbackLogger, as_callback
 from ludus.trainers.env_source import EnvSource
 from ludus.trainers.loop import train_loop
 from ludus.trainers.provenance import command_line, versions
 from ludus.trainers.resolve import available_threads, resolve_config, set_threads
+from ludus.trainers.trackers import closing, open_trackers
 from ludus.trainers.training_run import Crew, TrainingRun, policy_state
 from ludus.types import Progress
 
@@ -158,7 +156,7 @@ class NativeTrainer(RLTrainer):
             if self.display is not None:
                 stack.callback(self.display.close)
             run = self._open(self.run, checkpoint, signals, callback)
-            stack.enter_context(_closing(run.log))
+            stack.enter_context(closing(run.log))
             return self._run_to_end(run, checkpoint, callback)
 
     def resume(
@@ -297,7 +295,7 @@ class NativeTrainer(RLTrainer):
         assert self.collector is not None and self.learner is not None
         resumed_at = None if checkpoint is None else checkpoint.step
         log = MetricsLog(
-            directory.metrics_path, directory.episodes_path, self._trackers(directory, resumed_at)
+            directory.metrics_path, directory.episodes_path, open_trackers(self.config, directory, resumed_at)
         )
         crew = Crew(
             config=self.config,
@@ -379,27 +377,6 @@ class NativeTrainer(RLTrainer):
             exit_code=run.signals.exit_code,
         )
 
-    def _trackers(self, directory: RunDirectory, resumed_at: int | None) -> list[Tracker]:
-        trackers: list[Tracker] = []
-        if self.config.tracking.tensorboard:
-            trackers.append(TensorBoardTracker(directory.tensorboard_dir, resumed_at))
-        settings = self.config.tracking.wandb
-        if settings is not None:
-            wandb = WandbTracker(
-                directory.name,
-                settings.project,
-                directory.path,
-                self.config.model_dump(mode="json"),
-                entity=settings.entity,
-                group=settings.group,
-                tags=self.config.tags,
-                mode=settings.mode,
-                run_id=directory.info().get("wandb_run_id"),
-            )
-            directory.update_info(wandb_run_id=wandb.run_id)
-            trackers.append(wandb)
-        return trackers
-
     def _record_video(self, step: int) -> None:
         """A film of the policy as it is; training goes on untouched, also when it cannot be written."""
         assert self.run is not None
@@ -429,15 +406,3 @@ def _parse_total(value: Any) -> When:
         return When.parse(value)
     except ValueError as error:
         raise UserError(str(error), where="train(total_timesteps=…)", fix="as in the config") from None
-
-
-@contextmanager
-def _closing(log: MetricsLog) -> Iterator[None]:
-    """Closes `log` at the end. After an error, that its files cannot be closed either is not news."""
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):
-            log.close()
-        raise
-    log.close()

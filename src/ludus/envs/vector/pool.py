@@ -1,0 +1,117 @@
+"""The envpool backend: envs written in C++ that step on their own threads, where EnvPool has the env.
+
+EnvPool resets an env in the step after its episode ended (NEXT_STEP) and takes seeds only when it is built, so a
+seeded reset builds the pool anew.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from ludus.errors import ConfigError, MissingExtra
+from ludus.types import Array
+
+if TYPE_CHECKING:
+    from ludus.envs.make import EnvSpec
+
+# Held to Gymnasium's own by tests/extras: same spaces, time limits, ends and rewards.
+VERIFIED = frozenset(
+    {
+        "Acrobot-v1",
+        "BipedalWalker-v3",
+        "CartPole-v1",
+        "LunarLander-v3",
+        "MountainCar-v0",
+        "Pendulum-v1",
+    }
+)
+FEWEST_ENVS = 4  # below, handing work to EnvPool's threads costs more than it saves
+
+
+def why_not(spec: EnvSpec) -> str | None:
+    """None when EnvPool can stand in for the envs of `spec`, else the reason."""
+    if spec.id not in VERIFIED:
+        return f"{spec.id} is not among the envs verified against Gymnasium"
+    if spec.kwargs or spec.wrappers or spec.frame_stack > 1 or spec.frame_skip > 1 or spec.curriculum:
+        return "the env has arguments or wrappers"
+    if spec.max_episode_steps is not None:
+        return "the env has a time limit of its own"
+    return None
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("envpool") is not None
+
+
+class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
+    """`n_envs` envs of `spec` in one pool with `threads` threads (default: the cores, at most one per env).
+
+    Raises MissingExtra without EnvPool, and ConfigError for an env it cannot stand in for.
+    """
+
+    def __init__(self, spec: EnvSpec, n_envs: int, *, threads: int | None = None) -> None:
+        if not is_installed():
+            raise MissingExtra("vector: envpool", "envpool")
+        reason = why_not(spec)
+        if reason is not None:
+            raise ConfigError(
+                f"vector: envpool cannot be used: {reason}", key="vector", fix="use vector: auto"
+            )
+        self.env_id = spec.id
+        self.num_envs = n_envs
+        self._threads = min(n_envs, threads or os.cpu_count() or 1)
+        single = spec()
+        self.single_observation_space = single.observation_space
+        self.single_action_space = single.action_space
+        self.metadata = {**single.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
+        single.close()
+        self.observation_space = batch_space(self.single_observation_space, n_envs)
+        self.action_space = batch_space(self.single_action_space, n_envs)
+        self.render_mode = None
+        self._pool: Any = None
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Array, dict[str, Any]]:
+        """Start an episode in every env. A seed s gives env i the seed s + i, a list its element."""
+        if seed is not None or self._pool is None:
+            self._build(seed)
+        obs, _ = self._pool.reset()
+        return obs, {}
+
+    def step(self, actions: Any) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
+        """One step in every env; for one whose episode ended before, the reset, whatever its action."""
+        if isinstance(self.single_action_space, gym.spaces.Discrete):
+            actions = np.asarray(actions, dtype=np.int32)
+        obs, rewards, terminated, truncated, _ = self._pool.step(actions)
+        return obs, rewards.astype(np.float64), terminated, truncated, {}
+
+    def close_extras(self, **kwargs: Any) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def _build(self, seed: int | Sequence[int | None] | None) -> None:
+        import envpool
+
+        if self._pool is not None:
+            self._pool.close()
+        first = 0 if seed is None else seed
+        if isinstance(first, int | np.integer):
+            seeds = [int(first) + i for i in range(self.num_envs)]
+        else:
+            seeds = [0 if s is None else int(s) for s in first]
+        with warnings.catch_warnings():  # about the precision of bounds, which are not used
+            warnings.simplefilter("ignore")
+            self._pool = envpool.make_gymnasium(
+                self.env_id, num_envs=self.num_envs, num_threads=self._threads, seed=seeds
+            )
