@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+EXTRAS := .venv-extras
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: help install demo test check test-extras faults learning clean
@@ -24,16 +25,22 @@ demo: $(STAMP)  ## train the quickstart, evaluate it, film it
 	$(BIN)/ludus play preset:quickstart --episodes 3 --video landing.mp4
 
 test: $(STAMP)  ## the tests, within minutes
-	$(BIN)/python -m pytest -n 2 -m 'not faults and not learning' tests
+	$(BIN)/python -m pytest -n 2 -m 'not faults and not learning' --ignore tests/extras tests
 
 check: $(STAMP)  ## lint, strict types, import layers
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test-extras: $(STAMP)  ## tests that need environments of their own (none yet)
-	@echo "no extras to test yet"
+test-extras: $(EXTRAS)/.installed  ## tests that need optional extras, in an environment of their own
+	$(EXTRAS)/bin/python -m pytest tests/extras
+
+$(EXTRAS)/.installed: pyproject.toml constraints.txt
+	test -x $(EXTRAS)/bin/python || $(PYTHON) -m venv $(EXTRAS)
+	$(EXTRAS)/bin/python -m pip install --quiet --constraint constraints.txt torch
+	$(EXTRAS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[box2d,envpool,dev]'
+	@touch $@
 
 faults: $(STAMP)  ## the long fault-injection tests
 	$(BIN)/python -m pytest -n 2 -m faults tests
@@ -42,4 +49,4 @@ learning: $(STAMP)  ## train the presets of docs/results.md over five seeds
 	$(BIN)/python benchmarks/learning.py
 
 clean:          ## remove the environment and caches (runs stay)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(EXTRAS) .mypy_cache .ruff_cache .import_linter_cache

@@ -54,7 +54,9 @@ def one(preset: str, seed: int, root: Path) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", nargs="+", default=PRESETS)
@@ -67,7 +69,9 @@ def main() -> None:
                 [(preset, seed) for preset in options.only for seed in options.seeds],
             )
         )
-    print("\n| preset | steps | mean reward of 100 episodes, by seed | mean | lowest | steps/s |\n|---|---|---|---|---|---|")
+    print(
+        "\n| preset | steps | mean reward of 100 episodes, by seed | mean | lowest | steps/s |\n|---|---|---|---|---|---|"
+    )
     for preset in options.only:
         mine = [row for row in rows if row["preset"] == preset]
         rewards = [row["reward"] for row in mine]
