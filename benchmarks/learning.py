@@ -69,9 +69,8 @@ def main() -> None:
                 [(preset, seed) for preset in options.only for seed in options.seeds],
             )
         )
-    print(
-        "\n| preset | steps | mean reward of 100 episodes, by seed | mean | lowest | steps/s |\n|---|---|---|---|---|---|"
-    )
+    print("\n| preset | steps | mean reward of 100 episodes, by seed | mean | lowest | steps/s |")
+    print("|---|---|---|---|---|---|")
     for preset in options.only:
         mine = [row for row in rows if row["preset"] == preset]
         rewards = [row["reward"] for row in mine]

@@ -25,7 +25,6 @@ from ludus.policies.extractors import FlattenExtractor
 from ludus.types import Array, BoolArray, Metrics
 
 _NAMES = {
-    policy_gradient.LOSS: "loss",
     policy_gradient.POLICY_LOSS: "policy_gradient_loss",
     policy_gradient.VALUE_LOSS: "value_loss",
     policy_gradient.ENTROPY_LOSS: "entropy_loss",
@@ -238,6 +237,11 @@ class ActorCriticKernels:
         if total == 0:
             return {"train/approx_kl": stats[policy_gradient.APPROX_KL]} if stopped else {}, passes
         metrics = {f"train/{name}": stats[place] / total for place, name in _NAMES.items()}
+        metrics["train/loss"] = (
+            metrics["train/policy_gradient_loss"]
+            + settings.ent_coef * metrics["train/entropy_loss"]
+            + settings.vf_coef * metrics["train/value_loss"]
+        )
         metrics["train/approx_kl"] *= total / (total + stopped)
         return metrics, passes
 

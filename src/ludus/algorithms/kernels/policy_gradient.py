@@ -21,8 +21,8 @@ from ludus.algorithms.kernels.core import (
 from ludus.algorithms.kernels.heads import categorical, categorical_slope, gaussian, gaussian_slope
 
 # Places in the array of statistics
-LOSS, POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS, APPROX_KL, CLIP_FRACTION, GRAD_NORM = range(7)
-N_STATS = 7
+POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS, APPROX_KL, CLIP_FRACTION, GRAD_NORM = range(6)
+N_STATS = 6
 
 # Places in the array of settings
 RATE, EPS, MAX_NORM, CLIP, CLIP_VALUE, ENT_COEF, VF_COEF, TARGET_KL, NORMALIZE, PLAIN, RMSPROP = range(11)
@@ -102,7 +102,6 @@ def policy_loss(
     stats[ENTROPY_LOSS] -= entropy_sum / n
     stats[APPROX_KL] += kl / n
     stats[CLIP_FRACTION] += clipped / n
-    stats[LOSS] += loss / n - settings[ENT_COEF] * entropy_sum / n
     return kl / n
 
 
@@ -127,7 +126,6 @@ def value_loss(
         total += error * error
         slopes[b] = f32(settings[VF_COEF] * 2.0 * error / n) if moves else f32(0.0)
     stats[VALUE_LOSS] += total / n
-    stats[LOSS] += settings[VF_COEF] * total / n
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
@@ -280,7 +278,8 @@ def update_on_two_cores(
     """As `update`, for separate networks: one core has the policy, the other the value network.
 
     They meet once per minibatch, to clip by the norm of both gradients; each then steps its own parameters at
-    the beginning of the next meeting. The parameters come out the same to the bit.
+    the beginning of the next meeting. Parameters and statistics come out the same to the bit: the two sides
+    add to different places of `stats`.
     """
     dims_pi, _, _, kinds = plan
     split = network_size(dims_pi) + kinds[2]
@@ -288,7 +287,6 @@ def update_on_two_cores(
     n = len(order)
     steps = 0
     scale = -1.0  # below zero: no step is waiting
-    both = np.zeros((2, N_STATS))
     norms = np.zeros(2)
     kls = np.zeros(1)
     ended = False
@@ -296,26 +294,26 @@ def update_on_two_cores(
         indices = order[start : min(start + batch_size, n)]
         if len(indices) < 2 and settings[NORMALIZE] > 0.0:
             continue
-        before = both.copy()
+        before = stats.copy()
         for side in prange(2):
             if side == 0:
                 if scale >= 0.0:
                     optimize(memory, 0, split, step + steps, settings, scale)
-                kls[0] = policy_pass(memory, plan, obs, whole, values_of, indices, settings, both[0], buffers)
+                kls[0] = policy_pass(memory, plan, obs, whole, values_of, indices, settings, stats, buffers)
                 norms[0] = squared_norm(memory[1][:split])
             else:
                 if scale >= 0.0:
                     optimize(memory, split, size, step + steps, settings, scale)
-                value_pass(memory, plan, obs, values_of, indices, settings, both[1], buffers)
+                value_pass(memory, plan, obs, values_of, indices, settings, stats, buffers)
                 norms[1] = squared_norm(memory[1][split:])
         scale = -1.0
         if settings[TARGET_KL] >= 0.0 and kls[0] > 1.5 * settings[TARGET_KL]:
-            both[:] = before
-            both[0, APPROX_KL] += kls[0]
+            stats[:] = before
+            stats[APPROX_KL] += kls[0]
             ended = True
             break
         norm = np.sqrt(norms[0] + norms[1])
-        both[0, GRAD_NORM] += norm
+        stats[GRAD_NORM] += norm
         if not np.isfinite(norm):
             ended = True
             break
@@ -323,6 +321,4 @@ def update_on_two_cores(
         scale = clip_scale(norm, settings[MAX_NORM])
     if scale >= 0.0:
         optimize(memory, 0, size, step + steps, settings, scale)
-    for k in range(N_STATS):
-        stats[k] += both[0, k] + both[1, k]
     return steps, ended
