@@ -144,7 +144,7 @@ class TrainerConfig(Section):
     engine: str = Field(default="native", description="whose training loop: native")
     env: EnvConfig | None = None
     n_envs: int = Field(default=8, ge=1)
-    vector: Literal["auto", "serial", "process", "envpool"] = Field(
+    vector: Literal["auto", "serial", "process", "batched", "envpool"] = Field(
         default="auto", description="what steps the envs; auto: the fastest that is correct"
     )
     total_timesteps: When = When(1_000_000)

@@ -17,7 +17,7 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 from ludus.envs.catalog import check_env_exists, env_groups, find_gym_spec, known_env_ids, missing_extra
 from ludus.envs.curriculum import CurriculumWrapper
 from ludus.envs.masks import MASK_KEY, ActionMaskWrapper, checked_mask, declares_masks, sample_legal
-from ludus.envs.vector import make_vector, pool
+from ludus.envs.vector import classic, make_vector, pool
 from ludus.envs.wrapper_names import (
     NamedWrapper,
     WrapperEntry,
@@ -44,6 +44,11 @@ __all__ = [
 
 EnvFactory = Callable[[], Env]
 
+# Backends that bring the env itself, and so need its name instead of a function that builds it.
+_BY_ID: dict[str, Callable[..., gym.vector.VectorEnv[Any, Any, Any]]] = {
+    "batched": classic.BatchedVectorEnv,
+    "envpool": pool.EnvPoolVectorEnv,
+}
 _TIMED_STEPS = 50
 _SLOW_STEP_S = 1e-3
 
@@ -181,21 +186,17 @@ def make_env(id_or_spec: str | EnvSpec, **fields: Any) -> Env:
 def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int) -> tuple[str, str]:
     """The backend that `auto` means, and why, as (backend, reason).
 
-    In this order: `serial` for one env. `envpool` for 4 envs or more where the extra is installed and holds this
-    very env (see `vector/pool.py`). `process` when a step of one env takes over 1 ms (the median of 50 random
-    steps, measured here on an env built for it). Else `serial`: handing a light step to another process costs more
-    than the step.
+    In this order: `batched` where the env is written as a batched game (`vector/classic.py`). `serial` for one env.
+    `envpool` for 4 envs or more where the extra is installed and holds this very env (`vector/pool.py`). `process`
+    when a step of one env takes over 1 ms (the median of 50 random steps, measured here on an env built for it).
+    Else `serial`: handing a light step to another process costs more than the step.
     """
+    spec = EnvSpec(env) if isinstance(env, str) else env if isinstance(env, EnvSpec) else None
+    if spec is not None and classic.why_not(spec) is None:
+        return "batched", "all envs in one compiled step"
     if n_envs == 1:
         return "serial", "there is only one env"
-    if isinstance(env, str):
-        env = EnvSpec(env)
-    if (
-        n_envs >= pool.FEWEST_ENVS
-        and isinstance(env, EnvSpec)
-        and pool.why_not(env) is None
-        and pool.is_installed()
-    ):
+    if spec is not None and n_envs >= pool.FEWEST_ENVS and pool.why_not(spec) is None and pool.is_installed():
         return "envpool", "EnvPool has this env"
     seconds = _median_step_seconds(_factory(env))
     took = f"{seconds * 1e3:.2f} ms a step"
@@ -209,7 +210,7 @@ def make_vectorized_env(
     seed: int | None = None,
     **options: Any,
 ) -> gym.vector.VectorEnv[Any, Any, Any]:
-    """`n_envs` copies of an env as one vector env; `backend` is `auto`, `serial`, `process` or `envpool`.
+    """`n_envs` copies of an env as one vector env; `backend` is a name of `vector:`.
 
     The env is an id, an EnvSpec, or a function that returns a new env at each call. With a `seed` the vector
     env comes back reset with it, so that a `reset()` without one repeats too. `options` go to the backend.
@@ -219,12 +220,12 @@ def make_vectorized_env(
         raise ConfigError(f"n_envs must be 1 or more, not {n_envs}", where="n_envs")
     if backend == "auto":
         backend, _ = choose_backend(factory, n_envs)
-    if backend == "envpool":
+    if backend in _BY_ID:
         if not isinstance(factory, EnvSpec):
-            raise UserError("vector: envpool needs an env by its id", where="env", fix="give its id")
-        pooled = pool.EnvPoolVectorEnv(factory, n_envs, **options)
-        pooled.reset(seed=seed)
-        return pooled
+            raise UserError(f"vector: {backend} needs an env by its id", where="env", fix="give its id")
+        together = _BY_ID[backend](factory, n_envs, **options)
+        together.reset(seed=seed)
+        return together
     env_id = factory.id if isinstance(factory, EnvSpec) else getattr(factory, "__name__", "custom")
     vector_env = make_vector([factory] * n_envs, backend=backend, env_id=env_id, **options)
     if seed is not None:

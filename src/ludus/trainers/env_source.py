@@ -78,9 +78,9 @@ class EnvSource:
             instance = self._instance
             return make_vector([lambda: instance], backend="serial", env_id=self.env_id)
         assert self._factory is not None
-        if backend == "envpool":
-            return make_vectorized_env(self._factory, self.n_envs, backend)
-        return make_vector([self._factory] * self.n_envs, backend=backend, env_id=self.env_id)
+        if backend in {"serial", "process"}:
+            return make_vector([self._factory] * self.n_envs, backend=backend, env_id=self.env_id)
+        return make_vectorized_env(self._factory, self.n_envs, backend)
 
     def make_single(self, render_mode: str | None = None) -> Env:
         """One more env, apart from the training ones. UserError when an env object cannot be copied."""
