@@ -168,7 +168,7 @@ def test_an_env_spec_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_everything_auto_chose_is_named(tmp_path: Path) -> None:
     run = trained(tiny(tmp_path, vector="auto", device="auto", threads="auto", total_timesteps=128))
     config = written(run)
-    assert config.vector == "serial" and config.device in ("cpu", "cuda") and isinstance(config.threads, int)
+    assert config.vector == "batched" and config.device in ("cpu", "cuda") and isinstance(config.threads, int)
     given = config.hyperparams.given()
     assert given["clip_range"] == 0.2 and given["learning_rate"] == 3e-4 and given["n_steps"] == 64
     assert config.policy.activation == "auto" or config.policy.activation == "Tanh"

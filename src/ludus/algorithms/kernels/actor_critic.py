@@ -18,10 +18,10 @@ from ludus.algorithms.kernels.memory import (
     activation_kind,
     flat_rows,
     linear_layers,
+    uncovered_input,
     uncovered_layer,
 )
 from ludus.policies.actor_critic import ActorCritic
-from ludus.policies.extractors import FlattenExtractor
 from ludus.types import Array, BoolArray, Metrics
 
 _NAMES = {
@@ -81,14 +81,9 @@ class FlatSamples:
 
 def why_not(policy: ActorCritic) -> str | None:
     """None when the kernels cover `policy`, else what they do not cover."""
-    if policy.device.type != "cpu":
-        return f"the policy is on {policy.device}"
-    space = policy.observation_space
-    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-        return f"{type(space).__name__} observations"
-    for extractor in (policy.features_extractor, policy.value_features_extractor):
-        if extractor is not None and type(extractor) is not FlattenExtractor:
-            return f"the features extractor {type(extractor).__name__}"
+    uncovered = uncovered_input(policy, policy.features_extractor, policy.value_features_extractor)
+    if uncovered is not None:
+        return uncovered
     if not isinstance(policy.action_space, spaces.Discrete | spaces.MultiDiscrete | spaces.Box):
         return f"{type(policy.action_space).__name__} actions"
     return uncovered_layer(policy.policy_net) or uncovered_layer(policy.value_net)

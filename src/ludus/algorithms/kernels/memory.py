@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import nn
 
 from ludus.algorithms.kernels.core import ELU, RELU, TANH
 from ludus.errors import LudusError
+from ludus.policies.base import Policy
+from ludus.policies.extractors import FlattenExtractor
 from ludus.policies.observations import ObservationNormalizer, RewardNormalizer
 from ludus.types import Array
 
@@ -84,6 +87,19 @@ NOT_FINITE = (
 def linear_layers(net: nn.Module | None) -> list[nn.Linear]:
     """The linear layers of a plain MLP, in order."""
     return [layer for layer in (net.children() if net is not None else ()) if isinstance(layer, nn.Linear)]
+
+
+def uncovered_input(policy: Policy, *extractors: nn.Module | None) -> str | None:
+    """What the kernels do not cover of where the policy is, what it sees, and its feature extractors, or None."""
+    if policy.device.type != "cpu":
+        return f"the policy is on {policy.device}"
+    space = policy.observation_space
+    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        return f"{type(space).__name__} observations"
+    for extractor in extractors:
+        if extractor is not None and type(extractor) is not FlattenExtractor:
+            return f"the features extractor {type(extractor).__name__}"
+    return None
 
 
 def uncovered_layer(net: nn.Module | None) -> str | None:

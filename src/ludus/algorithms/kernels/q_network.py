@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 
 from ludus.algorithms.kernels import q_learning
 from ludus.algorithms.kernels.memory import (
@@ -17,10 +16,10 @@ from ludus.algorithms.kernels.memory import (
     linear_layers,
     reward_scale,
     running_scale,
+    uncovered_input,
     uncovered_layer,
 )
 from ludus.algorithms.replay import ReplayArrays
-from ludus.policies.extractors import FlattenExtractor
 from ludus.policies.observations import RewardNormalizer
 from ludus.policies.q_network import QPolicy
 from ludus.types import Array, BoolArray, Metrics
@@ -28,16 +27,9 @@ from ludus.types import Array, BoolArray, Metrics
 
 def why_not(policy: QPolicy) -> str | None:
     """None when the kernels cover `policy`, else what they do not cover."""
-    if policy.device.type != "cpu":
-        return f"the policy is on {policy.device}"
-    space = policy.observation_space
-    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-        return f"{type(space).__name__} observations"
-    if type(policy.features_extractor) is not FlattenExtractor:
-        return f"the features extractor {type(policy.features_extractor).__name__}"
     if policy.value_net is not None:
         return "dueling networks"
-    return uncovered_layer(policy.q_net)
+    return uncovered_input(policy, policy.features_extractor) or uncovered_layer(policy.q_net)
 
 
 class QKernels:

@@ -8,7 +8,6 @@ from typing import Any
 import numba
 import numpy as np
 import torch
-from gymnasium import spaces
 
 from ludus.algorithms.kernels import soft_actor_critic as sac
 from ludus.algorithms.kernels.cores import CoreChoice
@@ -18,10 +17,10 @@ from ludus.algorithms.kernels.memory import (
     linear_layers,
     reward_scale,
     running_scale,
+    uncovered_input,
     uncovered_layer,
 )
 from ludus.algorithms.replay import ReplayArrays
-from ludus.policies.extractors import FlattenExtractor
 from ludus.policies.observations import RewardNormalizer
 from ludus.policies.soft_actor import SACPolicy, TwinCritic
 from ludus.types import Array, Metrics
@@ -29,15 +28,11 @@ from ludus.types import Array, Metrics
 
 def why_not(policy: SACPolicy) -> str | None:
     """None when the kernels cover `policy`, else what they do not cover."""
-    if policy.device.type != "cpu":
-        return f"the policy is on {policy.device}"
-    space = policy.observation_space
-    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-        return f"{type(space).__name__} observations"
-    for extractor in (policy.critic.features_extractor, policy.actor_features_extractor):
-        if extractor is not None and type(extractor) is not FlattenExtractor:
-            return f"the features extractor {type(extractor).__name__}"
-    return uncovered_layer(policy.actor_net) or uncovered_layer(policy.critic.q1)
+    return (
+        uncovered_input(policy, policy.critic.features_extractor, policy.actor_features_extractor)
+        or uncovered_layer(policy.actor_net)
+        or uncovered_layer(policy.critic.q1)
+    )
 
 
 class SACKernels:
