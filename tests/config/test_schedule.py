@@ -7,6 +7,8 @@ import math
 import pytest
 
 from ludus.config.schedule import Schedule
+from ludus.config.schema import TrainerConfig
+from ludus.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -63,3 +65,23 @@ def test_what_is_no_schedule_is_refused_with_a_reason(written: object) -> None:
 )
 def test_it_is_written_as_it_was_read(written: object) -> None:
     assert Schedule.parse(written).plain() == written
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "field", "value"),
+    [
+        ("PPO", "learning_rate", -1.0),
+        ("PPO", "gamma", 2.0),
+        ("PPO", "gae_lambda", {"linear": [0.9, 1.1]}),
+        ("PPO", "clip_range", -0.1),
+        ("PPO", "ent_coef", -5),
+        ("A2C", "max_grad_norm", 0),
+        ("DQN", "tau", 5),
+        ("SAC", "tau", 0),
+        ("SAC", "ent_coef", -0.1),
+    ],
+)
+def test_a_value_out_of_its_range_is_refused_by_name(algorithm: str, field: str, value: object) -> None:
+    config = TrainerConfig(algorithm=algorithm, hyperparams={field: value})
+    with pytest.raises(ConfigError, match=f"hyperparams.{field}"):
+        config.typed_hyperparams()

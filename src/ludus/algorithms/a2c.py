@@ -11,15 +11,15 @@ from ludus.algorithms.learner import Workplace, clip_and_step, set_learning_rate
 from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, Samples
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
-from ludus.config.schedule import Schedule
+from ludus.config.schedule import Fraction, NonNegative
 from ludus.rollout.experience import Rollout
 from ludus.types import Metrics
 
 
 class A2CHyperparameters(OnPolicyHyperparameters):
-    learning_rate: Schedule = constant(7e-4)
+    learning_rate: NonNegative = constant(7e-4)
     n_steps: int = Field(default=5, ge=1, description="steps of every env per update")
-    gae_lambda: Schedule = constant(1.0)
+    gae_lambda: Fraction = constant(1.0)
     normalize_advantage: bool = False
     use_rms_prop: bool = Field(default=True, description="RMSprop, as in the paper; false: Adam")
     rms_prop_eps: float = Field(default=1e-5, gt=0)

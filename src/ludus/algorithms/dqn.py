@@ -21,26 +21,26 @@ from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearn
 from ludus.algorithms.replay import Batch
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
-from ludus.config.schedule import Schedule
+from ludus.config.schedule import NonNegative, Positive, PositiveFraction
 from ludus.policies.q_network import QPolicy
 from ludus.rollout.experience import Transitions
 from ludus.types import Metrics
 
 
 class DQNHyperparameters(OffPolicyHyperparameters):
-    learning_rate: Schedule = constant(1e-4)
+    learning_rate: NonNegative = constant(1e-4)
     buffer_size: int = Field(default=100_000, ge=1, description="transitions kept")
     learning_starts: int = Field(default=10_000, ge=0, description="env steps of random actions first")
     batch_size: int = Field(default=32, ge=1)
     train_freq: int = Field(default=4, ge=1, description="vector steps between two rounds of learning")
     target_update_interval: int = Field(default=10_000, ge=1, description="env steps between target updates")
-    tau: Schedule = constant(1.0)
+    tau: PositiveFraction = constant(1.0)
     exploration_fraction: float = Field(
         default=0.1, gt=0, le=1, description="of the run, to reach the final rate"
     )
     exploration_initial_eps: float = Field(default=1.0, ge=0, le=1)
     exploration_final_eps: float = Field(default=0.05, ge=0, le=1)
-    max_grad_norm: Schedule | None = constant(10.0)
+    max_grad_norm: Positive | None = constant(10.0)
     double: bool = Field(default=False, description="choose the next action by the online network")
     dueling: bool = Field(default=False, description="separate streams for value and advantage")
 

@@ -14,7 +14,7 @@ from ludus.algorithms.kernels.actor_critic import ActorCriticKernels, FlatSample
 from ludus.algorithms.kernels.credit import gae as fast_gae
 from ludus.algorithms.learner import Learner, Workplace, explained_variance
 from ludus.config.hyperparameters import Hyperparameters, constant
-from ludus.config.schedule import Schedule
+from ludus.config.schedule import Fraction, NonNegative, Positive
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.observations import to_tensor
 from ludus.rollout.collector import RolloutCollector
@@ -25,10 +25,10 @@ from ludus.types import Array, Metrics, Observation
 
 class OnPolicyHyperparameters(Hyperparameters):
     n_steps: int = Field(default=2048, ge=1, description="steps of every env per update")
-    gae_lambda: Schedule = constant(0.95)
-    ent_coef: Schedule = constant(0.01)
-    vf_coef: Schedule = constant(0.5)
-    max_grad_norm: Schedule | None = constant(0.5)
+    gae_lambda: Fraction = constant(0.95)
+    ent_coef: NonNegative = constant(0.01)
+    vf_coef: NonNegative = constant(0.5)
+    max_grad_norm: Positive | None = constant(0.5)
 
 
 H = TypeVar("H", bound=OnPolicyHyperparameters)

@@ -10,7 +10,7 @@ from ludus.algorithms.learner import Workplace, clip_and_step, set_learning_rate
 from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, Samples
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
-from ludus.config.schedule import Schedule
+from ludus.config.schedule import NonNegative
 from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError
 from ludus.rollout.experience import Rollout
@@ -22,8 +22,8 @@ class PPOHyperparameters(OnPolicyHyperparameters):
         default=64, ge=2, description="samples per gradient step; divides n_steps * n_envs"
     )
     n_epochs: int = Field(default=10, ge=1, description="passes over each rollout")
-    clip_range: Schedule = constant(0.2)
-    clip_range_vf: Schedule | None = Field(default=None, description="clip value changes too; null: no")
+    clip_range: NonNegative = constant(0.2)
+    clip_range_vf: NonNegative | None = Field(default=None, description="clip value changes too; null: no")
     normalize_advantage: bool = True
     target_kl: float | None = Field(
         default=None, gt=0, description="end the epochs early beyond 1.5 times this"

@@ -22,7 +22,7 @@ from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearn
 from ludus.algorithms.replay import Batch
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
-from ludus.config.schedule import Schedule
+from ludus.config.schedule import NonNegative, Positive, PositiveFraction, Schedule
 from ludus.policies.soft_actor import SACPolicy
 from ludus.types import Metrics
 
@@ -32,7 +32,7 @@ def _auto_or_schedule(value: Any) -> Any:
 
 
 class SACHyperparameters(OffPolicyHyperparameters):
-    ent_coef: Annotated[Literal["auto"] | Schedule, BeforeValidator(_auto_or_schedule)] = Field(
+    ent_coef: Annotated[Literal["auto"] | NonNegative, BeforeValidator(_auto_or_schedule)] = Field(
         default="auto",
         description="entropy temperature; auto: learnt so that entropy stays at target_entropy",
     )
@@ -40,9 +40,9 @@ class SACHyperparameters(OffPolicyHyperparameters):
     target_entropy: float | Literal["auto"] = Field(
         default="auto", description="auto: minus the action's size"
     )
-    tau: Schedule = constant(0.005)
+    tau: PositiveFraction = constant(0.005)
     target_update_interval: int = Field(default=1, ge=1, description="gradient steps between target updates")
-    max_grad_norm: Schedule | None = Field(default=None, description="null: no clipping")
+    max_grad_norm: Positive | None = Field(default=None, description="null: no clipping")
 
 
 class SAC(OffPolicyLearner[SACHyperparameters]):

@@ -43,7 +43,7 @@ env:
   kwargs: {{}}  # arguments of the env
   wrappers: []  # names, module:Class, or {{name: {{arguments}}}}, innermost first
 n_envs: {n_envs}  # copies of the env, stepped side by side
-vector: auto  # auto, serial (one process) or process (one worker each)
+vector: auto  # what steps the envs: auto, serial, process, batched or envpool
 total_timesteps: 200_000  # env steps, or "500 updates", "30 min"
 seed: 42  # all randomness comes from it
 device: auto  # auto, cpu, cuda, cuda:1, mps

@@ -74,6 +74,13 @@ def continue_run(
         summary = {"run": str(run.path), "status": info["status"], "steps": steps, "fps": 0.0, "seconds": 0.0}
         output.result({**summary, "eval": info.get("evaluation"), "reason": info.get("reason")})
         return
+    if total is not None and _is_complete(trainer, found, total):
+        trainer.close()
+        raise UserError(
+            f"the run is at step {found.step:,}, past a total of {total}",
+            where="command line: --steps",
+            fix="--steps is the total of the whole run: give more than it has, or leave it out",
+        )
     output.print(f"from checkpoint {found.name}, {_kind(trainer, found)}")
     train_and_tell(trainer, output, total)
 

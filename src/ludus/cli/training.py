@@ -73,6 +73,7 @@ def _print_summary(result: TrainResult, save_dir: str, output: Output) -> None:
 
 def _evaluation(result: TrainResult) -> list[str]:
     """The last evaluation and the best one, in words; empty when there was none."""
+    from ludus.errors import CheckpointError
     from ludus.runs.directory import RunDirectory
     from ludus.runs.hints import Hints
     from ludus.tracking.progress import number
@@ -82,7 +83,10 @@ def _evaluation(result: TrainResult) -> list[str]:
     if last is not None:
         mean, std = number(last["mean_reward"]), number(last["std_reward"])
         parts.append(f"{mean} ± {std} over {last['episodes']} episodes")
-    best = Hints(RunDirectory(result.run).checkpoints_dir).best_score()
+    try:
+        best = Hints(RunDirectory(result.run).checkpoints_dir).best_score()
+    except CheckpointError:  # a damaged hint must not make a finished training look failed
+        best = None
     if best is not None:
         metric, value = best
         parts.append(f"best {number(value)}" + ("" if metric == "eval/mean_reward" else f" ({metric})"))

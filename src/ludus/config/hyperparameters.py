@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
 
-from ludus.config.schedule import Schedule
+from ludus.config.schedule import Fraction, NonNegative, Schedule
 from ludus.errors import ConfigError
 
 
@@ -21,8 +21,8 @@ class Hyperparameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
-    learning_rate: Schedule = constant(3e-4)
-    gamma: Schedule = constant(0.99)
+    learning_rate: NonNegative = constant(3e-4)
+    gamma: Fraction = constant(0.99)
     policy_net_arch: tuple[PositiveInt, ...] = Field(
         default=(256, 256), description="hidden layers of the policy"
     )

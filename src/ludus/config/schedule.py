@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -80,6 +80,26 @@ class Schedule:
             for shape in SHAPES[1:]
         ]
         return {"anyOf": [{"type": "number"}, *shapes]}
+
+
+def _within(low: float, high: float, *, above: bool = False) -> Any:
+    """A validator: both ends of a schedule lie in [low, high], or in (low, high] with `above`."""
+
+    def check(schedule: Schedule) -> Schedule:
+        for value in (schedule.start, schedule.end):
+            if value > high or value < low or (above and value == low):
+                wanted = f"above {low:g}" if above else f"at least {low:g}"
+                most = "" if high == math.inf else f" and at most {high:g}"
+                raise ValueError(f"must be {wanted}{most}, got {value:g}")
+        return schedule
+
+    return AfterValidator(check)
+
+
+NonNegative = Annotated[Schedule, _within(0.0, math.inf)]
+Positive = Annotated[Schedule, _within(0.0, math.inf, above=True)]
+Fraction = Annotated[Schedule, _within(0.0, 1.0)]
+PositiveFraction = Annotated[Schedule, _within(0.0, 1.0, above=True)]
 
 
 def _number(value: Any) -> float:

@@ -26,7 +26,7 @@ from ludus.envs.wrapper_names import (
     register_wrapper,
 )
 from ludus.envs.wrappers import Env, EpisodeReport, FrameSkip, FrameStack
-from ludus.errors import ConfigError, UserError
+from ludus.errors import ConfigError, LudusError, UserError
 
 __all__ = [
     "EnvFactory",
@@ -198,7 +198,12 @@ def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int) -> tuple[str, s
         return "serial", "there is only one env"
     if spec is not None and n_envs >= pool.FEWEST_ENVS and pool.why_not(spec) is None and pool.is_installed():
         return "envpool", "EnvPool has this env"
-    seconds = _median_step_seconds(_factory(env))
+    try:
+        seconds = _median_step_seconds(_factory(env))
+    except LudusError:
+        raise
+    except Exception:  # the backend will meet the same fault, and reports it with the user's own traceback
+        return "serial", "a trial step failed"
     took = f"{seconds * 1e3:.2f} ms a step"
     return ("process", f"heavy: {took}") if seconds > _SLOW_STEP_S else ("serial", f"light: {took}")
 

@@ -156,13 +156,14 @@ def _import_wrapper(name: str) -> WrapperFactory:
             fix="install it, or run from the folder that holds it",
         ) from None
     factory = getattr(module, attribute, None)
-    if not callable(factory):
+    # only wrapper classes: a config must not be able to call any function there is with arguments of its own
+    if not (isinstance(factory, type) and issubclass(factory, gym.Wrapper)):
         raise ConfigError(
-            f"the module '{module_name}' has no wrapper '{attribute}'",
+            f"the module '{module_name}' has no wrapper class '{attribute}'",
             where="env.wrappers",
-            fix="name it as 'module:Class'",
+            fix="name a subclass of gymnasium.Wrapper as 'module:Class', or register a function with register_wrapper",
         )
-    return factory  # type: ignore[no-any-return]
+    return factory
 
 
 def _accepted(factory: WrapperFactory) -> str:

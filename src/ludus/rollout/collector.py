@@ -78,6 +78,7 @@ class RolloutCollector(Collector):
         truncated_ends: list[tuple[int, int, Any]] = []
         if policy.training:
             policy.eval()
+        taken = 0
         for t in range(T):
             seen = self._see(policy, stepper.obs)
             masks = stepper.masks
@@ -87,7 +88,8 @@ class RolloutCollector(Collector):
             rollout.rewards[t] = self._reward(step)
             episodes += step.episodes
             truncated_ends += [(t, i, obs) for i, obs in step.final_obs.items() if not step.terminated[i]]
-            self._call_hook((t + 1) * N)
+            taken += int(step.valid.sum())
+            self._call_hook(taken)
 
         rollout.next_values[:-1] = rollout.values[1:]
         rollout.next_values[-1] = self._values(policy, stepper.obs)
@@ -161,7 +163,8 @@ class ReplayCollector(Collector):
         episodes: list[EpisodeRecord] = []
         if policy.training:
             policy.eval()
-        for t in range(self.n_steps):
+        taken = 0
+        for _ in range(self.n_steps):
             obs, masks = stepper.obs, stepper.masks
             if policy.obs_normalizer is not None:
                 policy.obs_normalizer.update(obs)
@@ -181,7 +184,8 @@ class ReplayCollector(Collector):
                 (obs, actions, step.rewards, next_obs, step.terminated, masks, next_masks, step.valid)
             )
             episodes += step.episodes
-            self._call_hook((t + 1) * N)
+            taken += int(step.valid.sum())
+            self._call_hook(taken)
         return _join(parts, episodes=episodes)
 
     def _act(self, policy: Policy, obs: Observation, masks: BoolArray | None) -> Array:

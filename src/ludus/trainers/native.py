@@ -115,8 +115,7 @@ class NativeTrainer(RLTrainer):
             learner: Learner[Any, Any] = config.algorithm_entry().learner(place, hyperparams)  # type: ignore[misc]
             if config.pretrained_model is not None and self._resume_from is None:
                 _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
-                load_policy_tensors(learner.policy, checkpoint)
-                learner.warm_start(dict(learner.policy.state_dict()))
+                _take_over(learner, checkpoint)
             stepper = Stepper(
                 envs,
                 lambda barrier, index: self.streams.derive("env", barrier, index),
@@ -235,7 +234,7 @@ class NativeTrainer(RLTrainer):
         self.create_model()
         assert self.learner is not None
         _, checkpoint = find_checkpoint(str(path), self.config.save_dir)
-        self._take_over(checkpoint)
+        _take_over(self.learner, checkpoint)
         if self._active is not None:
             self._loaded = checkpoint  # the next train() goes on from the disk, and takes it over once more
 
@@ -267,12 +266,6 @@ class NativeTrainer(RLTrainer):
             command=command_line(),
             versions=versions(),
         )
-
-    def _take_over(self, checkpoint: Checkpoint) -> None:
-        """Start from the weights of another run's policy."""
-        assert self.learner is not None
-        load_policy_tensors(self.learner.policy, checkpoint)
-        self.learner.warm_start(dict(self.learner.policy.state_dict()))
 
     def _where_to_go_on(self) -> Checkpoint | None:
         """What `resume` chose, or where this trainer's last `train` ended; None for a new run."""
@@ -320,7 +313,7 @@ class NativeTrainer(RLTrainer):
             callback.init_callback(self)
         run.begin(checkpoint)
         if self._loaded is not None:
-            self._take_over(self._loaded)
+            _take_over(crew.learner, self._loaded)
             self._loaded = None
         if callback is not None:
             callback.on_training_start({"self": self}, {})
@@ -406,3 +399,9 @@ def _parse_total(value: Any) -> When:
         return When.parse(value)
     except ValueError as error:
         raise UserError(str(error), where="train(total_timesteps=…)", fix="as in the config") from None
+
+
+def _take_over(learner: Learner[Any, Any], checkpoint: Checkpoint) -> None:
+    """Start from the weights of another run's policy."""
+    load_policy_tensors(learner.policy, checkpoint)
+    learner.warm_start(dict(learner.policy.state_dict()))

@@ -58,7 +58,9 @@ def resolve_device(asked: str) -> str:
 
 def available_threads(asked: int | str) -> int:
     """How many threads a run may use."""
-    return (os.cpu_count() or 1) if asked == "auto" else int(asked)
+    if asked != "auto":
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def set_threads(asked: int | str, learner: Learner[Any, Any], device: torch.device) -> int:

@@ -122,7 +122,14 @@ class TrainingRun:
     def begin(self, checkpoint: Checkpoint | None = None) -> None:
         """Start anew, or go on where `checkpoint` was saved."""
         if checkpoint is not None:
-            self._restore(checkpoint)
+            try:
+                self._restore(checkpoint)
+            except (KeyError, TypeError, ValueError) as error:
+                raise CheckpointError(
+                    f"the state of checkpoint {checkpoint.name} cannot be used: {type(error).__name__}: {error}",
+                    where=str(checkpoint.path),
+                    fix="resume from another checkpoint, with --checkpoint",
+                ) from error
             if self.directory.info().get("status") == "stopped":
                 self.stop_reason = None  # it had ended there, and is asked to go on all the same
         self.crew.collector.barrier(self._barriers)

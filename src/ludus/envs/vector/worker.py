@@ -112,6 +112,8 @@ def _build(payload: bytes) -> EnvChunk:
         ) from error
     sys.argv[:] = blueprint.argv
     warnings.filters = blueprint.warning_filters
+    # the user's module, imported to build an env, registers again what was registered here for it
+    warnings.filterwarnings("ignore", message=".*Overriding environment")
     for env_id, spec in blueprint.registrations.items():
         gym.registry.setdefault(env_id, spec)
     return EnvChunk(blueprint.env_fns, first_index=blueprint.first_index, env_id=blueprint.env_id)
