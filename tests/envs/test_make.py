@@ -180,7 +180,7 @@ def test_wrappers_are_found_by_name_or_by_module_and_class() -> None:
             "min_action, max_action",
         ),
         ("no_such_module:Thing", "cannot be found", "install it"),
-        ("gymnasium.wrappers:Nothing", "has no wrapper 'Nothing'", "module:Class"),
+        ("gymnasium.wrappers:Nothing", "has no wrapper class 'Nothing'", "module:Class"),
         ({"a": {}, "b": {}}, "one name with its arguments", "wrappers: ["),
     ],
     ids=str,

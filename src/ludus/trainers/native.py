@@ -313,7 +313,8 @@ class NativeTrainer(RLTrainer):
             callback.init_callback(self)
         run.begin(checkpoint)
         if self._loaded is not None:
-            _take_over(crew.learner, self._loaded)
+            assert self.learner is not None
+            _take_over(self.learner, self._loaded)
             self._loaded = None
         if callback is not None:
             callback.on_training_start({"self": self}, {})
