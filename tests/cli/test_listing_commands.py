@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -265,6 +266,6 @@ def test_a_run_that_nobody_runs_any_more_is_shown_as_died(ludus: Command, run: P
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
-    command = f"{sys.executable} -m ludus envs | head -1"
+    command = f"{shlex.quote(sys.executable)} -m ludus envs | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert done.stderr == ""
