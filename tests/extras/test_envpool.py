@@ -83,9 +83,10 @@ def test_a_seeded_reset_repeats() -> None:
 
 
 def test_auto_takes_it_only_for_plain_verified_envs() -> None:
-    assert choose_backend("CartPole-v1", 8)[0] == "envpool"
-    assert choose_backend("CartPole-v1", 2)[0] != "envpool"
-    assert choose_backend(EnvSpec("CartPole-v1", frame_stack=4), 8)[0] != "envpool"
+    assert choose_backend("LunarLander-v3", 8)[0] == "envpool"
+    assert choose_backend("LunarLander-v3", 2)[0] != "envpool"
+    assert choose_backend(EnvSpec("LunarLander-v3", frame_stack=4), 8)[0] != "envpool"
+    assert choose_backend("CartPole-v1", 8)[0] == "batched"
     assert choose_backend("FrozenLake-v1", 8)[0] != "envpool"
     with pytest.raises(ConfigError, match="arguments or wrappers"):
         make_vectorized_env(EnvSpec("CartPole-v1", frame_skip=2), 8, "envpool")
