@@ -36,7 +36,7 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
             )
         else:
             self.optimizer = torch.optim.Adam(self.parameters, lr=h.learning_rate(0.0), eps=1e-5)
-        self.use_kernels(self.optimizer)
+        self.use_actor_critic_kernels(self.optimizer)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}

@@ -64,13 +64,11 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
         self.optimizer = torch.optim.Adam(self.parameters, lr=hyperparams.learning_rate(0.0))
         self.policy.epsilon = hyperparams.exploration_initial_eps
         self.kernels: QKernels | None = None
-        reason = why_not(self.policy) if place.kernels else "kernels: false"
-        if reason is not None:
-            self.engine_note = f"torch ({reason})"
-        else:
-            self.kernels = QKernels(self.policy, self.target, self.optimizer, place.streams.numpy("actions"))
-            self.policy.fast = self.kernels
-            self.engine_note = f"fused CPU kernels (ready in {self.kernels.compile():.1f} s)"
+        rng = place.streams.numpy("actions")
+        self.use_kernels(
+            why_not(self.policy), lambda: QKernels(self.policy, self.target, self.optimizer, rng)
+        )
+        self.policy.fast = self.kernels
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -12,6 +12,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from ludus.algorithms.kernels.memory import NOT_FINITE
 from ludus.config.hyperparameters import Hyperparameters
 from ludus.config.schema import PolicyConfig
 from ludus.errors import ConfigError, LudusError
@@ -83,6 +84,15 @@ class Learner(ABC, Generic[E, H]):
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         """The optimizers by the name they have in a checkpoint."""
 
+    def use_kernels(self, uncovered: str | None, build: Callable[[], Any]) -> None:
+        """Hand the learning over to the kernels that `build` makes, where wanted and nothing is uncovered."""
+        reason = uncovered if self.place.kernels else "kernels: false"
+        if reason is not None:
+            self.engine_note = f"torch ({reason})"
+            return
+        self.kernels = build()
+        self.engine_note = f"fused CPU kernels (ready in {self.kernels.compile():.1f} s)"
+
     def warm_start(self, policy: dict[str, torch.Tensor]) -> None:
         """Start from the weights of another policy of the same shape; optimizers stay new."""
         self.policy.load_state_dict(policy)
@@ -141,11 +151,7 @@ def clip_and_step(
     """
     norm = float(nn.utils.clip_grad_norm_(parameters, float("inf") if max_norm is None else max_norm))
     if not np.isfinite(norm):
-        raise LudusError(
-            "a gradient is not finite (NaN or infinite); the optimizer was not stepped\n"
-            "  where: the learner's update\n"
-            "  fix:   lower hyperparams.learning_rate, or look for extreme observations or rewards in the env"
-        )
+        raise LudusError(NOT_FINITE)
     optimizer.step()
     return norm
 

@@ -86,15 +86,13 @@ class OnPolicyLearner(Learner[Rollout, H]):
         self.parameters = list(self.policy.parameters())
         self.kernels: ActorCriticKernels | None = None
 
-    def use_kernels(self, optimizer: torch.optim.Optimizer) -> None:
-        """Hand the policy over to the fused kernels, where they are wanted and cover it."""
-        reason = why_not(self.policy) if self.place.kernels else "kernels: false"
-        if reason is not None:
-            self.engine_note = f"torch ({reason})"
-            return
-        rng = self.place.streams.numpy("actions")
-        self.kernels = self.policy.fast = ActorCriticKernels(self.policy, optimizer, rng, self.place.threads)
-        self.engine_note = f"fused CPU kernels (ready in {self.kernels.compile():.1f} s)"
+    def use_actor_critic_kernels(self, optimizer: torch.optim.Optimizer) -> None:
+        """See `use_kernels`; the same kernels act."""
+        rng, threads = self.place.streams.numpy("actions"), self.place.threads
+        self.use_kernels(
+            why_not(self.policy), lambda: ActorCriticKernels(self.policy, optimizer, rng, threads)
+        )
+        self.policy.fast = self.kernels
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
         super().load(tensors, values)

@@ -35,7 +35,7 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
         super().__init__(place, hyperparams)
         self.optimizer = torch.optim.Adam(self.parameters, lr=hyperparams.learning_rate(0.0), eps=1e-5)
         self._shuffle = place.streams.numpy("minibatches")
-        self.use_kernels(self.optimizer)
+        self.use_actor_critic_kernels(self.optimizer)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}

@@ -70,19 +70,17 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
         self.gradient_steps = 0
         self._generator = place.streams.torch("learner", str(place.device))
         self.kernels: SACKernels | None = None
-        reason = why_not(self.policy) if place.kernels else "kernels: false"
-        if reason is not None:
-            self.engine_note = f"torch ({reason})"
-        else:
-            self.kernels = SACKernels(
+        self.use_kernels(
+            why_not(self.policy),
+            lambda: SACKernels(
                 self.policy,
                 self.target,
                 self.actor_optimizer,
                 self.critic_optimizer,
                 place.streams.numpy("learner"),
                 place.threads,
-            )
-            self.engine_note = f"fused CPU kernels (ready in {self.kernels.compile():.1f} s)"
+            ),
+        )
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {

@@ -106,6 +106,13 @@ class EnvSpec:
         return self.id, self.wrappers, self.curriculum
 
     @property
+    def is_plain(self) -> bool:
+        """Whether nothing but perhaps a time limit sets it apart from the registered env."""
+        return not (
+            self.kwargs or self.wrappers or self.frame_stack > 1 or self.frame_skip > 1 or self.curriculum
+        )
+
+    @property
     def _uses_atari(self) -> bool:
         return any(
             entry == "atari" or (isinstance(entry, Mapping) and "atari" in entry) for entry in self.wrappers

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from typing import Any
 
 import gymnasium as gym
@@ -14,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from ludus.algorithms.learner import Learner
 from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.schema import EnvConfig, PolicyConfig, TrainerConfig
+from ludus.envs.vector.process import usable_cores
 from ludus.errors import ConfigError
 from ludus.trainers.env_source import EnvSource
 
@@ -58,9 +58,7 @@ def resolve_device(asked: str) -> str:
 
 def available_threads(asked: int | str) -> int:
     """How many threads a run may use."""
-    if asked != "auto":
-        return int(asked)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return usable_cores() if asked == "auto" else int(asked)
 
 
 def set_threads(asked: int | str, learner: Learner[Any, Any], device: torch.device) -> int:

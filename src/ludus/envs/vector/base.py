@@ -63,7 +63,7 @@ class ChunkedVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Starts an episode in every env. A seed s gives env i the seed s + i, a list its element."""
         self._require_open()
-        entries = self._ask_chunks("reset", self._seed_per_env(seed), options)
+        entries = self._ask_chunks("reset", seed_per_env(seed, self.num_envs), options)
         return copy_rows(self._batch.obs), self._infos(entries)
 
     def step(self, actions: Any) -> StepResult:
@@ -144,18 +144,20 @@ class ChunkedVectorEnv(VectorEnv[Any, Any, Any]):
             infos["action_mask"] = self._batch.masks.copy()
         return infos
 
-    def _seed_per_env(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
-        if seed is None:
-            return [None] * self.num_envs
-        if isinstance(seed, int | np.integer):
-            return [int(seed) + i for i in range(self.num_envs)]
-        if len(seed) != self.num_envs:
-            raise ValueError(f"{len(seed)} seeds for {self.num_envs} envs")
-        return [None if s is None else int(s) for s in seed]
-
     def _require_open(self) -> None:
         if self.closed:
             raise ClosedEnvironmentError(f"{type(self).__name__} was used after close()")
+
+
+def seed_per_env(seed: int | Sequence[int | None] | None, n_envs: int) -> list[int | None]:
+    """The seed of each env: a seed s gives env i the seed s + i, a list its element; ValueError for its length."""
+    if seed is None:
+        return [None] * n_envs
+    if isinstance(seed, int | np.integer):
+        return [int(seed) + i for i in range(n_envs)]
+    if len(seed) != n_envs:
+        raise ValueError(f"{len(seed)} seeds for {n_envs} envs")
+    return [None if s is None else int(s) for s in seed]
 
 
 def _put(rows: Array, actions: Any) -> None:

@@ -16,6 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numba import njit
 
+from ludus.envs.vector.base import seed_per_env
 from ludus.errors import ConfigError
 from ludus.types import Array
 
@@ -103,7 +104,7 @@ def why_not(spec: EnvSpec) -> str | None:
     """None when this backend can stand in for the envs of `spec`, else the reason."""
     if spec.id not in GAMES:
         return f"{spec.id} is not written as a batched game"
-    if spec.kwargs or spec.wrappers or spec.frame_stack > 1 or spec.frame_skip > 1 or spec.curriculum:
+    if not spec.is_plain:
         return "the env has arguments or wrappers"
     return None
 
@@ -139,14 +140,8 @@ class BatchedVectorEnv(VectorEnv[Any, Any, Any]):
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
         """Start an episode in every env. A seed s gives env i the seed s + i, a list its element."""
-        if seed is None:
-            seeds: list[int | None] = [None] * self.num_envs
-        elif isinstance(seed, int | np.integer):
-            seeds = [int(seed) + i for i in range(self.num_envs)]
-        else:
-            seeds = list(seed)
         obs: Array = np.empty(self._shape, dtype=np.float32)
-        for i, one in enumerate(seeds):
+        for i, one in enumerate(seed_per_env(seed, self.num_envs)):
             if one is not None or self._rngs[i] is None:
                 self._rngs[i] = np_random(one)[0]
             obs[i] = self._start(i)

@@ -7,7 +7,6 @@ seeded reset builds the pool anew.
 from __future__ import annotations
 
 import importlib.util
-import os
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from ludus.envs.vector.base import seed_per_env
+from ludus.envs.vector.process import usable_cores
 from ludus.errors import ConfigError, MissingExtra
 from ludus.types import Array
 
@@ -41,7 +42,7 @@ def why_not(spec: EnvSpec) -> str | None:
     """None when EnvPool can stand in for the envs of `spec`, else the reason."""
     if spec.id not in VERIFIED:
         return f"{spec.id} is not among the envs verified against Gymnasium"
-    if spec.kwargs or spec.wrappers or spec.frame_stack > 1 or spec.frame_skip > 1 or spec.curriculum:
+    if not spec.is_plain:
         return "the env has arguments or wrappers"
     if spec.max_episode_steps is not None:
         return "the env has a time limit of its own"
@@ -68,7 +69,7 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
             )
         self.env_id = spec.id
         self.num_envs = n_envs
-        self._threads = min(n_envs, threads or os.cpu_count() or 1)
+        self._threads = min(n_envs, threads or usable_cores())
         single = spec()
         self.single_observation_space = single.observation_space
         self.single_action_space = single.action_space
@@ -105,11 +106,7 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
 
         if self._pool is not None:
             self._pool.close()
-        first = 0 if seed is None else seed
-        if isinstance(first, int | np.integer):
-            seeds = [int(first) + i for i in range(self.num_envs)]
-        else:
-            seeds = [0 if s is None else int(s) for s in first]
+        seeds = [s or 0 for s in seed_per_env(0 if seed is None else seed, self.num_envs)]
         with warnings.catch_warnings():  # about the precision of bounds, which are not used
             warnings.simplefilter("ignore")
             self._pool = envpool.make_gymnasium(

@@ -20,7 +20,7 @@ import cloudpickle
 import gymnasium as gym
 import numpy as np
 
-from ludus.envs.vector.base import ChunkedVectorEnv, StepResult, WrapperStates
+from ludus.envs.vector.base import ChunkedVectorEnv, StepResult, WrapperStates, seed_per_env
 from ludus.envs.vector.batch import Batch, batch_nbytes
 from ludus.envs.vector.chunk import Entry, EnvFacts, EnvFn, check_same_spaces
 from ludus.envs.vector.handle import WorkerHandle, WorkerLost
@@ -75,7 +75,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         self._playing = False  # has there been a reset?
         self._replaced: dict[int, list[Entry]] = {}  # worker -> the infos its envs gave at the reset
 
-        n_workers = min(len(env_fns), n_workers or _usable_cores())
+        n_workers = min(len(env_fns), n_workers or usable_cores())
         bounds = [len(env_fns) * k // n_workers for k in range(n_workers + 1)]
         self._shares = [slice(low, high) for low, high in itertools.pairwise(bounds)]
         self._blueprints = [_blueprint(env_fns[share], share.start, env_id) for share in self._shares]
@@ -100,7 +100,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         self._require_open()
-        seeds = self._seed_per_env(seed)
+        seeds = seed_per_env(seed, self.num_envs)
         self._playing = False  # a worker lost from here on has no episode to lose
         self._replaced.clear()
         result = super().reset(seed=seeds, options=options)
@@ -265,7 +265,8 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         )
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
+    """The cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
