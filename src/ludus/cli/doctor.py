@@ -27,6 +27,9 @@ _EXTRAS = {
     "envpool": ("envpool", "`vector: envpool`: several classic and Box2D envs, two to three times as fast"),
     "video": ("av", "videos of a policy, `ludus play` without a screen"),
     "wandb": ("wandb", "tracking with Weights & Biases"),
+    "sb3": ("stable_baselines3", "`engine: sb3`: the algorithms of Stable-Baselines3 and sb3-contrib"),
+    "sweep": ("optuna", "`ludus sweep`: search for hyperparameters"),
+    "export": ("onnx", "`ludus export RUN --to onnx`"),
 }
 
 
