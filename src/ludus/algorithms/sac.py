@@ -77,10 +77,13 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
                 self.target,
                 self.actor_optimizer,
                 self.critic_optimizer,
+                self.log_temperature,
+                self.temperature_optimizer if h.ent_coef == "auto" else None,
                 place.streams.numpy("learner"),
                 place.threads,
             ),
         )
+        self.policy.fast = self.kernels
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {
@@ -96,9 +99,7 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
         metrics: Metrics = {}
         for _ in range(rounds):
             self.gradient_steps += 1
-            auto = h.ent_coef == "auto"
-            temperature = self.log_temperature.exp().item() if auto else h.ent_coef(fraction)  # type: ignore[operator]
-            metrics, log_prob = self.kernels.learn(
+            metrics = self.kernels.learn(
                 self.replay.arrays(),
                 self._rng.integers(0, self.replay.size, size=h.batch_size),
                 self.place.reward_normalizer,
@@ -106,22 +107,12 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
                 max_norm=None if h.max_grad_norm is None else h.max_grad_norm(fraction),
                 gamma=h.gamma(fraction),
                 tau=h.tau(fraction),
-                temperature=temperature,
+                temperature=None if h.ent_coef == "auto" else h.ent_coef(fraction),
+                target_entropy=self.target_entropy,
                 update_targets=self.gradient_steps % h.target_update_interval == 0,
             )
-            if auto:
-                metrics["train/ent_coef_loss"] = self._step_temperature(log_prob, h.learning_rate(fraction))
-            metrics |= {"train/ent_coef": temperature, "train/learning_rate": h.learning_rate(fraction)}
+            metrics["train/learning_rate"] = h.learning_rate(fraction)
         return metrics
-
-    def _step_temperature(self, log_prob: float, learning_rate: float) -> float:
-        """The temperature's own gradient step, after the kernel's; returns its loss."""
-        gap = log_prob + self.target_entropy
-        set_learning_rate(self.temperature_optimizer, learning_rate)
-        self.log_temperature.grad = torch.full_like(self.log_temperature, -gap)
-        loss = -self.log_temperature.item() * gap
-        self.temperature_optimizer.step()
-        return loss
 
     def learn(self, batch: Batch, fraction: float) -> Metrics:
         h = self.h

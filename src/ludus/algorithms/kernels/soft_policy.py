@@ -1,7 +1,8 @@
-"""Puts SAC's networks and optimizers on flat arrays, and runs the SAC kernel over them."""
+"""Puts SAC's networks and optimizers on flat arrays, and runs the SAC kernels over them."""
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -14,6 +15,7 @@ from ludus.algorithms.kernels.cores import CoreChoice
 from ludus.algorithms.kernels.memory import (
     FlatMemory,
     activation_kind,
+    flat_rows,
     linear_layers,
     reward_scale,
     running_scale,
@@ -21,9 +23,10 @@ from ludus.algorithms.kernels.memory import (
     uncovered_layer,
 )
 from ludus.algorithms.replay import ReplayArrays
+from ludus.policies.distributions import refuse_mask
 from ludus.policies.observations import RewardNormalizer
 from ludus.policies.soft_actor import SACPolicy, TwinCritic
-from ludus.types import Array, Metrics
+from ludus.types import Array, BoolArray, Metrics
 
 
 def why_not(policy: SACPolicy) -> str | None:
@@ -36,7 +39,7 @@ def why_not(policy: SACPolicy) -> str | None:
 
 
 class SACKernels:
-    """Learns with `policy`, whose parameters, moments and target critics it keeps in flat arrays."""
+    """Acts and learns with `policy`, whose parameters, moments and target critics it keeps in flat arrays."""
 
     def __init__(
         self,
@@ -44,6 +47,8 @@ class SACKernels:
         target: TwinCritic,
         actor_optimizer: torch.optim.Optimizer,
         critic_optimizer: torch.optim.Optimizer,
+        log_temperature: torch.Tensor,
+        temperature_optimizer: torch.optim.Optimizer | None,
         rng: np.random.Generator,
         threads: int,
     ) -> None:
@@ -56,6 +61,7 @@ class SACKernels:
         self.actor = FlatMemory(ordered, actor_optimizer)
         self.critics = FlatMemory(_critic_parameters(policy.critic), critic_optimizer)
         self.target = FlatMemory(_critic_parameters(target), None)
+        self.temperature = FlatMemory([log_temperature], temperature_optimizer)
         self._size = mean.out_features
         hidden = [layer.out_features for layer in layers]
         actor_dims = np.array(
@@ -69,6 +75,7 @@ class SACKernels:
             activation_kind(policy.critic.q1),
         )
         self._cores = CoreChoice(2 if threads > 1 else 1)
+        self._act_work = np.empty(0, dtype=np.float32)
         self._buffers: Any = None
         self._rows = 0
 
@@ -77,6 +84,19 @@ class SACKernels:
         self.actor.bind()
         self.critics.bind()
         self.target.bind()
+        self.temperature.bind()
+
+    def act(self, obs: Array, masks: BoolArray | None) -> Array:
+        """Actions from -1 to 1, drawn for a batch of observations as the network takes them."""
+        if masks is not None:
+            refuse_mask(torch.from_numpy(masks), self.policy.action_space)
+        n, dims = len(obs), self._plan[0]
+        if len(self._act_work) < n * int(dims[1:].sum()):
+            self._act_work = np.empty(n * int(dims[1:].sum()), dtype=np.float32)
+        actions = np.empty((n, self._size), dtype=np.float32)
+        noise = self._rng.standard_normal((n, self._size), dtype=np.float32)
+        sac.act(self.actor.parameters, dims, self._plan[2], flat_rows(obs), noise, self._act_work, actions)
+        return actions
 
     def learn(
         self,
@@ -88,10 +108,11 @@ class SACKernels:
         max_norm: float | None,
         gamma: float,
         tau: float,
-        temperature: float,
+        temperature: float | None,
+        target_entropy: float,
         update_targets: bool,
-    ) -> tuple[Metrics, float]:
-        """One gradient step on the replay's rows `indices`. Returns metrics and the mean log-probability."""
+    ) -> Metrics:
+        """One gradient step on the replay's rows `indices`. A `temperature` of None is learnt, like the networks."""
         rows = len(indices)
         if rows != self._rows:
             self._allocate(rows)
@@ -101,7 +122,13 @@ class SACKernels:
         settings[sac.MAX_NORM] = -1.0 if max_norm is None else max_norm
         settings[sac.GAMMA] = gamma
         settings[sac.TAU] = tau
-        settings[sac.TEMPERATURE] = temperature
+        learnt = temperature is None
+        settings[sac.TEMPERATURE] = (
+            math.exp(self.temperature.parameters[0]) if temperature is None else temperature
+        )
+        settings[sac.LEARN_TEMPERATURE] = float(learnt)
+        settings[sac.TARGET_ENTROPY] = target_entropy
+        settings[sac.FOLLOW] = float(update_targets)
         settings[sac.REWARD_SCALE], settings[sac.REWARD_CLIP] = reward_scale(reward_normalizer)
         normalizer = self.policy.obs_normalizer
         settings[sac.OBS_CLIP] = 0.0 if normalizer is None else normalizer.clip
@@ -114,7 +141,8 @@ class SACKernels:
                 self.actor.arrays,
                 self.critics.arrays,
                 self.target.parameters,
-                self._plan,
+                self.temperature.arrays,
+                (*self._plan, rows),
                 (
                     replay.obs.reshape(capacity, -1),
                     replay.next_obs.reshape(capacity, -1),
@@ -127,7 +155,6 @@ class SACKernels:
                 noise,
                 self.critics.step + 1,
                 settings,
-                update_targets,
                 stats,
                 self._buffers,
             )
@@ -138,8 +165,12 @@ class SACKernels:
             "train/actor_loss": stats[sac.ACTOR_LOSS],
             "train/critic_loss": stats[sac.CRITIC_LOSS],
             "train/grad_norm": stats[sac.GRAD_NORM],
+            "train/ent_coef": settings[sac.TEMPERATURE],
         }
-        return metrics, float(stats[sac.LOG_PROB])
+        if learnt:
+            self.temperature.advance(taken, 0.0)
+            metrics["train/ent_coef_loss"] = stats[sac.TEMPERATURE_LOSS]
+        return metrics
 
     def compile(self) -> float:
         """Compile what will be called, or load it from the disk cache; returns the seconds it took."""
@@ -152,11 +183,22 @@ class SACKernels:
         )
         kept = [
             (array, array.copy())
-            for memory in (self.actor, self.critics, self.target)
+            for memory in (self.actor, self.critics, self.target, self.temperature)
             for array in memory.arrays
         ]
-        nothing = {"rate": 0.0, "max_norm": None, "gamma": 0.0, "tau": 0.0, "temperature": 0.0}
-        self.learn(replay, np.zeros(2, dtype=np.int64), None, update_targets=False, **nothing)  # type: ignore[arg-type]
+        self.act(obs, None)
+        self.learn(
+            replay,
+            np.zeros(2, dtype=np.int64),
+            None,
+            rate=0.0,
+            max_norm=None,
+            gamma=0.0,
+            tau=0.0,
+            temperature=0.0,
+            target_entropy=0.0,
+            update_targets=False,
+        )
         for array, before in kept:
             array[:] = before
         for memory in (self.actor, self.critics):
@@ -170,16 +212,24 @@ class SACKernels:
         self._rows = rows
         actor_dims, critic_dims, _ = self._plan
         n_obs, n_in = int(actor_dims[0]), int(critic_dims[0])
-        shapes = (n_in, n_in, n_in, n_obs, n_obs)
-        widest = int(max(actor_dims[1:].sum(), critic_dims[1:].sum()))
-        inputs = tuple(np.zeros((rows, width), dtype=np.float32) for width in shapes)
+        actor_widths, critic_widths = int(actor_dims[1:].sum()), int(critic_dims[1:].sum())
+        half = rows - rows // 2
+
+        def zeros(*shape: int) -> Array:
+            return np.zeros(shape, dtype=np.float32)
+
         self._buffers = (
-            inputs,
-            np.zeros((4, rows * widest), dtype=np.float32),
-            np.zeros((4, rows * widest), dtype=np.float32),
-            np.zeros((2, rows), dtype=np.float32),
+            zeros(rows, n_obs),
+            (zeros(rows, n_in), zeros(rows, n_in), zeros(rows, n_in)),
+            (zeros(rows), zeros(rows)),
             np.zeros(rows),
-            (np.zeros((rows, n_in), dtype=np.float32), np.zeros((rows, n_in), dtype=np.float32)),
+            zeros(2, rows),
+            zeros(2, half * actor_widths),
+            zeros(2, rows * critic_widths),
+            zeros(2, half * critic_widths),
+            zeros(2, max(half * actor_widths, rows * critic_widths)),
+            zeros(rows, n_in),
+            zeros(2, len(self.actor.parameters)),
         )
 
 
