@@ -27,18 +27,24 @@ _PUBLIC = {
     "CurriculumWrapper": "ludus.envs.curriculum",
     "EnvSpec": "ludus.envs.make",
     "EnvironmentWrapper": "ludus.envs.wrappers",
+    "ExperimentConfig": "ludus.experiments.experiment",
+    "ExperimentResult": "ludus.experiments.experiment",
     "HyperparameterConfig": "ludus.config.hyperparameters",
     "Hyperparameters": "ludus.config.hyperparameters",
+    "MultiAlgorithmBenchmark": "ludus.experiments.comparison.benchmark",
     "RLTrainer": "ludus.trainers.base",
     "RewardScalingWrapper": "ludus.envs.wrappers",
     "TrainResult": "ludus.trainers.base",
     "TrainerConfig": "ludus.config.schema",
+    "compute_moving_average": "ludus.experiments.statistics",
     "create_trainer": "ludus.trainers.factory",
     "get_default_config": "ludus.config.schema",
     "load": "ludus.evaluation.load",
     "load_config": "ludus.config.loading",
     "make_env": "ludus.envs.make",
     "make_vectorized_env": "ludus.envs.make",
+    "plot_training_curves": "ludus.experiments.comparison.plot",
+    "print_comparison_table": "ludus.experiments.comparison.tables",
     "register_algorithm": "ludus.config.registry",
     "register_extractor": "ludus.policies.extractors",
     "register_wrapper": "ludus.envs.wrapper_names",
@@ -60,6 +66,11 @@ if TYPE_CHECKING:
     from ludus.envs.wrapper_names import register_wrapper
     from ludus.envs.wrappers import EnvironmentWrapper, RewardScalingWrapper
     from ludus.evaluation.load import load
+    from ludus.experiments.comparison.benchmark import MultiAlgorithmBenchmark
+    from ludus.experiments.comparison.plot import plot_training_curves
+    from ludus.experiments.comparison.tables import print_comparison_table
+    from ludus.experiments.experiment import ExperimentConfig, ExperimentResult
+    from ludus.experiments.statistics import compute_moving_average
     from ludus.policies.extractors import BaseFeaturesExtractor, register_extractor
     from ludus.runs.checkpoints import CheckpointManager
     from ludus.tracking.logs import setup_logging

@@ -13,6 +13,7 @@ import typer
 import ludus
 from ludus.cli.bench import bench_app
 from ludus.cli.commands import Commands
+from ludus.cli.compare import COMPARE_EXAMPLES, compare
 from ludus.cli.config import config
 from ludus.cli.doctor import doctor
 from ludus.cli.envs import envs
@@ -39,6 +40,7 @@ app.command("train", epilog=EXAMPLES)(train)
 app.command("resume")(resume)
 app.command("eval")(evaluate)
 app.command("play")(play)
+app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
 app.add_typer(runs_app, name="runs")
 app.add_typer(bench_app, name="bench")
 app.command("presets")(presets)

@@ -1,0 +1,1 @@
+"""Several experiments over several seeds: plan, run, read, count, show."""

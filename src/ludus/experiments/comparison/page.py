@@ -1,0 +1,323 @@
+"""The page of a comparison: one HTML file that needs nothing else, Plotly included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from ludus.config.plain_yaml import write_yaml
+from ludus.experiments.comparison.charts import FONT, color_of, final_scores, improvement, learning_curves
+from ludus.experiments.comparison.results import SHARES
+from ludus.experiments.comparison.tables import memory
+from ludus.runs import atomic
+from ludus.tracking.progress import duration, number
+
+_STYLE = f"""
+:root {{ color-scheme: light; }}
+* {{ box-sizing: border-box; }}
+body {{ font: 15px/1.5 {FONT}; color: #1f2933; background: #f5f7fa; margin: 0; }}
+main {{ max-width: 1080px; margin: 0 auto; padding: 32px 20px 64px; }}
+h1 {{ font-size: 26px; margin: 0 0 4px; }}
+h2 {{ font-size: 17px; margin: 0 0 2px; }}
+.sub {{ color: #616e7c; margin: 0 0 20px; }}
+section {{ background: white; border: 1px solid #e4e7eb; border-radius: 10px; padding: 18px 20px; margin: 16px 0; }}
+section > p {{ color: #616e7c; font-size: 13px; margin: 0 0 8px; }}
+.scroll {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }}
+th {{ text-align: right; font-weight: 500; color: #616e7c; font-size: 12.5px; padding: 6px 10px; white-space: nowrap; }}
+td {{ text-align: right; padding: 7px 10px; border-top: 1px solid #e4e7eb; white-space: nowrap; }}
+th:first-child, td:first-child {{ text-align: left; }}
+td.best {{ font-weight: 650; }}
+.dot {{ display: inline-block; width: 10px; height: 10px; border-radius: 50%; margin-right: 8px; }}
+.bad {{ color: #b91c1c; }}
+.verdict {{ font-size: 17px; margin: 0 0 4px; }}
+pre {{ background: #f5f7fa; border-radius: 6px; padding: 10px 12px; overflow-x: auto; font-size: 12.5px; }}
+summary {{ cursor: pointer; padding: 4px 0; }}
+"""
+
+
+def write_page(path: Path, found: Mapping[str, Any], costs: Mapping[str, Any]) -> Path:
+    """Write `index.html` into `path` from what `write_results` returned; returns where."""
+    target = path / "index.html"
+    atomic.write_atomic(target, comparison_page(found, costs))
+    return target
+
+
+def comparison_page(found: Mapping[str, Any], costs: Mapping[str, Any]) -> str:
+    """The whole page as text."""
+    experiments = found["experiments"]
+    colors = color_of([one["name"] for one in experiments])
+    prices = list(zip(experiments, costs["experiments"], strict=True))
+    parts = [_verdict(found)]
+    for env in dict.fromkeys(one["env"] for one in experiments):
+        on_env = [pair for pair in prices if pair[0]["env"] == env]
+        parts += _of_env(env, on_env, found, colors, several=len(found["envs"]) > 1)
+    if found["overall"]:
+        parts.append(_overall(found["overall"], colors))
+    if found["probability_of_improvement"]:
+        figure = improvement(found["probability_of_improvement"], colors)
+        note = (
+            "How often a run of the first scores higher than a run of the second, ties counted as half; "
+            "bars are 95 % bootstrap intervals over seeds. One that reaches over 0.5 leaves it open."
+        )
+        parts.append(section("Probability of improvement", note, draw(figure)))
+    parts += [_costs(prices, costs, colors), _failures(experiments), _settings(experiments)]
+    return html_page(_title(found), _subtitle(found), parts)
+
+
+def html_page(title: str, subtitle: str, parts: Iterable[str]) -> str:
+    """A page in the house style with Plotly inside; `parts` are HTML."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>"
+        f"<script>{get_plotlyjs()}</script></head>\n<body><main>"
+        f'<h1>{escape(title)}</h1><p class="sub">{escape(subtitle)}</p>\n'
+        + "\n".join(part for part in parts if part)
+        + "\n</main></body></html>\n"
+    )
+
+
+def draw(figure: go.Figure) -> str:
+    """A figure as a part of a page."""
+    text: str = figure.to_html(
+        full_html=False,
+        include_plotlyjs=False,
+        config={"displayModeBar": False, "responsive": True},
+    )
+    return text
+
+
+def section(title: str, note: str, body: str) -> str:
+    """A part of a page: `title` and `note` are text, `body` is HTML."""
+    head = (f"<h2>{escape(title)}</h2>" if title else "") + (f"<p>{escape(note)}</p>" if note else "")
+    return f"<section>{head}{body}</section>"
+
+
+def rows_to_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Cells are HTML; one that begins with `*` is the best of its column."""
+    cells = "".join(f"<th>{cell}</th>" for cell in head)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td class="best">{cell[1:]}</td>' if cell.startswith("*") else f"<td>{cell}</td>"
+            for cell in row
+        )
+        + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table><tr>{cells}</tr>{body}</table></div>'
+
+
+def _of_env(
+    env: str,
+    pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    found: Mapping[str, Any],
+    colors: Mapping[str, str],
+    *,
+    several: bool,
+) -> list[str]:
+    experiments = [one for one, _ in pairs]
+    suffix = f" on {env}" if several else ""
+    if env not in found["envs"]:
+        return []
+    scale = found["envs"][env]
+    levels = {f"{share}%": scale[f"{share}%"] for share in SHARES}
+    curves = learning_curves(experiments, [cost["curve_seconds"] for _, cost in pairs], colors, levels=levels)
+    parts = [
+        section(
+            f"Learning curves{suffix}",
+            "Evaluations while training: interquartile mean over seeds, with 95 % bootstrap intervals. Dashed: "
+            "shares of the way from the lowest to the highest point of any curve.",
+            draw(curves),
+        )
+    ]
+    if any(one["training_curve"] is not None and one["curve"] is not None for one in experiments):
+        training = learning_curves(experiments, [None] * len(experiments), colors, key="training_curve")
+        note = "Mean reward of the last episodes played by the policy as it explored."
+        parts.append(section(f"Reward while training{suffix}", note, draw(training)))
+    ranked = sorted(experiments, key=lambda one: (one["iqm"] is None, -(one["iqm"] or {"value": 0})["value"]))
+    parts.append(
+        section(
+            f"Final scores{suffix}",
+            "Last evaluation. Stroke: interquartile mean; bar: 95 % stratified bootstrap interval; dots: seeds.",
+            draw(final_scores(ranked, colors)) + _final_table(ranked, colors),
+        )
+    )
+    parts.append(
+        section(
+            f"How soon{suffix}",
+            f"When the curve first reaches a share of the way from {number(scale['low'])} to "
+            f"{number(scale['high'])}. A dash: never.",
+            _soon_table(pairs, scale, colors),
+        )
+    )
+    return parts
+
+
+def _final_table(experiments: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) -> str:
+    rows = []
+    for index, one in enumerate(experiments):
+        iqm, mean = one["iqm"], one["mean"]
+        ended = f"{one['ended']}/{len(one['runs'])}"
+        cells = [_name(one["name"], colors), ended if one["ended"] == len(one["runs"]) else _bad(ended)]
+        if iqm is None:
+            rows.append([*cells, *["–"] * 6])
+            continue
+        rows.append(
+            [
+                *cells,
+                ("*" if index == 0 else "") + number(iqm["value"]),
+                f"{number(iqm['low'])} to {number(iqm['high'])}",
+                f"{number(mean['value'])} ± {number(one['std'])}",
+                number(one["median"]),
+                f"{number(one['min'])} to {number(one['max'])}",
+                number(one["best"]),
+            ]
+        )
+    head = ["experiment", "runs", "IQM", "95 % interval", "mean ± std", "median", "range", "best evaluation"]
+    return rows_to_table(head, rows)
+
+
+def _soon_table(
+    pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    scale: Mapping[str, float],
+    colors: Mapping[str, str],
+) -> str:
+    keys = [f"{share}%" for share in SHARES]
+    best = {
+        key: min((one["steps_to"][key] for one, _ in pairs if one["steps_to"][key] is not None), default=None)
+        for key in keys
+    }
+    rows = []
+    for one, cost in pairs:
+        steps = [one["steps_to"][key] for key in keys]
+        cells = [
+            "–" if value is None else ("*" if value == best[key] else "") + f"{value:,.0f}"
+            for key, value in zip(keys, steps, strict=True)
+        ]
+        times = [_seconds(cost["seconds_to"][key]) for key in keys]
+        rows.append([_name(one["name"], colors), *cells, *times])
+    levels = [f"{share} %, {number(scale[f'{share}%'])}" for share in SHARES]
+    head = ["experiment", *(f"steps to {one}" for one in levels), *(f"time to {s} %" for s in SHARES)]
+    return rows_to_table(head, rows)
+
+
+def _costs(
+    pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    costs: Mapping[str, Any],
+    colors: Mapping[str, str],
+) -> str:
+    several = len({one["env"] for one, _ in pairs}) > 1
+    rows = [
+        [
+            _name(one["name"], colors),
+            *([escape(one["env"])] if several else []),
+            f"{sum(run['steps'] for run in one['runs']):,}",
+            _seconds(cost["seconds"]),
+            f"{cost['fps']:,.0f}" if cost["seconds"] else "–",
+            _seconds(cost["core_seconds"]),
+            memory(cost["peak_memory"]) or "–",
+        ]
+        for one, cost in pairs
+    ]
+    head = ["experiment", *(["env"] if several else []), "steps", "training time", "steps/s"]
+    head += ["core time", "peak memory"]
+    machine = costs["machine"]
+    versions = machine["versions"]
+    note = (
+        f"All seeds together, on {machine['cores']} cores; torch {versions.get('torch', '?')}, "
+        f"Python {versions.get('python', '?')}, Ludus {versions.get('ludus', '?')}. Training time without starting "
+        "up; core time with it, and with what interrupted sessions took; memory of the run that needed most."
+    )
+    return section("What it cost", note, rows_to_table(head, rows))
+
+
+def _overall(rows: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) -> str:
+    table = [
+        [
+            _name(row["name"], colors),
+            f"{row['iqm']['value']:.3f}",
+            f"{row['iqm']['low']:.3f} to {row['iqm']['high']:.3f}",
+            str(len(row["envs"])),
+        ]
+        for row in sorted(rows, key=lambda row: -row["iqm"]["value"])
+    ]
+    note = "Interquartile mean over all envs and seeds; each env from 0, its lowest curve point, to 1, its highest."
+    return section(
+        "Over all envs", note, rows_to_table(["experiment", "IQM", "95 % interval", "envs"], table)
+    )
+
+
+def _failures(experiments: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        [escape(f"{one['name']}, seed {run['seed']}"), _bad(run["status"]), escape(run["error"] or "")]
+        for one in experiments
+        for run in one["runs"]
+        if run["status"] not in ("finished", "stopped")
+    ]
+    note = "They are not part of any figure above."
+    return section("Runs that did not end", note, rows_to_table(["run", "", ""], rows)) if rows else ""
+
+
+def _settings(experiments: Sequence[Mapping[str, Any]]) -> str:
+    body = "".join(
+        f"<details><summary>{escape(one['name'])} on {escape(one['env'])}, seeds "
+        f"{', '.join(str(run['seed']) for run in one['runs'])}</summary>"
+        f"<pre>{escape(write_yaml(one['config']))}</pre></details>"
+        for one in experiments
+    )
+    return section("Settings", "As given; what stands at null or auto was chosen by Ludus.", body)
+
+
+def _title(found: Mapping[str, Any]) -> str:
+    names = list(dict.fromkeys(one["name"] for one in found["experiments"]))
+    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return f"{shown} on {', '.join(dict.fromkeys(one['env'] for one in found['experiments']))}"
+
+
+def _subtitle(found: Mapping[str, Any]) -> str:
+    runs = [run for one in found["experiments"] for run in one["runs"]]
+    ended = sum(run["status"] in ("finished", "stopped") for run in runs)
+    seeds = len({run["seed"] for run in runs})
+    steps = sum(run["steps"] for run in runs)
+    return f"{ended} of {len(runs)} runs, {seeds} seed{'s' * (seeds > 1)}, {steps:,} environment steps in all"
+
+
+def _verdict(found: Mapping[str, Any]) -> str:
+    """One sentence that says who is ahead and how sure that is; none where several envs or no scores are there."""
+    known = [one for one in found["experiments"] if one["iqm"] is not None]
+    if len(known) < 2 or len(found["envs"]) > 1:
+        return ""
+    first, second = sorted(known, key=lambda one: -one["iqm"]["value"])[:2]
+    chance = next(
+        row
+        for row in found["probability_of_improvement"]
+        if row["better"] == first["name"] and row["than"] == second["name"]
+    )
+    sure = "" if chance["low"] > 0.5 else " The seeds at hand leave the order of these two open."
+    text = (
+        f"<b>{escape(first['name'])}</b> scores highest: {number(first['iqm']['value'])} "
+        f"({number(first['iqm']['low'])} to {number(first['iqm']['high'])}), ahead of {escape(second['name'])} "
+        f"with a probability of {chance['value']:.2f} ({chance['low']:.2f} to {chance['high']:.2f}).{sure}"
+    )
+    return f'<section><p class="verdict" style="color:inherit">{text}</p></section>'
+
+
+def _name(name: str, colors: Mapping[str, str]) -> str:
+    return f'<span class="dot" style="background:{colors[name]}"></span>{escape(name)}'
+
+
+def _bad(text: str) -> str:
+    return f'<span class="bad">{escape(text)}</span>'
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1f} s" if value < 60 else duration(value)

@@ -1,0 +1,143 @@
+"""Trainings side by side, each in a process of its own, from the driver's point of view."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any
+
+import cloudpickle
+
+from ludus.envs.vector.wire import unpack
+from ludus.errors import LudusError, UserError
+from ludus.experiments.processes.job import Job
+
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from ludus.experiments.processes.launcher import main; main(sys.argv[2:])"
+)
+_START_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that is over: `code` as a process ends, negative where a signal ended it."""
+
+    job: Job
+    code: int
+
+
+class Pool:
+    """Context manager that starts jobs and says when they end. On exit, what still runs is killed.
+
+    `threads` is how many threads each of them may use. Needs a system with fork.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
+        self._launcher: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._jobs: dict[int, Job] = {}
+        self._over: list[Ended] = []
+
+    def __enter__(self) -> Pool:
+        if not hasattr(os, "fork"):
+            raise UserError("several runs at a time need a system with fork", fix="use Linux or macOS")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for pid in self._jobs:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if self._connection is not None and self._launcher is not None:
+            self._connection.close()
+            self._launcher.wait()
+
+    @property
+    def running(self) -> list[Job]:
+        return list(self._jobs.values())
+
+    def start(self, job: Job) -> None:
+        """Start `job` now. UserError when its env function cannot leave this process."""
+        try:
+            payload = cloudpickle.dumps(job)
+        except Exception as error:  # pickling runs the user's code, which may raise anything
+            raise UserError(
+                f"the env function cannot be sent to another process: {type(error).__name__}: {error}",
+                where=job.name,
+                fix="build everything the env needs inside its function",
+            ) from error
+        connection = self._connect()
+        connection.send_bytes(payload)
+        answer = self._receive(connection)
+        while isinstance(answer, tuple):  # another one ended meanwhile
+            self._note(*answer)
+            answer = self._receive(connection)
+        self._jobs[int(answer)] = job
+
+    def wait(self, seconds: float) -> list[Ended]:
+        """The jobs that have ended since the last call; comes back after `seconds` if none has."""
+        connection = self._connection
+        if connection is None:
+            time.sleep(seconds)
+        elif not self._over:
+            try:
+                while connection.poll(0 if self._over else seconds):
+                    self._note(*unpack(connection.recv_bytes()))
+            except (EOFError, OSError):
+                self._launcher_died()
+        ended, self._over = self._over, []
+        return ended
+
+    def stop(self, job: Job, number: int = signal.SIGINT) -> None:
+        """Ask a job to save and stop."""
+        for pid, running in self._jobs.items():
+            if running.name == job.name:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    def _note(self, pid: int, code: int) -> None:
+        self._over.append(Ended(self._jobs.pop(pid), code))
+
+    def _launcher_died(self) -> None:
+        """Its jobs were asked by the kernel to stop as well; whoever started them may start them again."""
+        self._over += [Ended(job, -signal.SIGTERM) for job in self._jobs.values()]
+        self._jobs.clear()
+        self._connection = self._launcher = None
+
+    def _connect(self) -> Connection:
+        if self._connection is not None:
+            return self._connection
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._launcher = subprocess.Popen(
+                [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "OMP_NUM_THREADS": str(self._threads)},
+                start_new_session=True,  # Ctrl-C in the terminal reaches the driver alone
+            )
+        self._connection = Connection(ours.detach())
+        if not self._connection.poll(_START_SECONDS):
+            raise LudusError("the process that starts the runs does not answer")
+        self._receive(self._connection)  # "ready"
+        return self._connection
+
+    def _receive(self, connection: Connection) -> Any:
+        try:
+            return unpack(connection.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise LudusError(
+                "the process that starts the runs has died; what it said stands above"
+            ) from error
