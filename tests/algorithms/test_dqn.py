@@ -165,7 +165,7 @@ def test_learning_starts_after_its_steps_and_takes_the_steps_it_is_told() -> Non
     for gradient_steps in (1, 3, -1, 0):
         dqn = tabular(learning_starts=16, gradient_steps=gradient_steps, batch_size=4)
         calls: list[int] = []
-        dqn.learn = lambda batch, fraction, calls=calls: calls.append(len(batch.rewards)) or {}
+        dqn.gradient_step = lambda batch, calls=calls: calls.append(len(batch.rewards)) or torch.zeros(3)
         per_round = []
         for number in range(3):
             dqn.update(transitions(dqn, seed=number), 0.0)

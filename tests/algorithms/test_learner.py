@@ -10,8 +10,8 @@ import pytest
 import torch
 from learning_setup import learner, rollout, same_bytes, transitions, weights_of
 
+from ludus.algorithms.descent import Brake, descend, set_learning_rate
 from ludus.algorithms.learner import (
-    clip_and_step,
     explained_variance,
     load_optimizer_tensors,
     optimizer_tensors,
@@ -87,26 +87,61 @@ def test_prefixes_end_at_their_dot() -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("max_norm", [None, 0.5])
-def test_a_gradient_that_is_not_finite_is_an_error_and_no_step(bad: float, max_norm: float | None) -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_gradient_that_is_not_finite_is_an_error_and_no_step(
+    bad: float, max_norm: float | None, fused: bool
+) -> None:
     net = network()
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1, fused=fused)
     stepped(net, optimizer, 0)
     before, state = weights_of(net), {n: t.clone() for n, t in optimizer_tensors(optimizer)}
-    net[0].weight.grad[0, 0] = bad
+    brake = Brake(torch.device("cpu"))
+    limit = None if max_norm is None else torch.tensor(max_norm)
+    descend(optimizer, list(net.parameters()), net(torch.ones(1, 3)).sum() * bad, limit, brake)
     with pytest.raises(LudusError, match="not finite"):
-        clip_and_step(optimizer, list(net.parameters()), max_norm)
+        brake.check()
     assert same_bytes(before, weights_of(net))
     assert same_bytes(state, dict(optimizer_tensors(optimizer)))
+
+
+@pytest.mark.parametrize("max_norm", [None, 0.5, 1e6])
+def test_the_fused_step_that_is_captured_on_a_gpu_is_the_plain_one(max_norm: float | None) -> None:
+    limit = None if max_norm is None else torch.tensor(max_norm)
+    ends = []
+    for fused in (False, True):
+        net = network()
+        optimizer = torch.optim.Adam(net.parameters(), lr=torch.tensor(0.1) if fused else 0.1, fused=fused)
+        brake = Brake(torch.device("cpu"))
+        for step in range(5):
+            set_learning_rate(optimizer, 0.1 / (step + 1))
+            loss = (net(torch.full((4, 3), float(step))) ** 2).mean()
+            norm = descend(optimizer, list(net.parameters()), loss, limit, brake)
+        ends.append([norm, *net.parameters()])
+    torch.testing.assert_close(ends[0], ends[1])
+
+
+def test_a_pulled_brake_holds_every_later_step() -> None:
+    net = network()
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    brake = Brake(torch.device("cpu"))
+    brake.pull_if(torch.tensor(True))
+    before = weights_of(net)
+    descend(optimizer, list(net.parameters()), net(torch.ones(1, 3)).sum(), None, brake)
+    assert same_bytes(before, weights_of(net))
+    brake.check()  # pulled on purpose: no fault
+    brake.release()
+    descend(optimizer, list(net.parameters()), net(torch.ones(1, 3)).sum(), None, brake)
+    assert not same_bytes(before, weights_of(net))
 
 
 def test_without_a_limit_gradients_are_left_as_they_are() -> None:
     net = network()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
-    stepped(net, optimizer, 0)
-    before = [p.grad.clone() for p in net.parameters()]
-    norm = clip_and_step(optimizer, list(net.parameters()), None)
-    assert norm == pytest.approx(torch.cat([g.flatten() for g in before]).norm().item())
-    assert all(torch.equal(g, p.grad) for g, p in zip(before, net.parameters(), strict=True))
+    loss = net(torch.ones(2, 3)).sum()
+    expected = torch.autograd.grad(loss, list(net.parameters()), retain_graph=True)
+    norm = descend(optimizer, list(net.parameters()), loss, None, Brake(torch.device("cpu")))
+    assert norm.item() == pytest.approx(torch.cat([g.flatten() for g in expected]).norm().item())
+    assert all(torch.equal(g, p.grad) for g, p in zip(expected, net.parameters(), strict=True))
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "A2C"])

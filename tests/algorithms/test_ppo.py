@@ -144,9 +144,9 @@ def test_every_sample_is_seen_once_per_epoch() -> None:
     seen: list[list[float]] = []
     real = ppo._minibatch
 
-    def spy(batch: Any, fraction: float) -> Any:
+    def spy(batch: Any) -> Any:
         seen.append(batch.log_probs.tolist())
-        return real(batch, fraction)
+        return real(batch)
 
     ppo._minibatch = spy
     assert ppo.update(r, 0.0)["train/n_epochs"] == 3

@@ -250,3 +250,14 @@ def test_the_trial_leaves_statistics_and_random_numbers_alone() -> None:
     assert extractor.training
     assert torch.equal(torch.random.get_rng_state(), before)
     assert not extractor.norm.running_mean.any()
+
+
+@pytest.mark.parametrize("shape", [(4, 84, 84), (84, 84, 3), (1, 48, 40)])
+def test_the_first_layer_as_a_gpu_computes_it_is_the_convolution_it_stands_for(
+    shape: tuple[int, ...],
+) -> None:
+    cnn = NatureCNN(gym.spaces.Box(0, 255, shape, np.uint8))
+    images = torch.randint(0, 256, (3, *shape), dtype=torch.uint8)
+    if cnn.channels_last:
+        images = images.permute(0, 3, 1, 2)
+    torch.testing.assert_close(cnn._first_layer(images), cnn.cnn[0](images.float() / 255.0))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numpy as np
 import torch
 from pydantic import Field
 
+from ludus.algorithms.descent import descend, make_adam, make_rmsprop, set_learning_rate
+from ludus.algorithms.graphs import Captured
 from ludus.algorithms.kernels.actor_critic import Settings
-from ludus.algorithms.learner import Workplace, clip_and_step, set_learning_rate
-from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, Samples
+from ludus.algorithms.learner import Workplace
+from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, Samples, SampleStore
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
 from ludus.config.schedule import Fraction, NonNegative
@@ -17,6 +21,18 @@ from ludus.types import Metrics
 
 
 class A2CHyperparameters(OnPolicyHyperparameters):
+    search_space: ClassVar[dict[str, Any]] = {
+        "learning_rate": {"log": [1e-5, 1e-2]},
+        "gamma": {"choice": [0.9, 0.95, 0.98, 0.99, 0.995, 0.999]},
+        "gae_lambda": {"choice": [0.8, 0.9, 0.95, 0.98, 1.0]},
+        "n_steps": {"choice": [5, 8, 16, 32, 64, 128]},
+        "ent_coef": {"log": [1e-8, 0.1]},
+        "vf_coef": {"uniform": [0.1, 1.0]},
+        "max_grad_norm": {"choice": [0.3, 0.5, 1.0, 5.0]},
+        "use_rms_prop": {"choice": [True, False]},
+        "normalize_advantage": {"choice": [True, False]},
+    }
+
     learning_rate: NonNegative = constant(7e-4)
     n_steps: int = Field(default=5, ge=1, description="steps of every env per update")
     gae_lambda: Fraction = constant(1.0)
@@ -25,17 +41,21 @@ class A2CHyperparameters(OnPolicyHyperparameters):
     rms_prop_eps: float = Field(default=1e-5, gt=0)
 
 
+COEFFICIENTS = ("ent_coef", "vf_coef", "max_grad_norm")
+STATISTICS = ("loss", "policy_loss", "value_loss", "entropy_loss", "grad_norm")
+
+
 class A2C(OnPolicyLearner[A2CHyperparameters]):
     def __init__(self, place: Workplace, hyperparams: A2CHyperparameters) -> None:
         super().__init__(place, hyperparams)
         h = hyperparams
         self.optimizer: torch.optim.Optimizer
         if h.use_rms_prop:
-            self.optimizer = torch.optim.RMSprop(
-                self.parameters, lr=h.learning_rate(0.0), alpha=0.99, eps=h.rms_prop_eps
-            )
+            self.optimizer = make_rmsprop(self.parameters, h.learning_rate(0.0), h.rms_prop_eps)
         else:
-            self.optimizer = torch.optim.Adam(self.parameters, lr=h.learning_rate(0.0), eps=1e-5)
+            self.optimizer = make_adam(self.parameters, h.learning_rate(0.0), eps=1e-5)
+        self._coefficients = {name: torch.zeros((), device=place.device) for name in COEFFICIENTS}
+        self._store: SampleStore | None = None
         self.use_actor_critic_kernels(self.optimizer)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
@@ -55,7 +75,36 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
 
     def _learn(self, samples: Samples, fraction: float) -> Metrics:
         """One gradient step on all samples."""
-        h = self.h
+        for name, value in self._coefficients.items():
+            schedule = getattr(self.h, name)
+            value.fill_(0.0 if schedule is None else schedule(fraction))
+        self.brake.release()
+        if self.captured and len(samples) == self.h.n_steps * self.place.n_envs:
+            read = self._capture(samples)()
+        else:
+            read = self._gradient_step(samples)
+        self.brake.check()
+        return {f"train/{name}": value for name, value in zip(STATISTICS, read.tolist(), strict=True)}
+
+    def _capture(self, samples: Samples) -> Captured:
+        """The captured gradient step, with the samples put where it reads them."""
+        if self._store is None or not self._store.fits(samples):
+            store = self._store = SampleStore(samples, len(samples))
+
+            def step() -> torch.Tensor:
+                return self._gradient_step(store.samples)
+
+            self._captured_step = Captured(step, self.place.device, self.lasting_tensors)
+        self._store.put(samples)
+        return self._captured_step
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        super().load(tensors, values)
+        self._store = None  # what was captured works on memory that was just replaced
+
+    def _gradient_step(self, samples: Samples) -> torch.Tensor:
+        """One gradient step; returns the STATISTICS."""
+        h, c = self.h, self._coefficients
         log_probs, entropy, values = self.policy.evaluate(samples.obs, samples.actions, samples.masks)
         advantages = samples.advantages
         if h.normalize_advantage and len(samples) > 1:
@@ -63,19 +112,10 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
         policy_loss = -(advantages * log_probs).mean()
         value_loss = torch.nn.functional.mse_loss(values, samples.returns)
         entropy_loss = -entropy.mean()
-
-        loss = policy_loss + h.ent_coef(fraction) * entropy_loss + h.vf_coef(fraction) * value_loss
-        self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        max_norm = None if h.max_grad_norm is None else h.max_grad_norm(fraction)
-        norm = clip_and_step(self.optimizer, self.parameters, max_norm)
-
-        with torch.no_grad():
-            read = torch.stack([loss, policy_loss, value_loss, entropy_loss]).tolist()
-        names = ("loss", "policy_loss", "value_loss", "entropy_loss")
-        return {f"train/{name}": value for name, value in zip(names, read, strict=True)} | {
-            "train/grad_norm": norm
-        }
+        loss = policy_loss + c["ent_coef"] * entropy_loss + c["vf_coef"] * value_loss
+        max_norm = None if h.max_grad_norm is None else c["max_grad_norm"]
+        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.brake)
+        return torch.stack([loss, policy_loss, value_loss, entropy_loss, norm]).detach()
 
     def _learn_fused(self, samples: Samples, fraction: float) -> Metrics:
         """`_learn` as one compiled call on the same memory."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import torch
 from gymnasium import spaces
 from pydantic import Field
 
+from ludus.algorithms.descent import descend, make_adam, set_learning_rate
 from ludus.algorithms.kernels.q_network import QKernels, why_not
 from ludus.algorithms.learner import (
     Workplace,
-    clip_and_step,
     require_action_space,
-    set_learning_rate,
     with_prefix,
 )
 from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearner, check_replay, follow
@@ -28,6 +28,19 @@ from ludus.types import Metrics
 
 
 class DQNHyperparameters(OffPolicyHyperparameters):
+    search_space: ClassVar[dict[str, Any]] = {
+        "learning_rate": {"log": [1e-5, 3e-3]},
+        "gamma": {"choice": [0.9, 0.95, 0.98, 0.99, 0.995, 0.999]},
+        "batch_size": {"choice": [32, 64, 128, 256]},
+        "buffer_size": {"choice": [10_000, 50_000, 100_000]},
+        "learning_starts": {"choice": [100, 1_000, 5_000]},
+        "train_freq": {"choice": [1, 4, 8, 16]},
+        "target_update_interval": {"int_log": [100, 10_000]},
+        "exploration_fraction": {"uniform": [0.05, 0.5]},
+        "exploration_final_eps": {"uniform": [0.01, 0.2]},
+        "double": {"choice": [True, False]},
+    }
+
     learning_rate: NonNegative = constant(1e-4)
     buffer_size: int = Field(default=100_000, ge=1, description="transitions kept")
     learning_starts: int = Field(default=10_000, ge=0, description="env steps of random actions first")
@@ -47,6 +60,7 @@ class DQNHyperparameters(OffPolicyHyperparameters):
 
 class DQN(OffPolicyLearner[DQNHyperparameters]):
     policy: QPolicy
+    STATISTICS = ("loss", "q_mean", "grad_norm")
 
     def __init__(self, place: Workplace, hyperparams: DQNHyperparameters) -> None:
         require_action_space(
@@ -59,9 +73,11 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
             place.network("ReLU", False),
             dueling=hyperparams.dueling,
         ).to(place.device)
+        self.policy.half_features = place.half_features
         self.target = copy.deepcopy(self.policy).requires_grad_(False).eval()
         self.parameters = list(self.policy.parameters())
-        self.optimizer = torch.optim.Adam(self.parameters, lr=hyperparams.learning_rate(0.0))
+        self.optimizer = make_adam(self.parameters, hyperparams.learning_rate(0.0))
+        self._gamma, self._max_norm = torch.zeros(2, device=place.device).unbind()
         self.policy.epsilon = hyperparams.exploration_initial_eps
         self.kernels: QKernels | None = None
         rng = place.streams.numpy("actions")
@@ -101,10 +117,16 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
         )
         return metrics | {"train/learning_rate": learning_rate}
 
-    def learn(self, batch: Batch, fraction: float) -> Metrics:
+    def begin(self, fraction: float) -> None:
         h = self.h
-        learning_rate = h.learning_rate(fraction)
-        set_learning_rate(self.optimizer, learning_rate)
+        set_learning_rate(self.optimizer, h.learning_rate(fraction))
+        self._gamma.fill_(h.gamma(fraction))
+        if h.max_grad_norm is not None:
+            self._max_norm.fill_(h.max_grad_norm(fraction))
+        self.brake.release()
+
+    def gradient_step(self, batch: Batch) -> torch.Tensor:
+        h = self.h
         with torch.no_grad():
             next_q = _legal(self.target.q_values(batch.next_obs), batch.next_masks)
             if h.double:
@@ -114,24 +136,21 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
                 best = next_q.gather(1, chosen).squeeze(1)
             else:
                 best = next_q.amax(1)
-            targets = batch.rewards + h.gamma(fraction) * best.masked_fill(batch.terminated, 0.0)
+            targets = batch.rewards + self._gamma * best.masked_fill(batch.terminated, 0.0)
 
         q = self.policy.q_values(batch.obs).gather(1, batch.actions.long().unsqueeze(1)).squeeze(1)
         loss = torch.nn.functional.smooth_l1_loss(q, targets)
-        self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        max_norm = None if h.max_grad_norm is None else h.max_grad_norm(fraction)
-        norm = clip_and_step(self.optimizer, self.parameters, max_norm)
-        return {
-            "train/loss": loss.item(),
-            "train/q_mean": q.detach().mean().item(),
-            "train/grad_norm": norm,
-            "train/learning_rate": learning_rate,
-        }
+        max_norm = None if h.max_grad_norm is None else self._max_norm
+        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.brake)
+        return torch.stack([loss, q.mean(), norm]).detach()
 
     def warm_start(self, policy: dict[str, torch.Tensor]) -> None:
         super().warm_start(policy)
         follow(self.target, self.policy, 1.0)
+
+    def lasting_tensors(self) -> Iterator[torch.Tensor]:
+        yield from super().lasting_tensors()
+        yield from self.target.buffers()
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return super().tensors() | {f"target.{key}": value for key, value in self.target.state_dict().items()}

@@ -10,12 +10,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import nn
 
-from ludus.algorithms.kernels.memory import NOT_FINITE
+from ludus.algorithms.descent import Brake
 from ludus.config.hyperparameters import Hyperparameters
 from ludus.config.schema import PolicyConfig
-from ludus.errors import ConfigError, LudusError
+from ludus.errors import ConfigError
 from ludus.policies.base import NetworkSpec, Policy
 from ludus.policies.observations import RewardNormalizer
 from ludus.rollout.collector import Collector
@@ -43,6 +42,10 @@ class Workplace:
     reward_normalizer: RewardNormalizer | None
     kernels: bool = False
     threads: int = 1
+    half_features: bool = False
+    """Extract features in bfloat16."""
+    to_play: bool = False
+    """Only the policy is wanted: nothing will be trained, and no memory for it is needed."""
 
     def network(self, activation: str, ortho_init: bool) -> NetworkSpec:
         """The shape of the networks; the arguments are what `auto` means for this algorithm."""
@@ -65,12 +68,15 @@ class Learner(ABC, Generic[E, H]):
     policy: Policy
     kernels: Any = None
     """The fused kernels that do the learning, where they cover the policy."""
+    captured = False
+    """Whether updates are captured as CUDA graphs."""
     engine_note = "torch"
     """What does the arithmetic, for the run's header."""
 
     def __init__(self, place: Workplace, hyperparams: H) -> None:
         self.place = place
         self.h = hyperparams
+        self.brake = Brake(place.device)
 
     @abstractmethod
     def update(self, experience: E, fraction: float) -> Metrics:
@@ -88,10 +94,19 @@ class Learner(ABC, Generic[E, H]):
         """Hand the learning over to the kernels that `build` makes, where wanted and nothing is uncovered."""
         reason = uncovered if self.place.kernels else "kernels: false"
         if reason is not None:
-            self.engine_note = f"torch ({reason})"
+            self.captured = self.place.kernels and self.place.device.type == "cuda"
+            self.engine_note = "torch, captured as CUDA graphs" if self.captured else f"torch ({reason})"
             return
         self.kernels = build()
         self.engine_note = f"fused CPU kernels (ready in {self.kernels.compile():.1f} s)"
+
+    def lasting_tensors(self) -> Iterator[torch.Tensor]:
+        """What a captured update changes for good: the policy, the optimizers' memory, the brake."""
+        yield from self.policy.state_dict(keep_vars=True).values()
+        for optimizer in self.optimizers().values():
+            for state in optimizer.state.values():
+                yield from (value for value in state.values() if isinstance(value, torch.Tensor))
+        yield from (self.brake.pulled, self.brake.fault)
 
     def warm_start(self, policy: dict[str, torch.Tensor]) -> None:
         """Start from the weights of another policy of the same shape; optimizers stay new."""
@@ -135,25 +150,6 @@ def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: dict[str, 
         index, name = key.split(".", 1)
         state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = value
-
-
-def clip_and_step(
-    optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], max_norm: float | None
-) -> float:
-    """Clip the gradients to `max_norm` (None: no limit) and step. Returns the norm before clipping.
-
-    Raises LudusError instead of stepping when a gradient is not finite.
-    """
-    norm = float(nn.utils.clip_grad_norm_(parameters, float("inf") if max_norm is None else max_norm))
-    if not np.isfinite(norm):
-        raise LudusError(NOT_FINITE)
-    optimizer.step()
-    return norm
 
 
 def require_action_space(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from pydantic import Field
 from torch import nn
 
+from ludus.algorithms.graphs import Captured
 from ludus.algorithms.learner import Learner, Workplace, with_prefix
 from ludus.algorithms.replay import Batch, ReplayBuffer
 from ludus.config.hyperparameters import Hyperparameters
@@ -36,15 +38,64 @@ H = TypeVar("H", bound=OffPolicyHyperparameters)
 class OffPolicyLearner(Learner[Transitions, H]):
     """Base of learners that learn from a replay buffer."""
 
+    STATISTICS: ClassVar[tuple[str, ...]]
+
     def __init__(self, place: Workplace, hyperparams: H) -> None:
         super().__init__(place, hyperparams)
         self.replay = ReplayBuffer(hyperparams.buffer_size)
         self.steps = 0
+        self._graph: Captured | None = None
+        self._graph_batch: Batch | None = None
         self._rng = place.streams.numpy("replay")
 
     @abstractmethod
+    def begin(self, fraction: float) -> None:
+        """Set what schedules say of this fraction of the run."""
+
+    @abstractmethod
+    def gradient_step(self, batch: Batch) -> torch.Tensor:
+        """One gradient step, without asking the device for anything. Returns the `STATISTICS`."""
+
+    def after_step(self, fraction: float) -> None:
+        """What follows a gradient step."""
+
+    def read(self, statistics: torch.Tensor) -> Metrics:
+        """The metrics of a gradient step. LudusError when a gradient was not finite."""
+        self.brake.check()
+        return {
+            f"train/{name}": value for name, value in zip(self.STATISTICS, statistics.tolist(), strict=True)
+        }
+
     def learn(self, batch: Batch, fraction: float) -> Metrics:
-        """One gradient step."""
+        """One gradient step and its metrics."""
+        return self._learn_all([batch], fraction)
+
+    def _learn_all(self, batches: Iterable[Batch], fraction: float) -> Metrics:
+        """A gradient step on each batch, and the metrics of the last."""
+        self.begin(fraction)
+        statistics = None
+        for batch in batches:
+            statistics = self._captured_step(batch) if self.captured else self.gradient_step(batch)
+            self.after_step(fraction)
+        if statistics is None:
+            return {}
+        return self.read(statistics) | {"train/learning_rate": self.h.learning_rate(fraction)}
+
+    def _captured_step(self, batch: Batch) -> torch.Tensor:
+        """`gradient_step` as a CUDA graph, which reads the first batch's memory; another shape needs another graph."""
+        if self._graph is None or self._graph_batch is None or not batch.fits(self._graph_batch):
+            self._graph_batch = batch
+            self._graph = Captured(
+                lambda: self.gradient_step(batch), self.place.device, self.lasting_tensors, self.generators()
+            )
+        else:
+            self._graph_batch.fill(batch)
+        statistics: torch.Tensor = self._graph()
+        return statistics
+
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """Where `gradient_step` draws its random numbers from."""
+        return ()
 
     def make_collector(self, stepper: Stepper) -> ReplayCollector:
         return ReplayCollector(
@@ -69,13 +120,11 @@ class OffPolicyLearner(Learner[Transitions, H]):
 
     def learn_rounds(self, rounds: int, fraction: float) -> Metrics:
         """`rounds` gradient steps, each on a new sample; the metrics of the last one."""
-        metrics: Metrics = {}
-        for _ in range(rounds):
-            batch = self.replay.sample(
-                self.h.batch_size, self._rng, self.policy, self.place.reward_normalizer
-            )
-            metrics = self.learn(batch, fraction)
-        return metrics
+        batches = (
+            self.replay.sample(self.h.batch_size, self._rng, self.policy, self.place.reward_normalizer)
+            for _ in range(rounds)
+        )
+        return self._learn_all(batches, fraction)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         replay = {f"replay.{key}": value for key, value in self.replay.tensors().items()}
@@ -88,6 +137,7 @@ class OffPolicyLearner(Learner[Transitions, H]):
         super().load(tensors, values)
         self.replay.load(with_prefix(tensors, "replay"))
         self.steps = int(values["steps"])
+        self._graph = None  # what was captured works on memory that was just replaced
 
 
 def check_replay(config: TrainerConfig, h: OffPolicyHyperparameters) -> None:
@@ -103,7 +153,11 @@ def check_replay(config: TrainerConfig, h: OffPolicyHyperparameters) -> None:
 @torch.no_grad()
 def follow(target: nn.Module, source: nn.Module, tau: float) -> None:
     """Move the target's parameters a fraction `tau` of the way; its buffers are copied."""
-    for to, by in zip(target.parameters(), source.parameters(), strict=True):
-        to.lerp_(by, tau) if tau < 1.0 else to.copy_(by)
+    to: list[torch.Tensor] = list(target.parameters())
+    by: list[torch.Tensor] = list(source.parameters())
+    if tau < 1.0:
+        torch._foreach_lerp_(to, by, tau)
+    else:
+        torch._foreach_copy_(to, by)
     for kept, new in zip(target.buffers(), source.buffers(), strict=True):
         kept.copy_(new)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from pydantic import Field
 
 from ludus.algorithms.credit import gae
+from ludus.algorithms.graphs import CapturedPlay
 from ludus.algorithms.kernels.actor_critic import ActorCriticKernels, FlatSamples, why_not
 from ludus.algorithms.kernels.credit import gae as fast_gae
 from ludus.algorithms.learner import Learner, Workplace, explained_variance
@@ -20,7 +22,7 @@ from ludus.policies.observations import to_tensor
 from ludus.rollout.collector import RolloutCollector
 from ludus.rollout.experience import Rollout
 from ludus.rollout.stepper import Stepper
-from ludus.types import Array, Metrics, Observation
+from ludus.types import Array, BoolArray, Metrics, Observation
 
 
 class OnPolicyHyperparameters(Hyperparameters):
@@ -32,6 +34,9 @@ class OnPolicyHyperparameters(Hyperparameters):
 
 
 H = TypeVar("H", bound=OnPolicyHyperparameters)
+
+
+NUMBERS = ("log_probs", "values", "advantages", "returns")
 
 
 @dataclass(frozen=True)
@@ -63,15 +68,54 @@ class Samples:
         )
 
     def at(self, indices: torch.Tensor) -> Samples:
+        return self.map(lambda tensor: tensor[indices])
+
+    def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Samples:
+        """The same samples with every tensor changed."""
+        obs = self.obs
         return Samples(
-            obs=_index(self.obs, indices),
-            actions=self.actions[indices],
-            log_probs=self.log_probs[indices],
-            values=self.values[indices],
-            advantages=self.advantages[indices],
-            returns=self.returns[indices],
-            masks=None if self.masks is None else self.masks[indices],
+            obs={key: change(value) for key, value in obs.items()} if isinstance(obs, dict) else change(obs),
+            actions=change(self.actions),
+            log_probs=change(self.log_probs),
+            values=change(self.values),
+            advantages=change(self.advantages),
+            returns=change(self.returns),
+            masks=None if self.masks is None else change(self.masks),
         )
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Every tensor, in an order that depends only on which there are."""
+        found: list[torch.Tensor] = []
+        self.map(lambda tensor: found.append(tensor) or tensor)  # type: ignore[func-returns-value]
+        return found
+
+
+class SampleStore:
+    """Fixed memory for rollouts of up to `capacity` samples, for captured functions to read.
+
+    The four numbers of a sample lie side by side, so that picking samples reads them at once.
+    """
+
+    def __init__(self, like: Samples, capacity: int) -> None:
+        made = like.map(lambda tensor: tensor.new_zeros((capacity, *tensor.shape[1:])))
+        numbers = torch.zeros((capacity, 4), device=like.log_probs.device)
+        columns = dict(zip(NUMBERS, numbers.unbind(1), strict=True))
+        self._numbers = numbers
+        self.samples = replace(made, **columns)
+
+    def fits(self, samples: Samples) -> bool:
+        kept, new = self.samples.tensors(), samples.tensors()
+        return len(kept) == len(new) and len(samples) <= len(self.samples)
+
+    def put(self, samples: Samples) -> None:
+        for kept, new in zip(self.samples.tensors(), samples.tensors(), strict=True):
+            kept[: len(new)].copy_(new)
+
+    def at(self, indices: torch.Tensor) -> Samples:
+        """The samples at `indices`."""
+        columns = dict(zip(NUMBERS, self._numbers[indices].unbind(1), strict=True))
+        rest = replace(self.samples, **dict.fromkeys(NUMBERS, indices))  # not read
+        return replace(rest.map(lambda tensor: tensor if tensor is indices else tensor[indices]), **columns)
 
 
 class OnPolicyLearner(Learner[Rollout, H]):
@@ -83,6 +127,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
         super().__init__(place, hyperparams)
         network = place.network("Tanh", True)
         self.policy = ActorCritic(place.observation_space, place.action_space, network).to(place.device)
+        self.policy.half_features = place.half_features
         self.parameters = list(self.policy.parameters())
         self.kernels: ActorCriticKernels | None = None
 
@@ -93,6 +138,10 @@ class OnPolicyLearner(Learner[Rollout, H]):
             why_not(self.policy), lambda: ActorCriticKernels(self.policy, optimizer, rng, threads)
         )
         self.policy.fast = self.kernels
+        if self.captured:
+            generator = self.place.streams.torch("actions", str(self.place.device))
+            self.policy.value_beside()
+            self.policy.fast = CapturedActorCritic(self.policy, self.place.n_envs, generator)
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
         super().load(tensors, values)
@@ -109,7 +158,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
 
     def credit(self, rollout: Rollout, fraction: float) -> tuple[Samples, Metrics]:
         """The rollout with advantages and value targets, and how well the values predicted them."""
-        advantages, returns = (gae if self.kernels is None else fast_gae)(
+        advantages, returns = (fast_gae if self.kernels is not None or self.captured else gae)(
             rollout.rewards,
             rollout.values,
             rollout.next_values,
@@ -140,12 +189,25 @@ class OnPolicyLearner(Learner[Rollout, H]):
         }
 
 
-def _index(
-    obs: torch.Tensor | dict[str, torch.Tensor], indices: torch.Tensor
-) -> torch.Tensor | dict[str, torch.Tensor]:
-    if isinstance(obs, dict):
-        return {key: value[indices] for key, value in obs.items()}
-    return obs[indices]
+class CapturedActorCritic:
+    """Acts with `policy`, `n` envs at a time, as CUDA graphs."""
+
+    def __init__(self, policy: ActorCritic, n: int, generator: torch.Generator) -> None:
+        def values(obs: Any, mask: torch.Tensor | None) -> tuple[torch.Tensor]:
+            return (policy.value(obs),)
+
+        def act(obs: Any, mask: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+            return policy.act_and_value(obs, mask, generator)
+
+        self._act = CapturedPlay(act, policy.device, n, [generator])
+        self._values = CapturedPlay(values, policy.device, n)
+
+    def act(self, obs: Observation, masks: BoolArray | None) -> tuple[Array, ...]:
+        """Actions, their log-probabilities and values for observations as the network takes them."""
+        return self._act(obs, masks)
+
+    def values(self, obs: Observation) -> Array:
+        return self._values(obs)[0]
 
 
 def _flat_obs(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
 import torch
 from pydantic import Field
 
+from ludus.algorithms.descent import descend, make_adam, set_learning_rate
+from ludus.algorithms.graphs import Captured
 from ludus.algorithms.kernels.actor_critic import Settings
-from ludus.algorithms.learner import Workplace, clip_and_step, set_learning_rate
-from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, Samples
+from ludus.algorithms.learner import Workplace
+from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, Samples, SampleStore
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
 from ludus.config.schedule import NonNegative
@@ -18,6 +23,19 @@ from ludus.types import Metrics
 
 
 class PPOHyperparameters(OnPolicyHyperparameters):
+    search_space: ClassVar[dict[str, Any]] = {
+        "learning_rate": {"log": [1e-5, 3e-3]},
+        "gamma": {"choice": [0.9, 0.95, 0.98, 0.99, 0.995, 0.999]},
+        "gae_lambda": {"choice": [0.8, 0.9, 0.95, 0.98, 1.0]},
+        "n_steps": {"choice": [32, 64, 128, 256, 512, 1024, 2048]},
+        "batch_size": {"choice": [32, 64, 128, 256, 512]},
+        "n_epochs": {"choice": [1, 3, 5, 10, 20]},
+        "clip_range": {"choice": [0.1, 0.2, 0.3]},
+        "ent_coef": {"log": [1e-8, 0.1]},
+        "vf_coef": {"uniform": [0.1, 1.0]},
+        "max_grad_norm": {"choice": [0.3, 0.5, 1.0, 5.0]},
+    }
+
     batch_size: int = Field(
         default=64, ge=2, description="samples per gradient step; divides n_steps * n_envs"
     )
@@ -30,11 +48,32 @@ class PPOHyperparameters(OnPolicyHyperparameters):
     )
 
 
+COEFFICIENTS = ("lowest_ratio", "highest_ratio", "clip_range_vf", "ent_coef", "vf_coef", "max_grad_norm")
+STATISTICS = (
+    "policy_gradient_loss",
+    "value_loss",
+    "entropy_loss",
+    "approx_kl",
+    "clip_fraction",
+    "loss",
+    "grad_norm",
+    "steps",
+    "looks",
+)
+"""What is summed over minibatches: means of each, steps taken, and looks at how far the policy has moved."""
+
+
 class PPO(OnPolicyLearner[PPOHyperparameters]):
     def __init__(self, place: Workplace, hyperparams: PPOHyperparameters) -> None:
         super().__init__(place, hyperparams)
-        self.optimizer = torch.optim.Adam(self.parameters, lr=hyperparams.learning_rate(0.0), eps=1e-5)
+        self.optimizer = make_adam(self.parameters, hyperparams.learning_rate(0.0), eps=1e-5)
         self._shuffle = place.streams.numpy("minibatches")
+        self._coefficients = {name: torch.zeros((), device=place.device) for name in COEFFICIENTS}
+        self._sums = torch.zeros(len(STATISTICS), device=place.device)
+        self._of_looking = torch.tensor(
+            [name in ("approx_kl", "looks") for name in STATISTICS], device=place.device
+        )
+        self._store: SampleStore | None = None
         self.use_actor_critic_kernels(self.optimizer)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
@@ -57,22 +96,63 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
     def _learn(self, samples: Samples, fraction: float) -> tuple[Metrics, int]:
         """The epochs over minibatches: mean metrics of their gradient steps, and how many epochs were begun."""
         h = self.h
-        seen: dict[str, list[float]] = {}
-        epochs, too_far = 0, False
-        while epochs < h.n_epochs and not too_far:
+        clip = h.clip_range(fraction)
+        given = {"lowest_ratio": 1 - clip, "highest_ratio": 1 + clip}
+        for name, value in self._coefficients.items():
+            schedule = getattr(h, name, None)
+            value.fill_(given.get(name, 0.0) if schedule is None else schedule(fraction))
+        self.brake.release()
+        self._sums.zero_()
+        if self.captured:
+            self._capture(samples)
+        epochs = 0
+        while epochs < h.n_epochs and not (epochs and self.brake.pulled.item()):
             epochs += 1
-            order = torch.as_tensor(self._shuffle.permutation(len(samples)), device=self.place.device)
+            order = self._permutation(len(samples))
             for start in range(0, len(order), h.batch_size):
                 indices = order[start : start + h.batch_size]
                 if h.normalize_advantage and len(indices) < 2:  # an advantage cannot be normalised alone
                     continue
-                parts = self._minibatch(samples.at(indices), fraction)
-                for key, value in parts.items():
-                    seen.setdefault(key, []).append(value)
-                too_far = self._too_far(parts["train/approx_kl"])
-                if too_far:
-                    break
-        return {key: sum(values) / len(values) for key, values in seen.items()}, epochs
+                if self.captured and len(indices) == h.batch_size:
+                    self._indices.copy_(indices)
+                    self._captured_minibatch()
+                else:
+                    self._minibatch(samples.at(indices))
+        self.brake.check()
+        sums = dict(zip(STATISTICS, self._sums.tolist(), strict=True))
+        steps, looks = sums.pop("steps"), sums.pop("looks")
+        counts = dict.fromkeys(sums, steps) | {"approx_kl": looks}
+        return {f"train/{name}": sums[name] / n for name, n in counts.items() if n}, epochs
+
+    def _permutation(self, n: int) -> torch.Tensor:
+        device = self.place.device
+        if self.captured:
+            return torch.randperm(
+                n, generator=self.place.streams.torch("minibatches", str(device)), device=device
+            )
+        return torch.as_tensor(self._shuffle.permutation(n), device=device)
+
+    def _capture(self, samples: Samples) -> None:
+        """Put the samples where the captured minibatch reads them; a new shape of sample needs a new one."""
+        if self._store is None or not self._store.fits(samples):
+            capacity = max(len(samples), self.h.n_steps * self.place.n_envs)
+            store = self._store = SampleStore(samples, capacity)
+            indices = torch.zeros(self.h.batch_size, dtype=torch.int64, device=self.place.device)
+
+            def minibatch() -> None:
+                self._minibatch(store.at(indices))
+
+            self._indices = indices
+            self._captured_minibatch = Captured(minibatch, self.place.device, self.lasting_tensors)
+        self._store.put(samples)
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        super().load(tensors, values)
+        self._store = None  # what was captured works on memory that was just replaced
+
+    def lasting_tensors(self) -> Iterator[torch.Tensor]:
+        yield from super().lasting_tensors()
+        yield self._sums
 
     def _learn_fused(self, samples: Samples, fraction: float) -> tuple[Metrics, int]:
         """`_learn` in compiled calls on the same memory, drawing the same minibatches."""
@@ -95,47 +175,45 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
             ),
         )
 
-    def _too_far(self, approx_kl: float) -> bool:
-        return self.h.target_kl is not None and approx_kl > 1.5 * self.h.target_kl
-
-    def _minibatch(self, batch: Samples, fraction: float) -> Metrics:
-        """One gradient step; none, and nothing but `approx_kl`, when the policy has already moved too far."""
-        h = self.h
-        clip = h.clip_range(fraction)
+    def _minibatch(self, batch: Samples) -> None:
+        """One gradient step; none, here and after, when the policy has already moved too far."""
+        h, c = self.h, self._coefficients
         log_probs, entropy, values = self.policy.evaluate(batch.obs, batch.actions, batch.masks)
 
         advantages = batch.advantages
         if h.normalize_advantage:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+            deviation, mean = torch.std_mean(advantages)
+            advantages = (advantages - mean) / (deviation + 1e-8)
         log_ratio = log_probs - batch.log_probs
         ratio = log_ratio.exp()
-        with torch.no_grad():
-            approx_kl = ((ratio - 1) - log_ratio).mean()  # http://joschu.net/blog/kl-approx.html
-        if h.target_kl is not None and self._too_far(approx_kl.item()):
-            return {"train/approx_kl": approx_kl.item()}
-        policy_loss = -torch.min(advantages * ratio, advantages * ratio.clamp(1 - clip, 1 + clip)).mean()
-
+        near = ratio.clamp(c["lowest_ratio"], c["highest_ratio"])
         if h.clip_range_vf is not None:
-            limit = h.clip_range_vf(fraction)
+            limit = c["clip_range_vf"]
             values = batch.values + (values - batch.values).clamp(-limit, limit)
-        value_loss = torch.nn.functional.mse_loss(values, batch.returns)
-        entropy_loss = -entropy.mean()
-
-        loss = policy_loss + h.ent_coef(fraction) * entropy_loss + h.vf_coef(fraction) * value_loss
-        self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        max_norm = None if h.max_grad_norm is None else h.max_grad_norm(fraction)
-        norm = clip_and_step(self.optimizer, self.parameters, max_norm)
+        # one mean over all of them costs a GPU no more than over one
+        means = torch.stack(
+            [
+                -torch.min(advantages * ratio, advantages * near),
+                (values - batch.returns).square(),
+                -entropy,
+                (ratio.detach() - 1) - log_ratio.detach(),  # http://joschu.net/blog/kl-approx.html
+                (near != ratio).to(ratio.dtype),
+            ]
+        ).mean(dim=1)
+        policy_loss, value_loss, entropy_loss, approx_kl, _ = means.unbind()
+        looking = 1 - self.brake.pulled
+        if h.target_kl is not None:
+            self.brake.pull_if(approx_kl.detach() > 1.5 * h.target_kl)
+        loss = policy_loss + c["ent_coef"] * entropy_loss + c["vf_coef"] * value_loss
+        max_norm = None if h.max_grad_norm is None else c["max_grad_norm"]
+        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.brake)
 
         with torch.no_grad():
-            clip_fraction = ((ratio - 1).abs() > clip).float().mean()
-            read = torch.stack(
-                [loss, policy_loss, value_loss, entropy_loss, approx_kl, clip_fraction]
-            ).tolist()
-        names = ("loss", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl", "clip_fraction")
-        return {f"train/{name}": value for name, value in zip(names, read, strict=True)} | {
-            "train/grad_norm": norm
-        }
+            ones = torch.ones_like(looking)
+            row = torch.cat([means, torch.stack([loss, norm, ones, ones])])
+            counted = torch.where(self._of_looking, looking, 1 - self.brake.pulled)
+            # a step that was not taken counts for nothing, and its losses may be anything
+            self._sums += torch.where(counted > 0, row, 0.0)
 
 
 def _check(config: TrainerConfig, h: PPOHyperparameters) -> None:

@@ -25,6 +25,25 @@ class Batch:
     terminated: torch.Tensor
     next_masks: torch.Tensor | None
 
+    def tensors(self) -> list[torch.Tensor]:
+        """Every tensor, in an order that depends only on which there are."""
+        found: list[torch.Tensor] = []
+        for part in (self.obs, self.actions, self.rewards, self.next_obs, self.terminated, self.next_masks):
+            if isinstance(part, dict):
+                found += part.values()
+            elif part is not None:
+                found.append(part)
+        return found
+
+    def fits(self, other: Batch) -> bool:
+        """Whether it can be copied into the memory of `other`."""
+        return [part.shape for part in self.tensors()] == [part.shape for part in other.tensors()]
+
+    def fill(self, other: Batch) -> None:
+        """Copy `other`, which fits, into this one's memory."""
+        for kept, new in zip(self.tensors(), other.tensors(), strict=True):
+            kept.copy_(new)
+
 
 @dataclass(frozen=True)
 class ReplayArrays:

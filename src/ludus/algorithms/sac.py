@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from gymnasium import spaces
 from pydantic import BeforeValidator, Field
 
+from ludus.algorithms.descent import descend, make_adam, set_learning_rate
+from ludus.algorithms.graphs import CapturedPlay
 from ludus.algorithms.kernels.soft_policy import SACKernels, why_not
 from ludus.algorithms.learner import (
     Workplace,
-    clip_and_step,
     require_action_space,
-    set_learning_rate,
     with_prefix,
 )
 from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearner, check_replay, follow
@@ -24,7 +25,7 @@ from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
 from ludus.config.schedule import NonNegative, Positive, PositiveFraction, Schedule
 from ludus.policies.soft_actor import SACPolicy
-from ludus.types import Metrics
+from ludus.types import Array, BoolArray, Metrics, Observation
 
 
 def _auto_or_schedule(value: Any) -> Any:
@@ -32,6 +33,16 @@ def _auto_or_schedule(value: Any) -> Any:
 
 
 class SACHyperparameters(OffPolicyHyperparameters):
+    search_space: ClassVar[dict[str, Any]] = {
+        "learning_rate": {"log": [1e-5, 3e-3]},
+        "gamma": {"choice": [0.9, 0.95, 0.98, 0.99, 0.995, 0.999]},
+        "batch_size": {"choice": [64, 128, 256, 512]},
+        "buffer_size": {"choice": [50_000, 100_000, 1_000_000]},
+        "learning_starts": {"choice": [100, 1_000, 5_000]},
+        "train_freq": {"choice": [1, 4, 8, 16]},
+        "tau": {"choice": [0.001, 0.005, 0.01, 0.02, 0.05]},
+    }
+
     ent_coef: Annotated[Literal["auto"] | NonNegative, BeforeValidator(_auto_or_schedule)] = Field(
         default="auto",
         description="entropy temperature; auto: learnt so that entropy stays at target_entropy",
@@ -45,8 +56,23 @@ class SACHyperparameters(OffPolicyHyperparameters):
     max_grad_norm: Positive | None = Field(default=None, description="null: no clipping")
 
 
+class CapturedActor:
+    """Acts with `policy`, `n` envs at a time, as a CUDA graph."""
+
+    def __init__(self, policy: SACPolicy, n: int, generator: torch.Generator) -> None:
+        def act(obs: Any, mask: torch.Tensor | None) -> tuple[torch.Tensor]:
+            return (policy.act(obs, mask, generator=generator),)
+
+        self._act = CapturedPlay(act, policy.device, n, [generator])
+
+    def act(self, obs: Observation, masks: BoolArray | None) -> Array:
+        """Actions from -1 to 1 for observations as the network takes them."""
+        return self._act(obs, masks)[0]
+
+
 class SAC(OffPolicyLearner[SACHyperparameters]):
     policy: SACPolicy
+    STATISTICS = ("actor_loss", "critic_loss", "grad_norm", "ent_coef", "ent_coef_loss")
 
     def __init__(self, place: Workplace, hyperparams: SACHyperparameters) -> None:
         require_action_space("SAC", place.action_space, (spaces.Box,), "PPO, A2C or DQN")
@@ -59,14 +85,15 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
         rate = h.learning_rate(0.0)
         self.actor_parameters = list(self.policy.actor_parameters())
         self.critic_parameters = list(self.policy.critic_parameters())
-        self.actor_optimizer = torch.optim.Adam(self.actor_parameters, lr=rate)
-        self.critic_optimizer = torch.optim.Adam(self.critic_parameters, lr=rate)
+        self.actor_optimizer = make_adam(self.actor_parameters, rate)
+        self.critic_optimizer = make_adam(self.critic_parameters, rate)
         self.log_temperature = torch.nn.Parameter(
             torch.full((1,), math.log(h.initial_temperature), device=place.device)
         )
-        self.temperature_optimizer = torch.optim.Adam([self.log_temperature], lr=rate)
+        self.temperature_optimizer = make_adam([self.log_temperature], rate)
         size = math.prod(place.action_space.shape or ())
         self.target_entropy = -float(size) if h.target_entropy == "auto" else float(h.target_entropy)
+        self._gamma, self._max_norm, self._temperature = torch.zeros(3, device=place.device).unbind()
         self.gradient_steps = 0
         self._generator = place.streams.torch("learner", str(place.device))
         self.kernels: SACKernels | None = None
@@ -84,6 +111,9 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
             ),
         )
         self.policy.fast = self.kernels
+        if self.captured:
+            actions = place.streams.torch("actions", str(place.device))
+            self.policy.fast = CapturedActor(self.policy, place.n_envs, actions)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {
@@ -114,60 +144,69 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
             metrics["train/learning_rate"] = h.learning_rate(fraction)
         return metrics
 
-    def learn(self, batch: Batch, fraction: float) -> Metrics:
+    def begin(self, fraction: float) -> None:
         h = self.h
-        learning_rate = h.learning_rate(fraction)
-        max_norm = None if h.max_grad_norm is None else h.max_grad_norm(fraction)
         for optimizer in self.optimizers().values():
-            set_learning_rate(optimizer, learning_rate)
-        metrics: Metrics = {"train/learning_rate": learning_rate}
+            set_learning_rate(optimizer, h.learning_rate(fraction))
+        self._gamma.fill_(h.gamma(fraction))
+        if h.max_grad_norm is not None:
+            self._max_norm.fill_(h.max_grad_norm(fraction))
+        if h.ent_coef != "auto":
+            self._temperature.fill_(h.ent_coef(fraction))
+        self.brake.release()
 
+    def gradient_step(self, batch: Batch) -> torch.Tensor:
+        h = self.h
+        max_norm = None if h.max_grad_norm is None else self._max_norm
         actions, log_probs = self.policy.distribution(batch.obs).rsample_with_log_prob(self._generator)
 
         # temperature
+        temperature, temperature_loss = self._temperature, torch.zeros_like(self._temperature)
         if h.ent_coef == "auto":
-            temperature = self.log_temperature.detach().exp()
+            temperature = self.log_temperature.detach().exp().squeeze(0)
             gap = (log_probs + self.target_entropy).detach()
             temperature_loss = -(self.log_temperature * gap).mean()
-            self.temperature_optimizer.zero_grad()
-            temperature_loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            clip_and_step(self.temperature_optimizer, [self.log_temperature], None)
-            metrics["train/ent_coef_loss"] = temperature_loss.item()
-        else:
-            temperature = torch.tensor([h.ent_coef(fraction)], device=self.place.device)
+            descend(self.temperature_optimizer, [self.log_temperature], temperature_loss, None, self.brake)
 
         # critics
         with torch.no_grad():
             ahead = self.policy.distribution(batch.next_obs)
             next_actions, next_log_probs = ahead.rsample_with_log_prob(self._generator)
             next_q = torch.min(*self.target(batch.next_obs, next_actions)) - temperature * next_log_probs
-            targets = batch.rewards + h.gamma(fraction) * next_q.masked_fill(batch.terminated, 0.0)
+            targets = batch.rewards + self._gamma * next_q.masked_fill(batch.terminated, 0.0)
         q1, q2 = self.policy.critics(batch.obs, batch.actions)
         critic_loss = 0.5 * (
             torch.nn.functional.mse_loss(q1, targets) + torch.nn.functional.mse_loss(q2, targets)
         )
-        self.critic_optimizer.zero_grad()
-        critic_loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        metrics["train/grad_norm"] = clip_and_step(self.critic_optimizer, self.critic_parameters, max_norm)
+        norm = descend(self.critic_optimizer, self.critic_parameters, critic_loss, max_norm, self.brake)
 
         # actor: the critics only pass the gradient on
         for parameter in self.critic_parameters:
             parameter.requires_grad_(False)
         actor_loss = (temperature * log_probs - torch.min(*self.policy.critics(batch.obs, actions))).mean()
-        self.actor_optimizer.zero_grad()
-        actor_loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        clip_and_step(self.actor_optimizer, self.actor_parameters, max_norm)
+        descend(self.actor_optimizer, self.actor_parameters, actor_loss, max_norm, self.brake)
         for parameter in self.critic_parameters:
             parameter.requires_grad_(True)
+        return torch.stack([actor_loss, critic_loss, norm, temperature, temperature_loss]).detach()
 
+    def after_step(self, fraction: float) -> None:
         self.gradient_steps += 1
-        if self.gradient_steps % h.target_update_interval == 0:
-            follow(self.target, self.policy.critic, h.tau(fraction))
-        return metrics | {
-            "train/actor_loss": actor_loss.item(),
-            "train/critic_loss": critic_loss.item(),
-            "train/ent_coef": temperature.item(),
-        }
+        if self.gradient_steps % self.h.target_update_interval == 0:
+            follow(self.target, self.policy.critic, self.h.tau(fraction))
+
+    def read(self, statistics: torch.Tensor) -> Metrics:
+        metrics = super().read(statistics)
+        if self.h.ent_coef != "auto":
+            del metrics["train/ent_coef_loss"]
+        return metrics
+
+    def generators(self) -> tuple[torch.Generator, ...]:
+        return (self._generator,)
+
+    def lasting_tensors(self) -> Iterator[torch.Tensor]:
+        yield from super().lasting_tensors()
+        yield self.log_temperature
+        yield from self.target.buffers()
 
     def warm_start(self, policy: dict[str, torch.Tensor]) -> None:
         super().warm_start(policy)

@@ -71,6 +71,9 @@ class EvaluationConfig(Section):
     every: When | None = When(50_000)
     episodes: int = Field(default=10, ge=1)
     deterministic: bool = True
+    seed: int | None = Field(
+        default=None, ge=0, description="of the episodes played; null: follows from seed"
+    )
 
 
 class VideoConfig(Section):
@@ -90,6 +93,12 @@ class WandbConfig(Section):
 class TrackingConfig(Section):
     every: int = Field(default=2_000, ge=1, description="env steps between two metric rows, at least")
     tensorboard: bool = True
+    tensorboard_dir: str | None = Field(
+        default=None, description="event files go to <this>/<run>; null: into the run's own folder"
+    )
+    monitor_dir: str | None = Field(
+        default=None, description="also write <this>/<run>/monitor.csv, as Stable-Baselines3's Monitor does"
+    )
     wandb: WandbConfig | None = None
 
 
@@ -141,7 +150,9 @@ class TrainerConfig(Section):
 
     name: str | None = Field(default=None, description="the run's name; default: env and algorithm")
     algorithm: str = Field(default="PPO", description="PPO A2C DQN SAC, or anything registered")
-    engine: str = Field(default="native", description="whose training loop: native")
+    engine: str = Field(
+        default="native", description="whose algorithms: native, or sb3 (Stable-Baselines3, extra `sb3`)"
+    )
     env: EnvConfig | None = None
     n_envs: int = Field(default=8, ge=1)
     vector: Literal["auto", "serial", "process", "batched", "envpool"] = Field(
@@ -154,7 +165,12 @@ class TrainerConfig(Section):
         default="auto", description="torch threads; auto: 1 for small networks"
     )
     kernels: bool = Field(
-        default=True, description="fused CPU kernels where they cover the policy; false: torch always"
+        default=True,
+        description="fused kernels on a CPU where they cover the policy, CUDA graphs on a GPU; false: plain torch",
+    )
+    precision: Literal["auto", "float32", "tf32", "bfloat16"] = Field(
+        default="auto",
+        description="of products; auto: float32 on a CPU, on a GPU tf32, and bfloat16 for the features of images",
     )
     deterministic: bool = Field(
         default=False, description="deterministic GPU kernels, for exact resume there"
@@ -171,11 +187,17 @@ class TrainerConfig(Section):
     tracking: TrackingConfig = TrackingConfig()
     pretrained_model: str | None = Field(default=None, description="start from this policy: RUN, RUN@best, …")
     save_dir: str = "runs"
+    timestamp: bool = Field(
+        default=True, description="the run's folder is <name>_<time>; false: <name>, then <name>-2, …"
+    )
     run_dir: str | None = Field(default=None, description="this very directory, which must not exist yet")
     resume: Literal["auto"] | None = Field(
         default=None, description="auto: continue this config's newest run"
     )
     tags: list[str] = []
+    sweep: dict[str, Any] | None = Field(
+        default=None, description="what `ludus sweep` tries; training takes no notice of it"
+    )
     _wandb_project: str | None = PrivateAttr(
         default=None
     )  # named while W&B was off, for when it is switched on
@@ -259,7 +281,7 @@ class TrainerConfig(Section):
 
     def algorithm_entry(self) -> Algorithm:
         """What the registry knows of this config's algorithm."""
-        return find_algorithm(self.algorithm)
+        return find_algorithm(self.algorithm, self.engine)
 
     def typed_hyperparams(self) -> Hyperparameters:
         """The algorithm's own hyperparameters: its defaults with what was given on top, checked.

@@ -49,34 +49,53 @@ class ActorCritic(Policy):
             ortho_init=network.ortho_init,
         )
         self.value_head = nn.Linear(mlp_out_dim(features_dim, value_arch), 1)
+        self.value_stream: torch.cuda.Stream | None = None
         if network.ortho_init:
             orthogonal_init(self.policy_net)
             if self.value_net is not None:
                 orthogonal_init(self.value_net)
             orthogonal_init(self.value_head, VALUE_HEAD_GAIN)
 
+    def value_beside(self) -> None:
+        """From now on compute values on a CUDA stream of their own, where they share no parameters with actions."""
+        shares = self.value_net is None or (
+            self.value_features_extractor is None and any(True for _ in self.features_extractor.parameters())
+        )
+        if not shares:
+            self.value_stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+
     def forward(self, obs: ObservationTensor, mask: Tensor | None = None) -> tuple[Distribution, Tensor]:
         """The distribution over actions, and the values [B]."""
-        features = self.features_extractor(obs)
-        latent = self.policy_net(features)
-        return self.action_head(latent, mask), self._value(obs, features, latent)
+        features = self._features(self.features_extractor, obs)
+        if self.value_stream is None:
+            latent = self.policy_net(features)
+            return self.action_head(latent, mask), self._value(obs, features, latent)
+        here = torch.cuda.current_stream(features.device)
+        self.value_stream.wait_stream(here)
+        with torch.cuda.stream(self.value_stream):
+            values = self._value(obs, features, None)
+        distribution = self.action_head(self.policy_net(features), mask)
+        here.wait_stream(self.value_stream)
+        return distribution, values
 
     def distribution(self, obs: ObservationTensor, mask: Tensor | None = None) -> Distribution:
         """The distribution over actions alone."""
-        distribution: Distribution = self.action_head(self.policy_net(self.features_extractor(obs)), mask)
+        distribution: Distribution = self.action_head(
+            self.policy_net(self._features(self.features_extractor, obs)), mask
+        )
         return distribution
 
     def value(self, obs: ObservationTensor) -> Tensor:
         """The values [B] alone."""
         if self.value_features_extractor is not None:
             return self._value(obs, None, None)
-        features = self.features_extractor(obs)
+        features = self._features(self.features_extractor, obs)
         return self._value(obs, features, self.policy_net(features) if self.value_net is None else None)
 
     def _value(self, obs: ObservationTensor, features: Tensor | None, latent: Tensor | None) -> Tensor:
         """The values [B], from whatever of the policy's `features` and `latent` the networks share."""
         if self.value_features_extractor is not None:
-            features = self.value_features_extractor(obs)
+            features = self._features(self.value_features_extractor, obs)
         if self.value_net is not None:
             latent = self.value_net(features)
         values: Tensor = self.value_head(latent).squeeze(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -50,6 +50,7 @@ class Policy(nn.Module, ABC):
         self.network = network
         self.obs_normalizer = ObservationNormalizer(observation_space) if network.normalize_obs else None
         self.fast: Any = None  # kernels that act on this policy's memory, set by its learner
+        self.half_features = False  # whether features are extracted in bfloat16
 
     @property
     def device(self) -> torch.device:
@@ -107,6 +108,13 @@ class Policy(nn.Module, ABC):
             key = next(iter(space.spaces))
             return np.ndim(obs[key]) == len(space[key].shape or ())
         return np.ndim(obs) == len(space.shape or ())
+
+    def _features(self, extractor: BaseFeaturesExtractor, obs: ObservationTensor) -> Tensor:
+        """What the extractor makes of `obs`, in float32."""
+        if not self.half_features:
+            return cast(Tensor, extractor(obs))
+        with torch.autocast(self.device.type, torch.bfloat16):
+            return cast(Tensor, extractor(obs)).float()
 
     def _make_extractor(self) -> BaseFeaturesExtractor:
         """A new feature extractor as the network spec describes it."""

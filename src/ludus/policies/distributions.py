@@ -127,7 +127,7 @@ class DiagGaussian(Distribution):
 
     def __init__(self, mean: Tensor, log_std: Tensor) -> None:
         self.mean = mean
-        self.log_std = log_std.expand_as(mean)
+        self.log_std = log_std
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         mean = self.mean.detach()
@@ -139,10 +139,10 @@ class DiagGaussian(Distribution):
 
     def log_prob(self, actions: Tensor) -> Tensor:
         z = (actions - self.mean) * torch.exp(-self.log_std)
-        return (-0.5 * z * z - self.log_std - HALF_LOG_2PI).sum(dim=-1)
+        return -0.5 * (z * z).sum(dim=-1) - (self.log_std + HALF_LOG_2PI).sum(dim=-1)
 
     def entropy(self) -> Tensor:
-        return (self.log_std + (0.5 + HALF_LOG_2PI)).sum(dim=-1)
+        return (self.log_std + (0.5 + HALF_LOG_2PI)).sum(dim=-1).expand(self.mean.shape[:-1])
 
 
 class SquashedGaussian(Distribution):

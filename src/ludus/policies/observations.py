@@ -120,7 +120,7 @@ class ObservationNormalizer(nn.Module):
     def update(self, obs: Observation) -> None:
         """Take a batch of observations (first axis: env) into the running statistics."""
         for key in self.keys:
-            self._moments(key).update(obs[key] if isinstance(obs, dict) else obs)
+            self.moments_of(key).update(obs[key] if isinstance(obs, dict) else obs)
 
     def normalize(self, obs: Observation) -> Observation:
         """The batch, or single observation, as float32; nothing is learned from it, and it is not changed."""
@@ -128,11 +128,12 @@ class ObservationNormalizer(nn.Module):
             return {key: self._scaled(key, obs[key]) if key in self.keys else obs[key] for key in obs}
         return self._scaled("", obs) if self.keys else obs
 
-    def _moments(self, key: str) -> RunningMoments:
+    def moments_of(self, key: str) -> RunningMoments:
+        """The statistics of one of `keys`."""
         return cast(RunningMoments, self.moments[_buffer_name(key)])
 
     def _scaled(self, key: str, array: Array) -> Array:
-        moments = self._moments(key)
+        moments = self.moments_of(key)
         scaled: Array = array - moments.mean.numpy()
         scaled /= np.sqrt(moments.var.numpy() + self.epsilon)
         np.maximum(scaled, -self.clip, out=scaled)

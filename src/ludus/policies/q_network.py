@@ -51,7 +51,7 @@ class QPolicy(Policy):
 
     def q_values(self, obs: ObservationTensor) -> Tensor:
         """The value of every action: [B, n]."""
-        features = self.features_extractor(obs)
+        features = self._features(self.features_extractor, obs)
         q_values: Tensor = self.q_net(features)
         if self.value_net is not None:
             q_values = self.value_net(features) + q_values - q_values.mean(dim=-1, keepdim=True)

@@ -73,7 +73,7 @@ class RolloutCollector(Collector):
 
     def collect(self, policy: ActorCritic) -> Rollout:
         stepper, T, N = self.stepper, self.n_steps, self.stepper.n_envs
-        rollout = _Storage(T, N)
+        rollout = _Storage(T, N, pinned=policy.device.type == "cuda")
         episodes: list[EpisodeRecord] = []
         truncated_ends: list[tuple[int, int, Any]] = []
         if policy.training:
@@ -213,8 +213,9 @@ class ReplayCollector(Collector):
 class _Storage:
     """The arrays of one rollout, shaped after the first step that is put in."""
 
-    def __init__(self, n_steps: int, n_envs: int) -> None:
+    def __init__(self, n_steps: int, n_envs: int, pinned: bool) -> None:
         shape = (n_steps, n_envs)
+        self._pinned = pinned
         self.shape = shape
         self.rewards: Array = np.zeros(shape, dtype=np.float32)
         self.values: Array = np.zeros(shape, dtype=np.float32)
@@ -258,10 +259,17 @@ class _Storage:
     def _allocate(self, obs: Observation, actions: Array) -> None:
         n_steps = self.shape[0]
         if isinstance(obs, dict):
-            self.obs = {key: np.empty((n_steps, *v.shape), dtype=v.dtype) for key, v in obs.items()}
+            self.obs = {key: self._empty(n_steps, value) for key, value in obs.items()}
         else:
-            self.obs = np.empty((n_steps, *obs.shape), dtype=obs.dtype)
+            self.obs = self._empty(n_steps, obs)
         self.actions = np.empty((n_steps, *actions.shape), dtype=actions.dtype)
+
+    def _empty(self, n_steps: int, like: Array) -> Array:
+        """Memory for `n_steps` arrays; for a GPU such that it can fetch them by itself."""
+        if not self._pinned:
+            return np.empty((n_steps, *like.shape), dtype=like.dtype)
+        kind = torch.from_numpy(np.empty(0, dtype=like.dtype)).dtype
+        return torch.empty((n_steps, *like.shape), dtype=kind, pin_memory=True).numpy()
 
 
 def random_actions(

@@ -71,6 +71,10 @@ class Stepper:
         if self._rebuild:  # a seeded reset is not enough: some envs (BipedalWalker) remember earlier episodes
             self.envs.rebuild()  # type: ignore[attr-defined]  # Ludus's own backends have it
         seeds = [self._seed_for(number, index) for index in range(self.n_envs)]
+        self.restart(seeds)
+
+    def restart(self, seeds: list[int] | None = None) -> None:
+        """Begin a new episode in every env, from `seeds` or wherever its random numbers are; open ones end."""
         self.obs, infos = self.envs.reset(seed=seeds)  # type: ignore[arg-type]  # Gymnasium's own take a list too
         self.masks = read_masks(self.obs, infos)
         self._returns[:] = 0.0

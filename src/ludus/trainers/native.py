@@ -37,7 +37,7 @@ from ludus.trainers.callbacks import CallbackLogger, as_callback
 from ludus.trainers.env_source import EnvSource
 from ludus.trainers.loop import train_loop
 from ludus.trainers.provenance import command_line, versions
-from ludus.trainers.resolve import available_threads, resolve_config, set_threads
+from ludus.trainers.resolve import available_threads, choose_precision, resolve_config, set_threads
 from ludus.trainers.trackers import closing, open_trackers
 from ludus.trainers.training_run import Crew, TrainingRun, policy_state
 from ludus.types import Progress
@@ -95,6 +95,10 @@ class NativeTrainer(RLTrainer):
         self.streams = Streams(config.seed)
         self.streams.seed_globals()
         envs = self._source.make_vector(backend)
+        precision = choose_precision(config.precision, device, envs.single_observation_space)
+        config = self.config = config.model_copy(update={"precision": precision})
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
         try:
             gamma = hyperparams.gamma(0.0)
             place = Workplace(
@@ -110,6 +114,7 @@ class NativeTrainer(RLTrainer):
                 if config.normalize_reward
                 else None,
                 kernels=config.kernels,
+                half_features=config.precision == "bfloat16",
                 threads=available_threads(config.threads),
             )
             learner: Learner[Any, Any] = config.algorithm_entry().learner(place, hyperparams)  # type: ignore[misc]
@@ -193,9 +198,11 @@ class NativeTrainer(RLTrainer):
         return result.mean_reward, result.std_reward
 
     def evaluate_episodes(self, n_episodes: int, deterministic: bool = True) -> EvaluationResult:
-        """Play `n_episodes` on envs of their own, from seeds that depend on the run's seed only."""
+        """Play `n_episodes` on envs of their own, from seeds that depend on the config's seeds only."""
         policy = self.policy
-        seeds = [self.streams.derive("eval", index) for index in range(n_episodes)]
+        own = self.config.evaluation.seed
+        streams = self.streams if own is None else Streams(own)
+        seeds = [streams.derive("eval", index) for index in range(n_episodes)]
         was_training = policy.training
         policy.eval()
         try:
@@ -250,7 +257,9 @@ class NativeTrainer(RLTrainer):
         if config.run_dir is not None:
             run = RunDirectory.create_at(config.run_dir, env_id, config.algorithm, name)
         else:
-            run = RunDirectory.create(config.save_dir, env_id, config.algorithm, name)
+            run = RunDirectory.create(
+                config.save_dir, env_id, config.algorithm, name, timestamp=config.timestamp
+            )
         self._describe(run, status="running")
         return run
 
@@ -310,7 +319,7 @@ class NativeTrainer(RLTrainer):
         """Bring the run to its first step, or to the checkpoint to go on from, and tell callback and display."""
         directory = run.directory
         if callback is not None:
-            callback.init_callback(self)
+            callback.init_callback(self._model_for_callbacks())
         run.begin(checkpoint)
         if self._loaded is not None:
             assert self.learner is not None
@@ -331,6 +340,10 @@ class NativeTrainer(RLTrainer):
                 self.config.total_timesteps.unit,
             )
             self.display.update(run.fraction_done, run.progress.steps)
+
+    def _model_for_callbacks(self) -> Any:
+        """What `self.model` is inside a callback."""
+        return self
 
     def _run_to_end(self, run: TrainingRun, checkpoint: Checkpoint | None, callback: Any) -> TrainResult:
         assert self.collector is not None and self.learner is not None

@@ -15,6 +15,7 @@ from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.schema import EnvConfig, PolicyConfig, TrainerConfig
 from ludus.envs.vector.process import usable_cores
 from ludus.errors import ConfigError
+from ludus.policies.observations import is_image_space
 from ludus.trainers.env_source import EnvSource
 
 _log = logging.getLogger("ludus.trainers")
@@ -54,6 +55,20 @@ def resolve_device(asked: str) -> str:
             f"the device '{asked}' is not available on this machine", key="device", fix="use device: auto"
         )
     return asked
+
+
+def choose_precision(asked: str, device: torch.device, observation_space: gym.Space[Any]) -> str:
+    """What `precision: auto` becomes."""
+    if asked != "auto":
+        return asked
+    if device.type != "cuda":
+        return "float32"
+    parts = (
+        observation_space.spaces.values()
+        if isinstance(observation_space, gym.spaces.Dict)
+        else [observation_space]
+    )
+    return "bfloat16" if any(map(is_image_space, parts)) else "tf32"
 
 
 def available_threads(asked: int | str) -> int:
