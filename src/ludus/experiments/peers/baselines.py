@@ -1,0 +1,167 @@
+"""Stable-Baselines3 or SBX, which share one interface: `python baselines.py sb3|sbx speed|learn '{…}'`.
+
+Prints one JSON object. Imports nothing of Ludus: it runs in the peer's own environment. The task is a workload,
+for `learn` with `seed` and `episodes` too. What a library does not let one set is written where it is built.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+# The number of threads that serves each library best, where it is not one: more than two never helped.
+TWO = min(2, len(os.sched_getaffinity(0)))
+THREADS = {"sb3": {"SAC": TWO}, "sbx": {"PPO": TWO}}
+POINTS = 100
+
+
+class CompileClock:
+    """Seconds that XLA has spent compiling; zero for ever where nothing compiles."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def listen(self) -> None:
+        import jax
+
+        jax.monitoring.register_event_duration_secs_listener(self._heard)
+
+    def _heard(self, event: str, seconds: float, **_: object) -> None:
+        if event.startswith("/jax/core/compile/"):  # tracing, lowering and compiling
+            self.seconds += seconds
+
+
+def sb3_model(task: dict, env: object, seed: int) -> tuple[object, str]:
+    import stable_baselines3
+    import torch
+
+    arch = task["net_arch"]
+    kwargs = {
+        "net_arch": {"pi": arch, "vf": arch} if task["algorithm"] in {"PPO", "A2C"} else arch,
+        "activation_fn": getattr(torch.nn, task["activation"]),
+    }
+    algorithm = getattr(stable_baselines3, task["algorithm"])
+    model = algorithm(
+        "MlpPolicy", env, policy_kwargs=kwargs, device="cpu", seed=seed, verbose=0, **task["hyperparams"]
+    )
+    return model, stable_baselines3.__version__
+
+
+def sbx_model(task: dict, env: object, seed: int) -> tuple[object, str]:
+    """As `sb3_model`. SBX's PPO clips the gradients of policy and value apart, and makes only the policy's last
+    layer orthogonal; its SAC moves the targets at every gradient step.
+    """
+    import flax.linen as nn
+    import optax
+    import sbx
+
+    h = dict(task["hyperparams"])
+    kwargs = {
+        "net_arch": task["net_arch"],
+        "activation_fn": {"Tanh": nn.tanh, "ReLU": nn.relu, "ELU": nn.elu}[task["activation"]],
+    }
+    if task["algorithm"] == "PPO":
+        kwargs["ortho_init"] = True
+    elif task["algorithm"] == "DQN":
+        limit = h.pop("max_grad_norm")
+        kwargs["optimizer_class"] = lambda learning_rate: optax.chain(
+            optax.clip_by_global_norm(limit), optax.adam(learning_rate)
+        )
+        if len(set(task["net_arch"])) != 1 or len(task["net_arch"]) != 2:
+            raise SystemExit("SBX's DQN has two hidden layers of one size")
+    elif h.pop("target_update_interval") != 1:
+        raise SystemExit("SBX's SAC moves the targets at every gradient step")
+    model = getattr(sbx, task["algorithm"])("MlpPolicy", env, policy_kwargs=kwargs, seed=seed, verbose=0, **h)
+    return model, sbx.__version__
+
+
+def speed(task: dict, model: object, clock: CompileClock) -> dict:
+    """Steps per second once everything is warm, which the same model is trained a moment for."""
+    warm = max(2 * task["hyperparams"].get("n_steps", 0) * task["n_envs"], 500)
+    model.learn(warm)
+    before, compiled, started = model.num_timesteps, clock.seconds, time.monotonic()
+    model.learn(task["steps"], reset_num_timesteps=False)
+    seconds = time.monotonic() - started - (clock.seconds - compiled)
+    return {"fps": (model.num_timesteps - before) / seconds}
+
+
+def learn(task: dict, model: object, clock: CompileClock) -> dict:
+    """Train for the whole budget: the curve on the way, and the final policy's rewards."""
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    class Curve(BaseCallback):
+        """Steps, seconds without compiling, and the mean reward of the last 100 episodes, `POINTS` times."""
+
+        def _on_training_start(self) -> None:
+            self.points: list[tuple[int, float, float]] = []
+            self.began, self.due = time.monotonic(), task["steps"] / POINTS
+
+        def _on_step(self) -> bool:
+            if self.num_timesteps >= self.due and self.model.ep_info_buffer:
+                self.due = self.num_timesteps + task["steps"] / POINTS
+                recent = [episode["r"] for episode in self.model.ep_info_buffer]
+                self.points.append((self.num_timesteps, self.elapsed(), sum(recent) / len(recent)))
+            return True
+
+        def elapsed(self) -> float:
+            return time.monotonic() - self.began - clock.seconds
+
+    clock.seconds = 0.0  # what was compiled before the first step is not in `elapsed`
+    curve = Curve()
+    model.learn(task["steps"], callback=curve)
+    seconds = curve.elapsed()
+    return {
+        "steps": model.num_timesteps,
+        "seconds": seconds,
+        "compile_seconds": clock.seconds,
+        "curve": curve.points,
+        "rewards": play(task["env"], model, task["episodes"]),
+    }
+
+
+def play(env_id: str, model: object, episodes: int, at_once: int = 100) -> list[float]:
+    """The rewards of the episodes seeded 0, 1, …, with deterministic actions."""
+    import gymnasium as gym
+    import numpy as np
+
+    rewards = np.zeros(episodes)
+    for first in range(0, episodes, at_once):
+        # The batch keeps its size, because every other size would be compiled anew.
+        envs = {index: gym.make(env_id) for index in range(first, min(first + at_once, episodes))}
+        obs = {index: env.reset(seed=index)[0] for index, env in envs.items()}
+        playing = set(envs)
+        while playing:
+            actions, _ = model.predict(np.stack(list(obs.values())), deterministic=True)
+            for index, action in zip(envs, actions, strict=True):
+                if index in playing:
+                    obs[index], reward, terminated, truncated, _ = envs[index].step(action)
+                    rewards[index] += float(reward)
+                    if terminated or truncated:
+                        playing.discard(index)
+        for env in envs.values():
+            env.close()
+    return rewards.tolist()
+
+
+def main(library: str, mode: str, task: dict) -> None:
+    threads = THREADS[library].get(task["algorithm"], 1)
+    if library == "sbx" and threads == 1:  # which XLA reads when jax is imported
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    import torch
+    from stable_baselines3.common.env_util import make_vec_env
+
+    torch.set_num_threads(threads)
+    clock = CompileClock()
+    if library == "sbx":
+        clock.listen()
+    seed = task.get("seed", 0)
+    env = make_vec_env(task["env"], n_envs=task["n_envs"], seed=seed)
+    model, version = {"sb3": sb3_model, "sbx": sbx_model}[library](task, env, seed)
+    answer = {"speed": speed, "learn": learn}[mode](task, model, clock)
+    print(json.dumps({"threads": threads, "version": version, "compile_seconds": clock.seconds} | answer))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))

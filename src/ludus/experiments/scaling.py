@@ -1,0 +1,77 @@
+"""Whether cost grows as it should with the number of envs: steps per second and memory of the same training.
+
+Samples per update and the batch grow with the envs, so that every number of envs does the same work per sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ludus.experiments.panels import Chart, Line
+from ludus.experiments.speed import Measurement
+from ludus.experiments.workloads import PPO, Workload
+
+ENVS = {"CartPole-v1": "batched", "LunarLander-v3": "serial"}
+"""What is trained, and what steps it: one compiled call, or one env after the other."""
+_N_STEPS = 64
+_MINIBATCHES = 8
+_EPOCHS = 4
+
+
+def scaled_workload(env: str, n_envs: int, least_steps: int) -> Workload:
+    """PPO on `n_envs` of `env`, for at least four updates and `least_steps`."""
+    samples = _N_STEPS * n_envs
+    hyperparams = PPO | {"n_steps": _N_STEPS, "batch_size": samples // _MINIBATCHES, "n_epochs": _EPOCHS}
+    updates = max(4, -(-least_steps // samples))
+    return Workload(
+        name=f"{env} x {n_envs}",
+        algorithm="PPO",
+        env=env,
+        n_envs=n_envs,
+        steps=updates * samples,
+        net_arch=(64, 64),
+        activation="Tanh",
+        hyperparams=hyperparams,
+        vector=ENVS[env],
+    )
+
+
+def scaling_row(workload: Workload, measured: Measurement) -> dict[str, Any]:
+    """What the table and the charts say of one measurement. Memory is the highest that the process took;
+    `kib_per_env` is the part of it that came with this training, per env.
+    """
+    assert measured.memory_mib is not None and measured.memory_before_mib is not None
+    grown = measured.memory_mib - measured.memory_before_mib
+    return {
+        "env": workload.env,
+        "vector": workload.vector,
+        "n_envs": workload.n_envs,
+        "samples_per_update": _N_STEPS * workload.n_envs,
+        "steps": workload.steps,
+        "fps": measured.median,
+        "memory_mib": measured.memory_mib,
+        "kib_per_env": grown * 1024 / workload.n_envs,
+        "threads": measured.threads,
+    }
+
+
+def charts(rows: Sequence[dict[str, Any]]) -> list[Chart]:
+    """Steps per second and memory against the number of envs, one line per env."""
+    envs = list(dict.fromkeys(row["env"] for row in rows))
+
+    def lines(key: str) -> tuple[Line, ...]:
+        groups = [[row for row in rows if row["env"] == env] for env in envs]
+        return tuple(
+            Line(
+                f"{group[0]['env']} ({group[0]['vector']})",
+                [row["n_envs"] for row in group],
+                [row[key] for row in group],
+            )
+            for group in groups
+        )
+
+    return [
+        Chart("PPO: steps per second", "envs", "steps/s", lines("fps"), log_x=True),
+        Chart("PPO: memory of the process", "envs", "MiB at its highest", lines("memory_mib"), log_x=True),
+    ]
