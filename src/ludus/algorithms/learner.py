@@ -12,6 +12,7 @@ import torch
 from gymnasium import spaces
 
 from ludus.algorithms.descent import Brake
+from ludus.algorithms.kernels.normalising import see_observations, see_rewards
 from ludus.config.hyperparameters import Hyperparameters
 from ludus.config.schema import PolicyConfig
 from ludus.errors import ConfigError
@@ -92,6 +93,8 @@ class Learner(ABC, Generic[E, H]):
 
     def use_kernels(self, uncovered: str | None, build: Callable[[], Any]) -> None:
         """Hand the learning over to the kernels that `build` makes, where wanted and nothing is uncovered."""
+        if self.place.kernels:
+            self._use_normalising_kernels()
         reason = uncovered if self.place.kernels else "kernels: false"
         if reason is not None:
             self.captured = self.place.kernels and self.place.device.type == "cuda"
@@ -99,6 +102,12 @@ class Learner(ABC, Generic[E, H]):
             return
         self.kernels = build()
         self.engine_note = f"fused CPU kernels (ready in {self.kernels.compile():.1f} s)"
+
+    def _use_normalising_kernels(self) -> None:
+        if self.policy.obs_normalizer is not None:
+            self.policy.obs_normalizer.kernel = see_observations
+        if self.place.reward_normalizer is not None:
+            self.place.reward_normalizer.kernel = see_rewards
 
     def lasting_tensors(self) -> Iterator[torch.Tensor]:
         """What a captured update changes for good: the policy, the optimizers' memory, the brake."""

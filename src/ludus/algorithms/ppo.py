@@ -178,12 +178,12 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
     def _minibatch(self, batch: Samples) -> None:
         """One gradient step; none, here and after, when the policy has already moved too far."""
         h, c = self.h, self._coefficients
-        log_probs, entropy, values = self.policy.evaluate(batch.obs, batch.actions, batch.masks)
-
         advantages = batch.advantages
         if h.normalize_advantage:
-            deviation, mean = torch.std_mean(advantages)
-            advantages = (advantages - mean) / (deviation + 1e-8)
+            with self.policy.beside():
+                deviation, mean = torch.std_mean(advantages)
+                advantages = (advantages - mean) / (deviation + 1e-8)
+        log_probs, entropy, values = self.policy.evaluate(batch.obs, batch.actions, batch.masks)
         log_ratio = log_probs - batch.log_probs
         ratio = log_ratio.exp()
         near = ratio.clamp(c["lowest_ratio"], c["highest_ratio"])

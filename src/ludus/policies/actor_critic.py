@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium as gym
@@ -64,18 +66,24 @@ class ActorCritic(Policy):
         if not shares:
             self.value_stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """For what actions do not depend on: goes on beside them, until `forward` has both."""
+        if self.value_stream is not None:
+            self.value_stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.value_stream):
+            yield
+
     def forward(self, obs: ObservationTensor, mask: Tensor | None = None) -> tuple[Distribution, Tensor]:
         """The distribution over actions, and the values [B]."""
         features = self._features(self.features_extractor, obs)
         if self.value_stream is None:
             latent = self.policy_net(features)
             return self.action_head(latent, mask), self._value(obs, features, latent)
-        here = torch.cuda.current_stream(features.device)
-        self.value_stream.wait_stream(here)
-        with torch.cuda.stream(self.value_stream):
+        with self.beside():
             values = self._value(obs, features, None)
         distribution = self.action_head(self.policy_net(features), mask)
-        here.wait_stream(self.value_stream)
+        torch.cuda.current_stream(features.device).wait_stream(self.value_stream)
         return distribution, values
 
     def distribution(self, obs: ObservationTensor, mask: Tensor | None = None) -> Distribution:

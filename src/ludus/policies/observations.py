@@ -112,6 +112,7 @@ class ObservationNormalizer(nn.Module):
         self.clip = clip
         self.epsilon = epsilon
         self.keys = normalizable(space)
+        self.kernel: Any = None  # a compiled `see` for plain observations, set by the learner
         # A prefix, because a module's name may be neither empty nor that of a ModuleDict method.
         self.moments = nn.ModuleDict(
             {_buffer_name(key): RunningMoments(_shape(space, key)) for key in self.keys}
@@ -121,6 +122,18 @@ class ObservationNormalizer(nn.Module):
         """Take a batch of observations (first axis: env) into the running statistics."""
         for key in self.keys:
             self.moments_of(key).update(obs[key] if isinstance(obs, dict) else obs)
+
+    def see(self, obs: Observation) -> Observation:
+        """`update` with a batch, then `normalize` it."""
+        if self.kernel is not None and isinstance(obs, np.ndarray) and self.keys:
+            moments = self.moments_of("")
+            rows = obs.reshape(len(obs), -1)
+            seen = np.empty(rows.shape, dtype=np.float32)
+            statistics = (moments.mean.numpy().reshape(-1), moments.var.numpy().reshape(-1))
+            self.kernel(rows, *statistics, moments.count.numpy().reshape(1), self.clip, self.epsilon, seen)
+            return seen.reshape(obs.shape)
+        self.update(obs)
+        return self.normalize(obs)
 
     def normalize(self, obs: Observation) -> Observation:
         """The batch, or single observation, as float32; nothing is learned from it, and it is not changed."""
@@ -158,6 +171,21 @@ class RewardNormalizer:
         self.epsilon = epsilon
         self.returns = np.zeros(n_envs)
         self.moments = RunningMoments(())
+        self.kernel: Any = None  # a compiled `see`, set by the learner
+
+    def see(self, rewards: Array, dones: BoolArray, valid: BoolArray) -> Array:
+        """`update` with a step, then `scale` its rewards."""
+        if self.kernel is None:
+            self.update(rewards, dones, valid)
+            return self.scale(rewards)
+        scaled = np.empty(len(rewards), dtype=np.float32)
+        moments = (
+            buffer.numpy().reshape(1) for buffer in (self.moments.mean, self.moments.var, self.moments.count)
+        )
+        self.kernel(
+            rewards, dones, valid, self.returns, *moments, self.gamma, self.clip, self.epsilon, scaled
+        )
+        return scaled
 
     def update(self, rewards: Array, dones: BoolArray, valid: BoolArray | None = None) -> None:
         """Take one step of all envs into the statistics; a done env's return starts again from zero.

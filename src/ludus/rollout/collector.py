@@ -117,10 +117,7 @@ class RolloutCollector(Collector):
     def _see(self, policy: Policy, obs: Observation) -> Observation:
         """`obs` as the network gets it; the running statistics learn from it first."""
         normalizer = policy.obs_normalizer
-        if normalizer is None:
-            return obs
-        normalizer.update(obs)
-        return normalizer.normalize(obs)
+        return obs if normalizer is None else normalizer.see(obs)
 
     def _act(
         self, policy: ActorCritic, seen: Observation, masks: BoolArray | None
@@ -145,8 +142,7 @@ class RolloutCollector(Collector):
     def _reward(self, step: Step) -> Array:
         if self.reward_normalizer is None:
             return np.asarray(step.rewards)
-        self.reward_normalizer.update(step.rewards, step.ended, step.valid)
-        return self.reward_normalizer.scale(step.rewards)
+        return self.reward_normalizer.see(step.rewards, step.ended, step.valid)
 
 
 class ReplayCollector(Collector):
@@ -166,16 +162,15 @@ class ReplayCollector(Collector):
         taken = 0
         for _ in range(self.n_steps):
             obs, masks = stepper.obs, stepper.masks
-            if policy.obs_normalizer is not None:
-                policy.obs_normalizer.update(obs)
+            seen = obs if policy.obs_normalizer is None else policy.obs_normalizer.see(obs)
             if self._warmup_left > 0:
                 actions = random_actions(policy.action_space, N, masks, self._rng)
                 self._warmup_left -= N
             else:
-                actions = self._act(policy, obs, masks)
+                actions = self._act(policy, seen, masks)
             step = stepper.step(policy.to_env(actions))
             if self.reward_normalizer is not None:
-                self.reward_normalizer.update(step.rewards, step.ended, step.valid)
+                self.reward_normalizer.see(step.rewards, step.ended, step.valid)
             next_obs = _successors(stepper.obs, step.final_obs)
             next_masks = stepper.masks
             if next_masks is not None and step.final_masks:
@@ -188,15 +183,12 @@ class ReplayCollector(Collector):
             self._call_hook(taken)
         return _join(parts, episodes=episodes)
 
-    def _act(self, policy: Policy, obs: Observation, masks: BoolArray | None) -> Array:
+    def _act(self, policy: Policy, seen: Observation, masks: BoolArray | None) -> Array:
         if policy.fast is not None:
-            normalizer = policy.obs_normalizer
-            return np.asarray(
-                policy.fast.act(obs if normalizer is None else normalizer.normalize(obs), masks)
-            )
+            return np.asarray(policy.fast.act(seen, masks))
         with torch.inference_mode():
             chosen = policy.act(
-                policy.prepare(obs),
+                to_tensor(seen, policy.device),
                 _mask_tensor(masks, policy),
                 deterministic=False,
                 generator=self._generator,
