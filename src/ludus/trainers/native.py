@@ -37,7 +37,13 @@ from ludus.trainers.callbacks import CallbackLogger, as_callback
 from ludus.trainers.env_source import EnvSource
 from ludus.trainers.loop import train_loop
 from ludus.trainers.provenance import command_line, versions
-from ludus.trainers.resolve import available_threads, choose_precision, resolve_config, set_threads
+from ludus.trainers.resolve import (
+    available_threads,
+    choose_device,
+    choose_precision,
+    resolve_config,
+    set_threads,
+)
 from ludus.trainers.trackers import closing, open_trackers
 from ludus.trainers.training_run import Crew, TrainingRun, policy_state
 from ludus.types import Progress
@@ -89,14 +95,15 @@ class NativeTrainer(RLTrainer):
         hyperparams = config.typed_hyperparams()
         backend, reason = self._source.choose_backend(config.vector)
         config = self.config = config.model_copy(update={"vector": backend})
-        device = torch.device(config.device)
         if config.deterministic:
             torch.use_deterministic_algorithms(True, warn_only=True)
         self.streams = Streams(config.seed)
         self.streams.seed_globals()
         envs = self._source.make_vector(backend)
-        precision = choose_precision(config.precision, device, envs.single_observation_space)
-        config = self.config = config.model_copy(update={"precision": precision})
+        seen = envs.single_observation_space
+        device = torch.device(choose_device(config, seen) if config.device == "auto" else config.device)
+        precision = choose_precision(config.precision, device, seen)
+        config = self.config = config.model_copy(update={"device": str(device), "precision": precision})
         if device.type == "cuda":
             torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
@@ -20,6 +22,7 @@ from ludus.trainers.env_source import EnvSource
 
 _log = logging.getLogger("ludus.trainers")
 SMALL_NETWORK = 1_000_000
+WORTH_A_GPU = 20_000_000  # PPO with two 64x64 networks from batches of 2,048 on; SAC with 256x256
 
 
 def resolve_config(config: TrainerConfig, source: EnvSource) -> TrainerConfig:
@@ -31,7 +34,7 @@ def resolve_config(config: TrainerConfig, source: EnvSource) -> TrainerConfig:
             "algorithm": config.algorithm_entry().name,
             "env": _named_env(config, source),
             "n_envs": source.n_envs,
-            "device": resolve_device(config.device),
+            "device": check_device(config.device),
             "policy": _with_features_dim(config),
         }
     )
@@ -39,10 +42,10 @@ def resolve_config(config: TrainerConfig, source: EnvSource) -> TrainerConfig:
     return config.model_copy(update={"hyperparams": HyperparameterConfig(**typed.model_dump())})
 
 
-def resolve_device(asked: str) -> str:
-    """The torch device to use; ConfigError when it is unknown or not there."""
+def check_device(asked: str) -> str:
+    """`asked`; ConfigError when it is no device, or one that is not there."""
     if asked == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return asked
     try:
         device = torch.device(asked)
     except RuntimeError:
@@ -55,6 +58,26 @@ def resolve_device(asked: str) -> str:
             f"the device '{asked}' is not available on this machine", key="device", fix="use device: auto"
         )
     return asked
+
+
+def choose_device(config: TrainerConfig, observation_space: gym.Space[Any]) -> str:
+    """What `device: auto` becomes: a GPU for all but plain networks with so little to do that it would wait.
+
+    The measure is what one gradient step multiplies: parameters of two networks times samples.
+    """
+    if not torch.cuda.is_available():
+        return "cpu"
+    plain = isinstance(observation_space, gym.spaces.Box) and not is_image_space(observation_space)
+    if not (plain and config.kernels and config.engine == "native"):
+        return "cuda"
+    h = config.typed_hyperparams()
+    batch = getattr(h, "batch_size", getattr(h, "n_steps", 1) * config.n_envs)
+    inputs = int(np.prod(observation_space.shape or ()))
+    work = 0
+    for widths in (h.policy_net_arch, h.value_net_arch):
+        layers = [inputs, *widths]
+        work += sum(a * b for a, b in itertools.pairwise(layers)) * batch
+    return "cuda" if work >= WORTH_A_GPU else "cpu"
 
 
 def choose_precision(asked: str, device: torch.device, observation_space: gym.Space[Any]) -> str:
