@@ -11,7 +11,8 @@ import os
 import sys
 import time
 
-# The number of threads that serves each library best, where it is not one: more than two never helped.
+# Threads where it is not one; two at most, as Ludus takes. SB3's SAC was measured to be faster so; for SBX one and
+# two did not differ clearly, on a machine that was not idle.
 TWO = min(2, len(os.sched_getaffinity(0)))
 THREADS = {"sb3": {"SAC": TWO}, "sbx": {"PPO": TWO}}
 POINTS = 100
