@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.options import Json
+from ludus.cli.foreign import remark_as_dict, remarks_as_comments
+from ludus.cli.options import EnvId, Json
 from ludus.cli.output import Output, emit_json
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ def config(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Config keys to set.")
     ] = None,
+    algo: Annotated[str | None, typer.Option("--algo", metavar="NAME", help="PPO, A2C, DQN, SAC, …")] = None,
+    env: EnvId = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", metavar="NAME", help="Whose training loop: native, sb3.")
+    ] = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="The JSON schema of all config files, for editors.")
     ] = False,
@@ -42,13 +48,21 @@ def config(
 
     output = Output(json, listing=True)
     source, assignments = split_source(config, overrides)
-    loaded = load_config(source, assignments)
+    flags = {"algorithm": algo, "env.id": env, "engine": engine}
+    loaded = load_config(
+        source, assignments, {key: value for key, value in flags.items() if value is not None}
+    )
     lines = list(_lines(loaded))
     column = min(_COMMENT_COLUMN, max(len(text) for text, _, _ in lines) + 2)
     for text, _, origin in lines:
         output.print(text if origin is None else f"{text.ljust(column)}  # {origin}")
     origins = {".".join(key): origin for _, key, origin in lines if origin is not None}
-    output.result({"config": _resolved(loaded), "origins": origins})
+    data: dict[str, Any] = {"config": _resolved(loaded), "origins": origins}
+    if loaded.imported is not None:
+        for line in remarks_as_comments(loaded.imported):
+            output.print(line)
+        data["lost"] = [remark_as_dict(remark) for remark in loaded.imported.lost]
+    output.result(data)
 
 
 def _print_schema(as_one_line: bool) -> None:

@@ -13,7 +13,10 @@ from ludus.cli.output import Output
 
 def evaluate(
     policy: Annotated[
-        str, typer.Argument(metavar="POLICY", help="RUN, RUN@best, RUN@STEP, preset:NAME, latest, or random.")
+        str,
+        typer.Argument(
+            metavar="POLICY", help="RUN, RUN@best, RUN@STEP, preset:NAME, latest, random; or a config."
+        ),
     ],
     episodes: Annotated[
         int, typer.Option("--episodes", "-n", metavar="N", min=1, help="How many to play.")
@@ -27,12 +30,14 @@ def evaluate(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every episode.")] = False,
 ) -> None:
     """Evaluate a policy."""
+    from ludus.cli.configured import policy_meant
     from ludus.cli.player import seat
     from ludus.evaluation.evaluate import evaluate as play_all
     from ludus.tracking.progress import number
 
     output = Output(json, quiet=quiet, verbose=verbose)
-    player = seat(policy, env, root, seed)
+    meant = policy_meant(policy, root, env)
+    player = seat(meant.policy, env, meant.root, seed)
     seeds = [seed + episode for episode in range(episodes)]
     with output.console.status("playing") if output.console.is_terminal and not quiet else nullcontext():
         result = play_all(player.policy, player.spec, seeds, deterministic=not stochastic)

@@ -22,7 +22,10 @@ _HUMAN = "human"
 def play(
     policy: Annotated[
         str | None,
-        typer.Argument(metavar="POLICY", help="RUN, RUN@best, RUN@STEP, preset:NAME, latest, random, human."),
+        typer.Argument(
+            metavar="POLICY",
+            help="RUN, RUN@best, RUN@STEP, preset:NAME, latest, random, human; or a config: its run.",
+        ),
     ] = None,
     episodes: Annotated[
         int, typer.Option("--episodes", "-n", metavar="N", min=1, help="How many to play.")
@@ -39,6 +42,7 @@ def play(
     quiet: Quiet = False,
 ) -> None:
     """Watch a policy play in a window, or film it; or play yourself."""
+    from ludus.cli.configured import policy_meant
     from ludus.cli.player import seat
     from ludus.evaluation.screen import has_screen
 
@@ -51,7 +55,8 @@ def play(
         return
     if policy is None:
         raise UserError("no policy is given", fix="ludus play latest, or ludus play random --env CartPole-v1")
-    player = seat(policy, env, root, seed)
+    meant = policy_meant(policy, root, env)
+    player = seat(meant.policy, env, meant.root, seed)
     modes = _render_modes(player.spec)
     if video is None and has_screen() and "human" in modes:
         rewards, film = _watch(player, seeds, not stochastic), None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ludus.cli.foreign import tell_import, without_missing_wandb
 from ludus.cli.options import EnvId, Json, Quiet, Verbose
 from ludus.cli.output import Output
 from ludus.errors import UserError
@@ -46,7 +47,7 @@ def train(
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="TEXT", help="The run's name.")] = None,
     engine: Annotated[
-        str | None, typer.Option("--engine", metavar="NAME", help="Whose training loop: native.")
+        str | None, typer.Option("--engine", metavar="NAME", help="Whose algorithms: native or sb3.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue this config's newest run, or start one.")
@@ -73,6 +74,8 @@ def train(
     loaded = load_config(
         source, assignments, {key: value for key, value in flags.items() if value is not None}
     )
+    tell_import(loaded.imported, source, output)
+    loaded = without_missing_wandb(loaded, output)
     if loaded.config.env is None:
         raise UserError(
             "no env is given",

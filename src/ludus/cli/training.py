@@ -29,7 +29,8 @@ def train_and_tell(trainer: RLTrainer, output: Output, total_timesteps: Any = No
         output.print("finished")
         output.result({"run": None, "status": "finished"})
         return
-    _print_summary(result, trainer.config.save_dir, output)
+    config = trainer.config
+    _print_summary(result, config.save_dir, config.tracking.tensorboard_dir, output)
     output.result(result.summary(), short=str(result.run))
     if result.exit_code:
         raise typer.Exit(result.exit_code)
@@ -45,7 +46,7 @@ def _reference(run: Path, save_dir: str) -> str:
     return "latest" if save_dir == "runs" else f"latest --root {shlex.quote(save_dir)}"
 
 
-def _print_summary(result: TrainResult, save_dir: str, output: Output) -> None:
+def _print_summary(result: TrainResult, save_dir: str, events: str | None, output: Output) -> None:
     from rich.text import Text
 
     from ludus.tracking.progress import duration
@@ -65,6 +66,7 @@ def _print_summary(result: TrainResult, save_dir: str, output: Output) -> None:
         rows.append(("go on", f"ludus resume {name}"))
     else:
         logs = save_dir if Path(save_dir).resolve() in result.run.resolve().parents else str(result.run)
+        logs = logs if events is None else events
         rows.append(("next", f"ludus eval {name}"))
         rows.append(("", f"ludus play {name}"))
         rows.append(("", f"tensorboard --logdir {shlex.quote(logs)}"))

@@ -15,6 +15,7 @@ from pydantic_core import to_jsonable_python
 
 from ludus.config.explain import explain
 from ludus.config.hyperparameters import canonical_hyperparameter
+from ludus.config.importers import SUFFIXES, Choice, Document, Imported, import_foreign, read_document
 from ludus.config.plain_yaml import Key, parse_value, read_yaml, write_yaml
 from ludus.config.presets import preset_names, preset_path
 from ludus.config.schema import FIELD_ALIASES, FIELD_SWITCHES, TrainerConfig
@@ -33,11 +34,15 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """A config and, for each key that was written somewhere, the place it was written."""
+    """A config and, for each key that was written somewhere, the place it was written.
+
+    `imported` tells of a file of a foreign format what it was and what of it has no counterpart.
+    """
 
     config: TrainerConfig
     places: Mapping[Key, str] = field(default_factory=dict)
     preset: str | None = None
+    imported: Imported | None = None
 
     def place(self, key: Key) -> str:
         """Where the value of `key` came from: a file and line, the command line, or default."""
@@ -63,22 +68,25 @@ def load_config(
 ) -> LoadedConfig:
     """Read a config.
 
-    `source` is a YAML file or a preset's name; `overrides` are `key=value` texts with dotted keys, as typed;
-    `flags` are canonical dotted keys set by command-line options. Later ones win. Raises ConfigError with the
-    line at fault, or UnknownName when the source is neither a file nor a preset.
+    `source` is a preset's name or a file: Ludus's own YAML or JSON, or a foreign format (see `importers`).
+    `overrides` are `key=value` texts with dotted keys, as typed; `flags` are canonical dotted keys set by
+    command-line options. Later ones win. Raises ConfigError with the line at fault, or UnknownName when the
+    source is neither a file nor a preset.
     """
     data: dict[str, Any] = {}
     places: dict[Key, str] = {}
-    preset = None
+    preset, imported = None, None
     if source is not None:
         path, preset = _find_source(str(source))
-        data, places = read_yaml(path)
+        document = read_document(path)
+        imported = import_foreign(document, _choice(overrides, flags or {}))
+        data, places = _own(document) if imported is None else (imported.data, imported.places)
     for text in overrides:
         key, value = _parse_override(text)
         _set(data, places, key, value, f"command line: {text}")
     for dotted, value in (flags or {}).items():
         _set(data, places, tuple(dotted.split(".")), value, "command line")
-    loaded = LoadedConfig(_validate(data, places), places, preset)
+    loaded = LoadedConfig(_validate(data, places), places, preset, imported)
     with loaded.locating_errors():
         loaded.config.typed_hyperparams()
     return loaded
@@ -101,10 +109,23 @@ def dump_yaml(config: TrainerConfig) -> str:
     return write_yaml(plain_config(config))
 
 
+# At its usual value a key that came later is left out of the hash: runs of older versions must still be found.
+_YOUNGER_THAN_THE_HASH: tuple[tuple[str, str, Any], ...] = (
+    ("", "precision", "auto"),
+    ("evaluation", "seed", None),
+)
+
+
 def config_hash(config: TrainerConfig) -> str:
     """Identifies what is asked for, wherever the run is put and whether it resumes."""
     data = plain_config(config)
-    del data["resume"], data["run_dir"], data["save_dir"]
+    del data["resume"], data["run_dir"], data["save_dir"], data["timestamp"]
+    del data["tracking"]["tensorboard_dir"], data["tracking"]["monitor_dir"]
+    data.pop("sweep", None)
+    for section, key, usual in _YOUNGER_THAN_THE_HASH:
+        node = data[section] if section else data
+        if node.get(key) == usual:
+            node.pop(key, None)
     specific = data["hyperparams"].pop("algorithm_specific", {})
     data["hyperparams"] |= {canonical_hyperparameter(key): value for key, value in specific.items()}
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
@@ -114,11 +135,34 @@ def _find_source(source: str) -> tuple[Path, str | None]:
     path = Path(source)
     if path.is_file():
         return path, None
-    if path.suffix in {".yaml", ".yml"} or "/" in source:
+    if path.suffix in SUFFIXES or "/" in source:
         raise UserError(f"there is no config file '{source}'", where=str(Path.cwd()), fix="check the path")
     if source not in preset_names():
         raise UnknownName("preset or config file", source, preset_names(), fix="see `ludus presets`")
     return preset_path(source), source
+
+
+def _own(document: Document) -> tuple[dict[str, Any], dict[Key, str]]:
+    """The document as a config of Ludus's own."""
+    if document.path.suffix.lower() == ".py":
+        raise ConfigError(
+            "a Python file can only hold settings of a known foreign format, and this one does not",
+            where=str(document.path),
+            fix="write a YAML config: ludus init; `ludus convert --help` names the formats",
+        )
+    return document.data, dict(document.places)
+
+
+def _choice(overrides: Sequence[str], flags: Mapping[str, Any]) -> Choice:
+    """What a foreign file must know before it can be read, from wherever it was given."""
+    given = {".".join(_canonical(key)): value for key, value in map(_parse_override, overrides)}
+    given |= flags
+    env = given.get("env.id", given.get("env"))
+    return Choice(
+        env=env if isinstance(env, str) else None,
+        algorithm=given.get("algorithm"),
+        engine=given.get("engine"),
+    )
 
 
 def _parse_override(text: str) -> tuple[Key, Any]:

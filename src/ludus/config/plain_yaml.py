@@ -58,7 +58,12 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Key, str]]:
         )
     places: dict[Key, str] = {}
     try:
-        loader = _Loader(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if path.suffix.lower() == ".json":
+            text = text.replace(
+                "\t", " "
+            )  # JSON is YAML but for tabs, which it holds only between its tokens
+        loader = _Loader(text)
         root = loader.get_single_node()
         if root is None:
             return {}, places

@@ -9,7 +9,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.envs.registration import parse_env_id
 
-from ludus.errors import MissingExtra, UnknownName, UserError
+from ludus.errors import ConfigError, MissingExtra, UnknownName, UserError
 
 # group -> the modules its entry points live in, the package it needs, the extra that brings that package
 _GROUPS: dict[str, tuple[str, str | None, str | None]] = {
@@ -63,6 +63,12 @@ def find_gym_spec(env_id: str) -> GymSpec:
         import_registering_module(module, env_id)
     if name.startswith("ALE/") and missing_extra("atari"):
         raise MissingExtra(f"the env '{env_id}'", "atari")
+    if name.startswith("diambra/") and name not in gym.registry:
+        raise ConfigError(
+            f"DIAMBRA Arena is not part of this version of Ludus, so the env '{env_id}' cannot be made",
+            key="env.id",
+            fix="keep the config (`ludus convert FILE`), or train on another env; `ludus envs` lists them",
+        )
     if name not in gym.registry:
         _register_atari()
     spec = gym.registry.get(name)

@@ -13,7 +13,7 @@ import gymnasium as gym
 from ludus.envs.atari import EpisodicLife, FireReset, atari_preset
 from ludus.envs.masks import ActionMaskWrapper
 from ludus.envs.wrappers import ClipAction, Env, FrameSkip, FrameStack, RewardScalingWrapper, mujoco_preset
-from ludus.errors import ConfigError, UnknownName
+from ludus.errors import ConfigError, UnknownName, UserError
 
 WrapperFactory = Callable[..., Env]
 WrapperEntry = str | Mapping[str, Any]
@@ -86,6 +86,8 @@ class NamedWrapper:
     def __call__(self, env: Env) -> Env:
         try:
             return self.factory(env, **self.kwargs)
+        except gym.error.DependencyNotInstalled as error:
+            raise UserError(str(error), where=self.where, fix="install what is named above") from error
         except (TypeError, ValueError, AssertionError) as error:
             if not self.factory.__module__.startswith("gymnasium."):
                 raise  # the user's own wrapper: the traceback is what helps

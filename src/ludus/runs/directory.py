@@ -52,16 +52,19 @@ class RunDirectory:
         name: str,
         *,
         now: datetime | None = None,
+        timestamp: bool = True,
     ) -> RunDirectory:
         """Make `<save_dir>/<env id>/<algorithm>/<name>_<time>` with a first run.json.
 
-        A second run of the same second gets `-2`. Characters that are unsafe in a path become `-`.
+        Without `timestamp` it is `<name>`. A second run of that name gets `-2`. Characters that are unsafe in
+        a path become `-`.
         """
         env_ids = [env_id] if isinstance(env_id, str) else list(env_id)
         now = (now or datetime.now()).astimezone()
         folder = Path(save_dir) / _safe("+".join(_safe(one) for one in env_ids)) / _safe(algorithm)
         folder.mkdir(parents=True, exist_ok=True)
-        run = cls(_make_first_free(folder, f"{_safe(name)}_{now:%Y%m%d-%H%M%S}"))
+        own = f"{_safe(name)}_{now:%Y%m%d-%H%M%S}" if timestamp else _safe(name)
+        run = cls(_make_first_free(folder, own))
         run._begin("+".join(env_ids), algorithm, name, now)
         return run
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ludus.errors import MissingExtra
+from ludus.errors import MissingExtra, UserError
 from ludus.tracking.tracker import RowValue
 
 
@@ -14,7 +14,8 @@ class WandbTracker:
     """One W&B run; its local files stand under `directory`.
 
     `mode` None leaves the choice to W&B (and to `WANDB_MODE`). A `run_id` seen before continues that W&B run;
-    the id of this one is in `run_id`, for a resume to pass back. Raises MissingExtra without wandb.
+    the id of this one is in `run_id`, for a resume to pass back. Raises MissingExtra without wandb, UserError
+    when W&B refuses (no login, no network).
     """
 
     def __init__(
@@ -34,18 +35,25 @@ class WandbTracker:
         except ImportError as error:
             raise MissingExtra("tracking with Weights & Biases", "wandb") from error
         Path(directory).mkdir(parents=True, exist_ok=True)
-        self._run: Any = wandb.init(
-            name=run_name,
-            project=project,
-            dir=str(directory),
-            config=dict(config),
-            entity=entity,
-            group=group,
-            tags=list(tags),
-            mode=mode,
-            id=run_id,
-            resume="allow",
-        )
+        try:
+            self._run: Any = wandb.init(
+                name=run_name,
+                project=project,
+                dir=str(directory),
+                config=dict(config),
+                entity=entity,
+                group=group,
+                tags=list(tags),
+                mode=mode,
+                id=run_id,
+                resume="allow",
+            )
+        except wandb.Error as error:
+            raise UserError(
+                f"Weights & Biases did not start: {' '.join(str(error).split()):.200}",
+                where="tracking.wandb",
+                fix="`wandb login` once, or WANDB_MODE=offline, or leave it out: tracking.wandb=null",
+            ) from error
         # W&B drops rows whose own step goes back, as it does at resume; a plotted column may go back
         self._run.define_metric("*", step_metric="step")
         self.run_id: str = self._run.id

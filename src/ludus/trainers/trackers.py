@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from ludus.config.schema import TrainerConfig
 from ludus.runs.directory import RunDirectory
+from ludus.tracking.monitor_csv import MonitorCsv
 from ludus.tracking.tensorboard import TensorBoardTracker
 from ludus.tracking.tracker import MetricsLog, Tracker
 from ludus.tracking.wandb import WandbTracker
@@ -16,7 +18,12 @@ def open_trackers(config: TrainerConfig, directory: RunDirectory, resumed_at: in
     """The trackers that `config` asks for; W&B goes on with the run it began."""
     trackers: list[Tracker] = []
     if config.tracking.tensorboard:
-        trackers.append(TensorBoardTracker(directory.tensorboard_dir, resumed_at))
+        elsewhere = config.tracking.tensorboard_dir
+        folder = directory.tensorboard_dir if elsewhere is None else Path(elsewhere) / directory.name
+        trackers.append(TensorBoardTracker(folder, resumed_at))
+    if config.tracking.monitor_dir is not None:
+        path = Path(config.tracking.monitor_dir) / directory.name / "monitor.csv"
+        trackers.append(MonitorCsv(path, directory.episodes_path, directory.env_id))
     settings = config.tracking.wandb
     if settings is not None:
         wandb = WandbTracker(

@@ -1,0 +1,124 @@
+"""The settings of the document "DIAMBRA Arena Training": env_settings, settings, wrappers_settings, ppo_settings.
+
+As YAML, JSON or `config.py`. The game's own settings and wrappers are handed to the env as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ludus.config.importers.document import Document
+from ludus.config.importers.literals import unreadable_in
+from ludus.config.importers.sb3_arguments import put_arguments, put_schedule, symbol_name
+from ludus.config.importers.translation import Choice, Imported, Translation
+from ludus.config.plain_yaml import Key
+
+KIND = "DIAMBRA training settings (env_settings, settings, wrappers_settings, ppo_settings)"
+ENV_PREFIX = "diambra/"
+_SECTIONS = ("env_settings", "settings", "wrappers_settings", "ppo_settings")
+_PPO = "ppo_settings"
+# The folders' names in config.py, short names in a section `paths`, and the folders when nothing is said.
+_FOLDERS = (
+    ("model_path", "models", "save_dir", "./trained_models"),
+    ("tensorboard_log_path", "tensorboard_logs", "tracking.tensorboard_dir", "./tensorboard_logs"),
+    ("monitor_logs_path", "monitor_logs", "tracking.monitor_dir", "./output/logs"),
+)
+
+
+def recognise(document: Document) -> bool:
+    """Whether it has PPO's settings and the game's, or the envs'."""
+    have = [name for name in _SECTIONS if isinstance(document.data.get(name), dict)]
+    return _PPO in have and len(have) >= 2
+
+
+def translate(document: Document, choice: Choice) -> Imported:
+    t = Translation(document, KIND)
+    for section in _SECTIONS:
+        t.section(section)
+    algorithm = choice.algorithm or "PPO"
+    t.put("algorithm", algorithm, _PPO)
+    _put_env(t)
+    for name, target in (("time_steps", "total_timesteps"), ("check_freq", "checkpoint.every")):
+        number = t.integer("env_settings", name)
+        if number is not None:
+            t.put(target, number, "env_settings", name)
+    n_envs = t.integer("env_settings", "env_num", default=1)
+    source = ("env_settings", "env_num") if t.has("env_settings", "env_num") else ()
+    t.put("n_envs", n_envs, *source, place="one env when nothing is said")
+    for name in ("normalize_obs", "normalize_reward"):
+        t.put(name, False, place="wrappers_settings normalise, in the env")
+    _put_schedules(t)
+    _put_batch_size(t, n_envs or 1)
+    put_arguments(t, (_PPO,), algorithm, choice, (_PPO, "policy_kwargs"))
+    _put_folders(t)
+    t.put("resume", "auto", place="training goes on where it was, as train.py does")
+    return t.finish()
+
+
+def _put_env(t: Translation) -> None:
+    game = t.take("settings", "game_id")
+    if game is None:
+        raise t.error("settings.game_id is missing", ("settings",), "add game_id, as in game_id: sfiii3n")
+    t.put("env.id", f"{ENV_PREFIX}{game}", "settings", "game_id")
+    for name in t.section("settings"):
+        if name != "game_id":
+            _put_kwarg(t, f"env.kwargs.{name}", "settings", name)
+    for name in t.section("wrappers_settings"):
+        _put_kwarg(t, f"env.kwargs.wrappers_settings.{name}", "wrappers_settings", name)
+
+
+def _put_kwarg(t: Translation, target: str, *source: str) -> None:
+    unreadable = unreadable_in(t.document.data[source[0]][source[1]])
+    if unreadable is not None:
+        t.lose(f"not a literal, and the file is never run: {unreadable.text}", *source)
+    else:
+        t.put(target, symbol_name(t.take(*source)), *source)
+
+
+def _put_schedules(t: Translation) -> None:
+    """`learning_rate_start` and `learning_rate_end` as one schedule."""
+    for name in ("learning_rate", "clip_range"):
+        start, end = t.take(_PPO, f"{name}_start"), t.take(_PPO, f"{name}_end")
+        if start is None and end is None:
+            continue
+        if start is None or end is None:
+            there, missing = (
+                (f"{name}_end", f"{name}_start") if start is None else (f"{name}_start", f"{name}_end")
+            )
+            raise t.error(f"{_PPO}.{missing} is missing beside {there}", (_PPO, there), f"add {missing}")
+        put_schedule(t, f"hyperparams.{name}", [start, end], _PPO, f"{name}_start")
+
+
+def _put_batch_size(t: Translation, n_envs: int) -> None:
+    """`nminibatches` instead of a batch size: the rollout divided by it."""
+    key: Key = (_PPO, "nminibatches")
+    parts = t.integer(*key)
+    if parts is None:
+        return
+    n_steps = t.integer(_PPO, "n_steps", default=2048) or 2048
+    size = n_steps * n_envs
+    if parts < 1 or size % parts:
+        raise t.error(
+            f"nminibatches {parts} does not divide n_steps * env_num = {n_steps} * {n_envs} = {size}",
+            key,
+            "adjust nminibatches or n_steps",
+        )
+    if t.take(_PPO, "batch_size") not in (None, size // parts):
+        raise t.error(
+            f"batch_size {t.take(_PPO, 'batch_size')} and nminibatches {parts} (that is {size // parts}) differ",
+            key,
+            "keep one",
+        )
+    t.put("hyperparams.batch_size", size // parts, *key)
+
+
+def _put_folders(t: Translation) -> None:
+    if isinstance(t.document.data.get("paths"), dict):
+        t.section("paths")
+    for name, short, target, usual in _FOLDERS:
+        found: Any = None
+        source: Key = ()
+        for key in ((name,), ("paths", name), ("paths", short)):
+            if t.take(*key) is not None:
+                found, source = t.take(*key), key
+        t.put(target, found or usual, *source, place="the folder that the document names")

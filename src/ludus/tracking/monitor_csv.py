@@ -1,0 +1,57 @@
+"""Episodes as Stable-Baselines3's Monitor writes them (`r,l,t`), for tools that read `monitor.csv`.
+
+The file follows `episodes.jsonl` and is written anew when a run is opened, so that a resumed run, which cuts
+episodes back to its checkpoint, has each of them once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from ludus.tracking.tracker import RowValue
+
+
+class MonitorCsv:
+    """Writes the rows of `episodes` to `path` whenever a metrics row is taken.
+
+    `t` is the training time at the first metrics row after the episode's end.
+    """
+
+    def __init__(self, path: Path, episodes: Path, env_id: str) -> None:
+        self._path = path
+        self._episodes = episodes
+        self._env_id = env_id
+        self._read = 0
+        self._file: IO[str] | None = None
+
+    def row(self, row: Mapping[str, RowValue], step: int) -> None:
+        """Take over the episodes that have ended since the last row that tells the time."""
+        seconds = row.get("time/seconds")
+        if seconds is None:
+            return
+        if self._file is None:  # only now, when a resumed run has cut its episodes back
+            self._file = self._begin()
+        with self._episodes.open("rb") as source:
+            source.seek(self._read)
+            lines = source.read().splitlines(keepends=True)
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break  # torn: the next row will find it whole
+            self._read += len(line)
+            episode = json.loads(line)
+            self._file.write(f"{episode['reward']},{episode['length']},{seconds}\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _begin(self) -> IO[str]:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        file = self._path.open("w", encoding="utf-8")
+        file.write(f"#{json.dumps({'t_start': time.time(), 'env_id': self._env_id})}\nr,l,t\n")
+        return file
