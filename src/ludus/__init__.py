@@ -34,6 +34,7 @@ _PUBLIC = {
     "MultiAlgorithmBenchmark": "ludus.experiments.comparison.benchmark",
     "RLTrainer": "ludus.trainers.base",
     "RewardScalingWrapper": "ludus.envs.wrappers",
+    "SB3Trainer": "ludus.trainers.sb3",
     "TrainResult": "ludus.trainers.base",
     "TrainerConfig": "ludus.config.schema",
     "compute_moving_average": "ludus.experiments.statistics",
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from ludus.trainers.base import RLTrainer, TrainResult
     from ludus.trainers.callbacks import BaseCallback, CallbackList
     from ludus.trainers.factory import create_trainer
+    from ludus.trainers.sb3 import SB3Trainer
 
 
 def __getattr__(name: str) -> Any:

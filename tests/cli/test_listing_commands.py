@@ -192,7 +192,7 @@ def test_the_shipped_schema_is_up_to_date() -> None:
 def test_the_schema_knows_every_key_that_a_config_accepts(ludus: Command) -> None:
     schema = ludus("config", "--schema", "--json").json
     assert {"env", "env_id", "eval_freq", "use_wandb", "total_timesteps"} <= set(schema["properties"])
-    by_algorithm = {one["description"]: one for one in schema["properties"]["hyperparams"]["anyOf"]}
+    by_algorithm = {one["description"]: one for one in schema["else"]["properties"]["hyperparams"]["anyOf"]}
     assert set(by_algorithm) == set(algorithm_names())
     assert "clip_range" in by_algorithm["PPO"]["properties"]
     assert "clip_range" not in by_algorithm["DQN"]["properties"]

@@ -35,8 +35,12 @@ def editor_schema() -> dict[str, Any]:
     common = definitions.pop("HyperparameterConfig")["properties"]
     properties["hyperparams"] = {
         "description": "the algorithm's own; what is left out takes its default",
-        "anyOf": [_hyperparameters(name, common, definitions) for name in algorithm_names()],
+        "type": "object",
     }
+    # what SB3 takes depends on the version installed, and is checked when the config is read
+    schema["if"] = {"properties": {"engine": {"const": "sb3"}}, "required": ["engine"]}
+    native = [_hyperparameters(name, common, definitions) for name in algorithm_names()]
+    schema["else"] = {"properties": {"hyperparams": {"anyOf": native}}}
     tidied = _tidied({key: value for key, value in schema.items() if key != "required"})
     tidied["$defs"]["Schedule"] = _SCHEDULE
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Ludus config", **tidied}

@@ -1,27 +1,30 @@
 """Which algorithms and engines exist. Algorithms enter by registration; nobody edits a factory.
 
-Ludus's own algorithms register when `ludus.algorithms` is imported. Third parties call `register_algorithm`,
-or name an object in the entry-point group `ludus.algorithms`, which is imported when somebody asks for it.
+Ludus's own algorithms register when `ludus.algorithms` is imported, those of Stable-Baselines3 when
+`ludus.algorithms.sb3` is. Third parties call `register_algorithm`, or name an object in the entry-point group
+`ludus.algorithms`, which is imported when somebody asks for it.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
-from ludus.errors import UnknownName, UserError
+from ludus.errors import ConfigError, MissingExtra, UnknownName, UserError
 
 if TYPE_CHECKING:
     from ludus.config.hyperparameters import Hyperparameters
     from ludus.config.schema import TrainerConfig
 
 ENTRY_POINT_GROUP = "ludus.algorithms"
-ENGINES = ("native",)
-_PROVIDER = "ludus.algorithms"
+# Each engine, and what to import for its algorithms to register.
+_PROVIDERS = {"native": "ludus.algorithms", "sb3": "ludus.algorithms.sb3"}
+ENGINES = tuple(_PROVIDERS)
 
 
 @dataclass(frozen=True)
@@ -41,51 +44,77 @@ class Algorithm:
 
 
 _algorithms: dict[str, Algorithm] = {}
+_by_engine: dict[str, dict[str, Algorithm]] = {"native": _algorithms, "sb3": {}}
 
 
 def register_algorithm(
-    name: str, algorithm: Algorithm | Callable[..., Any], hyperparameters: type[Hyperparameters] | None = None
+    name: str,
+    algorithm: Algorithm | Callable[..., Any],
+    hyperparameters: type[Hyperparameters] | None = None,
+    *,
+    engine: str = "native",
 ) -> None:
-    """Make `name` usable as `algorithm:` in a config.
+    """Make `name` usable as `algorithm:` in a config with this `engine:`.
 
     `algorithm` is a trainer class taking `(env, config)`, or an `Algorithm` for full control. Registering the
     same name again replaces it, so that a notebook cell can be run twice.
     """
     if not isinstance(algorithm, Algorithm):
         algorithm = Algorithm(name, hyperparameters=hyperparameters, trainer=algorithm)
-    _algorithms[name.upper()] = algorithm
+    _by_engine[engine][name.upper()] = algorithm
 
 
-def find_algorithm(name: str) -> Algorithm:
-    """The algorithm registered as `name` (any case); UnknownName suggests the nearest.
+def find_algorithm(name: str, engine: str = "native") -> Algorithm:
+    """The algorithm registered as `name` (any case) for `engine`; UnknownName suggests the nearest.
 
-    UserError when it comes from a package that cannot be imported.
+    ConfigError when another engine has it, UserError when it comes from a package that cannot be imported,
+    MissingExtra for an engine that is not installed.
     """
-    _import_own()
-    plugin = _plugins().get(name.upper())
-    if plugin is not None and name.upper() not in _algorithms:
+    _import_own(engine)
+    registered = _by_engine[engine]
+    plugin = _plugins().get(name.upper()) if engine == "native" else None
+    if plugin is not None and name.upper() not in registered:
         _load(plugin)
     try:
-        return _algorithms[name.upper()]
+        return registered[name.upper()]
     except KeyError:
-        known = algorithm_names()
+        known = algorithm_names(engine)
+        other = _engine_of(name, besides=engine)
+        if other is not None:
+            raise ConfigError(
+                f"{name} is an algorithm of engine: {other}, not of engine: {engine}",
+                key="algorithm",
+                fix=f"set engine: {other} (--engine {other})",
+            ) from None
         raise UnknownName(
             "algorithm", name, known, where="algorithm", fix=f"known: {', '.join(known)}"
         ) from None
 
 
-def algorithm_names() -> list[str]:
-    """The names that can stand in `algorithm:`."""
-    _import_own()
-    waiting = [plugin.name for key, plugin in _plugins().items() if key not in _algorithms]
-    return sorted([*waiting, *(algorithm.name for algorithm in _algorithms.values())])
+def algorithm_names(engine: str = "native") -> list[str]:
+    """The names that can stand in `algorithm:` with this `engine:`."""
+    _import_own(engine)
+    registered = _by_engine[engine]
+    plugins = _plugins() if engine == "native" else {}
+    waiting = [plugin.name for key, plugin in plugins.items() if key not in registered]
+    return sorted({*waiting, *(algorithm.name for algorithm in registered.values())})
+
+
+def _engine_of(name: str, besides: str) -> str | None:
+    """Another engine that is installed and has an algorithm of this name."""
+    for engine in ENGINES:
+        with suppress(MissingExtra):
+            if engine != besides and name.upper() in map(str.upper, algorithm_names(engine)):
+                return engine
+    return None
 
 
 @cache
-def _import_own() -> None:
-    earlier = dict(_algorithms)
-    importlib.import_module(_PROVIDER)
-    _algorithms.update(earlier)  # whoever registered under a name of ours meant to replace it
+def _import_own(engine: str) -> None:
+    registered = _by_engine[engine]
+    earlier = dict(registered)
+    importlib.import_module(_PROVIDERS[engine])
+    registered.update(earlier)  # whoever registered under a name of ours meant to replace it
 
 
 @cache

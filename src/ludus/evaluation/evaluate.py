@@ -20,7 +20,11 @@ MAX_ENVS = 16
 
 
 class Actor(Protocol):
-    """Whatever chooses actions: a policy, a bot."""
+    """Whatever chooses actions: a policy, a bot.
+
+    One that remembers an episode so far also has `predict_with_memory(obs, memories, mask, deterministic)`, which
+    returns actions and memories; an episode starts with None.
+    """
 
     def predict(
         self, obs: Observation, mask: BoolArray | None = None, deterministic: bool = True
@@ -127,7 +131,14 @@ def choose(actor: Actor, games: Sequence[Game], *, deterministic: bool = True) -
     if masks:  # an env that gives no mask this time allows everything
         everything = np.ones_like(masks[0])
         legal = np.stack([everything if game.mask is None else game.mask for game in games])
-    return actor.predict(stack([game.obs for game in games]), legal, deterministic=deterministic)
+    obs = stack([game.obs for game in games])
+    remembering = getattr(actor, "predict_with_memory", None)
+    if remembering is None:
+        return actor.predict(obs, legal, deterministic=deterministic)
+    actions, memories = remembering(obs, [game.memory for game in games], legal, deterministic)
+    for game, memory in zip(games, memories, strict=True):
+        game.memory = memory
+    return np.asarray(actions)
 
 
 def _next_game(env: Env, waiting: Iterator[tuple[int, int]]) -> tuple[int, Game] | None:
@@ -144,6 +155,7 @@ class Game:
         self._reports_episodes = env_reports_episodes(env)
         self._seed = seed
         self.reward, self.length = 0.0, 0
+        self.memory: Any = None  # the actor's, where it has one
         self.obs, info = guarded(env, seed, "reset", seed=seed)
         self.mask = _mask(info)
 
@@ -161,6 +173,7 @@ class Game:
         elif self._reports_episodes:  # a wrapper cut the episode (a lost life): the game goes on
             self.obs, info = guarded(self.env, self._seed, "reset")
             self.mask = _mask(info)
+            self.memory = None
             return None
         success = info.get("is_success")
         return EpisodeRecord(self.reward, self.length, None if success is None else bool(success))

@@ -47,6 +47,11 @@ class LoadedPolicy:
         actions: Array = self.actor.predict(obs, mask, deterministic=deterministic)
         return actions
 
+    @property
+    def predict_with_memory(self) -> Any:
+        """For a recurrent policy, see `Actor`; None for one that remembers nothing."""
+        return getattr(self.actor, "predict_with_memory", None)
+
     def env_spec(self) -> EnvSpec:
         """The env it was trained on. UserError when the run's config does not name one."""
         if self.config is None or self.config.env is None:
@@ -121,14 +126,26 @@ def find_checkpoint(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, 
 def build_policy(config: TrainerConfig, checkpoint: Checkpoint) -> Policy:
     """The policy of a checkpoint, on the CPU, without its env."""
     state = checkpoint.state()
+    observation_space, action_space = (
+        space_from_json(state[name]) for name in ("observation_space", "action_space")
+    )
+    policy: Policy = new_learner(config, observation_space, action_space).policy
+    load_policy_tensors(policy, checkpoint)
+    return policy.eval()
+
+
+def new_learner(
+    config: TrainerConfig, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
+) -> Any:
+    """A learner as `config` describes it with new networks, on the CPU, for the sake of its policy."""
     entry = config.algorithm_entry()
     if entry.learner is None:
         raise UserError(f"the algorithm '{config.algorithm}' does not say how to load its policy")
     random_state = torch.get_rng_state()
     learner = entry.learner(
         Workplace(
-            observation_space=space_from_json(state["observation_space"]),
-            action_space=space_from_json(state["action_space"]),
+            observation_space=observation_space,
+            action_space=action_space,
             n_envs=1,
             hyperparams=config.typed_hyperparams(),
             policy=config.policy,
@@ -136,13 +153,12 @@ def build_policy(config: TrainerConfig, checkpoint: Checkpoint) -> Policy:
             device=torch.device("cpu"),
             streams=Streams(config.seed),
             reward_normalizer=None,
+            to_play=True,
         ),
         config.typed_hyperparams(),
     )
     torch.set_rng_state(random_state)  # loading must not disturb anybody's randomness
-    policy: Policy = learner.policy
-    load_policy_tensors(policy, checkpoint)
-    return policy.eval()
+    return learner
 
 
 def load_policy_tensors(policy: Policy, checkpoint: Checkpoint) -> None:

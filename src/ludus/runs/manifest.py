@@ -140,7 +140,7 @@ def foreign(directory: Path, filename: str) -> CheckpointError:
     return CheckpointError(
         f"'{directory.name}' is not a Ludus checkpoint: it holds {filename}, and Ludus reads no pickle",
         where=str(directory),
-        fix="name a Ludus run; the models of other libraries cannot be read",
+        fix="name a Ludus run; a model of Stable-Baselines3 becomes one with `ludus import`",
     )
 
 

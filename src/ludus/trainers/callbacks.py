@@ -64,6 +64,10 @@ class BaseCallback:
         self.model = model
         self._init_callback()
 
+    def update_locals(self, locals_: dict[str, Any]) -> None:
+        """The local variables of the loop, where the engine has any to tell (SB3: `infos`, `rewards`, …)."""
+        self.locals.update(locals_)
+
     def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
         self.locals, self.globals = locals_, globals_
         self.num_timesteps = self.model.num_timesteps
@@ -95,6 +99,10 @@ class CallbackList(BaseCallback):
         super().init_callback(model)
         for callback in self.callbacks:
             callback.init_callback(model)
+
+    def update_locals(self, locals_: dict[str, Any]) -> None:
+        for callback in self.callbacks:
+            callback.update_locals(locals_)
 
     def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
         for callback in self.callbacks:

@@ -12,7 +12,7 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 
 from ludus.config.schema import CurriculumConfig, EnvConfig, TrainerConfig
 from ludus.envs.make import EnvSpec, choose_backend, make_vectorized_env
-from ludus.envs.masks import ActionMaskWrapper, declares_masks
+from ludus.envs.masks import ActionMaskWrapper, declares_masks, has_masks
 from ludus.envs.vector import make_vector
 from ludus.errors import UserError
 
@@ -81,6 +81,16 @@ class EnvSource:
         if backend in {"serial", "process"}:
             return make_vector([self._factory] * self.n_envs, backend=backend, env_id=self.env_id)
         return make_vectorized_env(self._factory, self.n_envs, backend)
+
+    def has_masks(self) -> bool:
+        """Whether the envs say which actions are legal. Resets an env object."""
+        if self._instance is not None:
+            return has_masks(self._instance)
+        env = self.make_single()
+        try:
+            return has_masks(env)
+        finally:
+            env.close()
 
     def make_single(self, render_mode: str | None = None) -> Env:
         """One more env, apart from the training ones. UserError when an env object cannot be copied."""

@@ -27,6 +27,10 @@ def create_trainer(env: Any = None, config: TrainerConfig | None = None, **optio
     if entry.trainer is not None:
         trainer: RLTrainer = entry.trainer(env if env is not None else config.env.id, config)  # type: ignore[union-attr]
         return trainer
+    if config.engine == "sb3":
+        from ludus.trainers.sb3 import SB3Trainer
+
+        return SB3Trainer(env, config, **options)
     return NativeTrainer(env, config, **options)
 
 

@@ -1,0 +1,50 @@
+"""A policy in a form that other programs run. Each module of this folder is one target, called by its name.
+
+A target has `FILENAME`, the name of what it writes unless told otherwise, and `export(policy, path) -> Exported`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ludus.errors import UnknownName, UserError
+from ludus.evaluation.load import LoadedPolicy
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and what whoever uses it should know, in a sentence each."""
+
+    files: tuple[Path, ...]
+    notes: tuple[str, ...] = ()
+
+
+def export_targets() -> list[str]:
+    """The names that `export_policy` knows."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def export_policy(policy: LoadedPolicy, target: str, path: Path | None = None) -> Exported:
+    """Write `policy` for `target`, to `path` or a file named after the target in this folder.
+
+    Raises UnknownName, MissingExtra, and UserError when the target has no words for this policy or a file is there.
+    """
+    known = export_targets()
+    if target not in known:
+        raise UnknownName("target", target, known, where="--to", fix=f"one of {', '.join(known)}")
+    if policy.config is None:
+        raise UserError(f"'{policy.name}' has no network to export", fix="name a run")
+    module: Any = importlib.import_module(f"{__name__}.{target}")
+    path = Path(module.FILENAME) if path is None else path
+    if path.exists():
+        raise UserError(f"'{path}' already exists", where=str(path.absolute()), fix="give another --out")
+    if not path.parent.is_dir():
+        raise UserError(
+            f"there is no folder '{path.parent}'", where=str(path.absolute()), fix="make it first"
+        )
+    exported: Exported = module.export(policy, path)
+    return exported
