@@ -70,7 +70,7 @@ def descend(
     optimizer: torch.optim.Optimizer,
     parameters: Sequence[nn.Parameter],
     loss: Tensor,
-    max_norm: Tensor | None,
+    max_norm: Tensor | float | None,
     brake: Brake,
 ) -> Tensor:
     """Clip the gradient of `loss` to `max_norm` (None: no limit) and step. Returns the norm before clipping.
