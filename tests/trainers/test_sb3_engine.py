@@ -21,6 +21,7 @@ from stable_baselines3.common import callbacks as sb3_callbacks
 from tiny_runs import resumed, rows, same, steps_of, trained, trainer_for
 
 import ludus
+from ludus.config.registry import find_algorithm
 from ludus.errors import ConfigError, UserError
 from ludus.evaluation.evaluate import evaluate
 from ludus.evaluation.load import load
@@ -198,8 +199,6 @@ def test_an_argument_that_sb3_does_not_take_is_an_error_before_anything_starts(
 
 
 def test_an_algorithm_of_the_other_engine_is_pointed_out() -> None:
-    from ludus.config.registry import find_algorithm
-
     with pytest.raises(ConfigError, match="engine: sb3"):
         find_algorithm("TD3")
     assert find_algorithm("qrdqn", "sb3").name == "QR-DQN"
@@ -238,6 +237,13 @@ def test_the_trainer_of_the_second_document_can_be_made_directly(tmp_path: Path)
     assert mean > 0 and std >= 0
     assert RunDirectory.open(trainer.save_model().parents[1])
     trainer.close()
+
+
+def test_default_configs_hold_sb3s_own_defaults() -> None:
+    config = ludus.get_default_config("TD3", engine="sb3")
+    assert config.engine == "sb3"
+    assert config.typed_hyperparams() == find_algorithm("TD3", "sb3").hyperparameters()  # type: ignore[misc]
+    assert config.hyperparams.policy_delay == 2
 
 
 def test_without_the_extra_one_line_says_what_to_install(tmp_path: Path) -> None:

@@ -377,8 +377,8 @@ def _put(data: dict[str, Any], path: tuple[str, ...], value: Any, alias: str) ->
     node[path[-1]] = value
 
 
-def get_default_config(algorithm: str = "PPO") -> TrainerConfig:
+def get_default_config(algorithm: str = "PPO", engine: str = "native") -> TrainerConfig:
     """A config for `algorithm` with every hyperparameter filled in with that algorithm's default."""
-    entry = find_algorithm(algorithm)
+    entry = find_algorithm(algorithm, engine)
     values = entry.hyperparameters().model_dump() if entry.hyperparameters else {}
-    return TrainerConfig(algorithm=entry.name, hyperparams=HyperparameterConfig(**values))
+    return TrainerConfig(algorithm=entry.name, engine=engine, hyperparams=HyperparameterConfig(**values))
