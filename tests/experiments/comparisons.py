@@ -10,6 +10,7 @@ from pathlib import Path
 TINY = [
     "n_envs=2",
     "vector=serial",
+    "env.max_episode_steps=100",
     "total_timesteps=2000",
     "hyperparams.policy_net_arch=[16]",
     "hyperparams.value_net_arch=[16]",

@@ -135,7 +135,7 @@ def _configs(
             engine, _, algorithm = name.rpartition(":")
             choice = {"algorithm": algorithm, **({"engine": engine} if engine else {})}
             choice |= {} if env is None else {"env.id": env}
-            loaded = load_config(None, overrides, {**_curve_flags(steps, overrides), **flags, **choice})
+            loaded = load_config(None, overrides, {**flags, **choice})
             configs.append(_experiment(loaded, chosen, name=loaded.config.name))
     if not configs:
         raise UserError(
@@ -145,24 +145,17 @@ def _configs(
     return configs
 
 
-def _curve_flags(steps: str | None, overrides: list[str]) -> dict[str, Any]:
-    """Twenty evaluations over the run, for a curve, where nobody said otherwise."""
-    from ludus.config.when import When
-
-    if any(word.startswith(("evaluation", "eval_freq", "total_timesteps")) for word in overrides):
-        return {}
-    try:
-        total = When.parse(1_000_000 if steps is None else steps)
-    except ValueError:
-        return {}  # the config says what is wrong with it
-    return {"evaluation.every": max(1, int(total.amount) // 20)} if total.unit == "steps" else {}
-
-
 def _experiment(loaded: LoadedConfig, seeds: int | list[int], name: str | None) -> ExperimentConfig:
     from ludus.config.loading import plain_config
-    from ludus.experiments.experiment import ExperimentConfig
+    from ludus.experiments.experiment import (
+        CURVE_POINTS,
+        ExperimentConfig,
+        says_when_to_evaluate,
+        spread_evaluations,
+    )
 
-    return ExperimentConfig.model_validate(plain_config(loaded.config) | {"seeds": seeds, "name": name})
+    config = ExperimentConfig.model_validate(plain_config(loaded.config) | {"seeds": seeds, "name": name})
+    return config if says_when_to_evaluate(loaded) else spread_evaluations(config, CURVE_POINTS)
 
 
 def _seeds(text: str) -> int | list[int]:

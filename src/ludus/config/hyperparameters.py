@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
 
@@ -20,6 +20,9 @@ class Hyperparameters(BaseModel):
     """Base of an algorithm's typed hyperparameters; each algorithm's own stand beside it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    # what `ludus sweep` tries where nobody says otherwise, as config/search_space.py reads it
+    search_space: ClassVar[Mapping[str, Any]] = {}
 
     learning_rate: NonNegative = constant(3e-4)
     gamma: Fraction = constant(0.99)

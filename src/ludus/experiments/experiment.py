@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field, field_validator
 
-from ludus.config.loading import plain_config
+from ludus.config.loading import LoadedConfig, plain_config
 from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError
 from ludus.experiments.statistics import Estimate
 from ludus.types import Array
+
+CURVE_POINTS = 20
 
 
 class ExperimentConfig(TrainerConfig):
@@ -41,6 +43,24 @@ class ExperimentConfig(TrainerConfig):
         data = plain_config(self)
         del data["seeds"]
         return TrainerConfig.model_validate(data)
+
+
+Config = TypeVar("Config", bound=TrainerConfig)
+
+
+def spread_evaluations(config: Config, times: int) -> Config:
+    """The config with so many evaluations over its run; as it is where its total is not counted in steps."""
+    if config.total_timesteps.unit != "steps":
+        return config
+    config = config.model_copy()
+    config.eval_freq = max(1, int(config.total_timesteps.amount) // times)
+    return config
+
+
+def says_when_to_evaluate(loaded: LoadedConfig) -> bool:
+    """Whether somebody wrote it down, in a file or on the command line."""
+    never = loaded.config.evaluation.every is None
+    return never or loaded.place(("evaluation", "every")) != "default"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,12 @@ from ludus.experiments.comparison.plan import Comparison, plan_experiments
 from ludus.experiments.comparison.results import describe, write_results
 from ludus.experiments.comparison.running import run_comparison
 from ludus.experiments.comparison.tables import print_comparison_table
-from ludus.experiments.experiment import ExperimentConfig, ExperimentResult
+from ludus.experiments.experiment import (
+    CURVE_POINTS,
+    ExperimentConfig,
+    ExperimentResult,
+    spread_evaluations,
+)
 
 METRICS = ("mean_reward", "best_reward", "iqm", "fps", "training_time", "core_seconds", "peak_memory")
 _LESS_IS_BETTER = ("training_time", "core_seconds", "peak_memory")
@@ -49,13 +54,17 @@ class MultiAlgorithmBenchmark:
         self.results: list[ExperimentResult] = []
 
     def add_experiment(self, config: ExperimentConfig | TrainerConfig) -> None:
-        """Compare this config as well. Its `name` labels it (default: the algorithm's)."""
+        """Compare this config as well. Its `name` labels it (default: the algorithm's).
+
+        One that does not say when to evaluate is evaluated twenty times over its run, for a curve.
+        """
+        unsaid = "evaluation" not in config.model_fields_set
         if not isinstance(config, ExperimentConfig):
             config = ExperimentConfig.model_validate(plain_config(config))
         if isinstance(self.env_creator, str):
             config = config.model_copy()
             config.env_id = self.env_creator
-        self.experiments.append(config)
+        self.experiments.append(spread_evaluations(config, CURVE_POINTS) if unsaid else config)
 
     def run_all(self) -> list[ExperimentResult]:
         """Train everything and write results.json, results.csv, costs.json and index.html into `directory`.

@@ -70,7 +70,7 @@ def learning_curves(
             annotation={"text": name, "font": {"size": 11, "color": PALE}},
             annotation_position="right",
         )
-    _style(figure, 430)
+    style(figure, 430)
     figure.update_layout(hovermode="x unified", xaxis_title="environment steps", yaxis_title="reward")
     if key == "curve" and any(clock for clock in seconds):
         _add_switch(figure, by_steps, by_time)
@@ -84,7 +84,7 @@ def plain_curves(lines: Mapping[str, tuple[Any, Any]]) -> go.Figure:
         figure.add_scatter(
             x=list(steps), y=list(values), name=name, mode="lines", line={"color": colors[name], "width": 2.5}
         )
-    _style(figure, 430)
+    style(figure, 430)
     figure.update_layout(hovermode="x unified")
     return figure
 
@@ -115,7 +115,7 @@ def final_scores(experiments: Sequence[Mapping[str, Any]], colors: Mapping[str, 
             hovertemplate=f"IQM %{{x:.4g}} ({iqm['low']:.4g} to {iqm['high']:.4g})<extra></extra>",
             showlegend=False,
         )
-    _style(figure, 110 + 44 * len(experiments))
+    style(figure, 110 + 44 * len(experiments))
     figure.update_layout(xaxis_title="reward in the last evaluation")
     figure.update_yaxes(showgrid=False, type="category")
     return figure
@@ -137,7 +137,7 @@ def improvement(rows: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) ->
             showlegend=False,
         )
     figure.add_vline(x=0.5, line={"color": "#9aa5b1", "width": 1, "dash": "dot"})
-    _style(figure, 110 + 40 * len(shown))
+    style(figure, 110 + 40 * len(shown))
     figure.update_layout(xaxis_title="probability that a run of the first scores higher")
     figure.update_xaxes(range=[-0.02, 1.02])
     figure.update_yaxes(showgrid=False)
@@ -193,7 +193,8 @@ def _add_switch(figure: go.Figure, by_steps: list[Any], by_time: list[Any]) -> N
     )
 
 
-def _style(figure: go.Figure, height: int) -> None:
+def style(figure: go.Figure, height: int) -> None:
+    """The house look."""
     axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "ticks": "", "automargin": True}
     figure.update_layout(
         template="none",

@@ -126,7 +126,7 @@ class ComparisonDisplay:
         row = [
             Text(f"  {one.key}"),
             self._marks(tasks),
-            _bar(share),
+            progress_bar(share),
             Text(f"{steps:,}" if steps else ""),
             Text(number(sum(scores) / len(scores)) if scores else "", "bold"),
             Text(f"{sum(speeds):,.0f}" if speeds else "", "dim"),
@@ -197,7 +197,8 @@ def _newest_reward(watch: RunWatch) -> float | None:
     return watch.number("rollout/ep_rew_mean") if evaluated is None else evaluated
 
 
-def _bar(share: float) -> Text:
+def progress_bar(share: float) -> Text:
+    """How much is done, as a bar with its percentage."""
     filled = round(share * _BAR)
     bar = Text("━" * filled, "cyan")
     bar.append("─" * (_BAR - filled), "bright_black")

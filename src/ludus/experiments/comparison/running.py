@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from ludus.envs.vector.process import usable_cores
 from ludus.experiments.comparison.plan import Comparison, Task
 from ludus.experiments.experiment import RunResult
 from ludus.experiments.processes.job import Job
 from ludus.experiments.processes.pool import Ended, Pool
+from ludus.experiments.processes.sharing import share_cores
 from ludus.experiments.processes.watch import RunWatch
 from ludus.runs import atomic, strict_json
 from ludus.runs.lock import RunLock
@@ -36,13 +36,6 @@ class Audience(Protocol):
     def close(self) -> None: ...
 
 
-def share_cores(runs: int, jobs: int | None) -> tuple[int, int]:
-    """How many runs at a time, and how many threads for each of them."""
-    cores = usable_cores()
-    jobs = max(1, min(runs, jobs or cores))
-    return jobs, max(1, cores // jobs)
-
-
 def run_comparison(comparison: Comparison, audience: Audience, jobs: int | None = None) -> int:
     """Train every run that has not ended yet; returns 0, or the exit code of the signal that stopped it.
 
@@ -59,7 +52,7 @@ def run_comparison(comparison: Comparison, audience: Audience, jobs: int | None 
         told = False
         audience.begin(comparison, done, jobs)
         try:
-            with Pool(threads) as pool:
+            with Pool() as pool:
                 while training or (waiting and signals.received is None):
                     while waiting and len(training) < jobs and signals.received is None:
                         task = waiting.popleft()

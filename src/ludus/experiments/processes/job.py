@@ -7,12 +7,14 @@ date: how it is going, the processor time it took, the memory it needed.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,6 @@ from ludus.errors import EXIT_FAULT, EXIT_INTERRUPTED, LudusError, UserError
 from ludus.runs import atomic, strict_json
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory
-from ludus.runs.lock import is_locked
 from ludus.tracking.tracker import MetricsLog
 from ludus.trainers.base import RLTrainer, TrainResult
 from ludus.trainers.factory import create_trainer
@@ -69,7 +70,8 @@ def do(job: Job) -> int:
         gym.registry.setdefault(env_id, spec)
     session = Session(job.session)
     try:
-        code = _train(job)
+        with _alone(job):
+            code = _train(job)
         session.close(error=None)
     except KeyboardInterrupt:
         session.close(error=None)
@@ -83,7 +85,6 @@ def do(job: Job) -> int:
 
 def _train(job: Job) -> int:
     directory = RunDirectory(job.run)
-    _wait_until_free(directory)
     loaded = load_config(job.config, flags=job.settings)
     with loaded.locating_errors():
         trainer = create_trainer(job.env, loaded.config)
@@ -117,15 +118,25 @@ def where_to_go_on(directory: RunDirectory, config: TrainerConfig) -> Checkpoint
     return manager.newest_intact() if exact is None and by_clock else exact
 
 
-def _wait_until_free(directory: RunDirectory) -> None:
-    """A run whose driver was killed saves and ends by itself, which takes a moment."""
+@contextmanager
+def _alone(job: Job) -> Iterator[None]:
+    """One process works on a job at a time: one whose driver was killed takes a moment to save and end.
+
+    The run's own lock does not suffice, as a process holds it only once its run directory stands.
+    """
     until = time.monotonic() + _WAIT_FOR_ORPHANS
-    while is_locked(directory.path):
-        if time.monotonic() > until:
-            raise UserError(
-                "another process still trains this run", where=str(directory.path), fix="stop it first"
-            )
-        time.sleep(0.1)
+    with job.log.with_suffix(".lock").open("a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise UserError(
+                        "another process still trains this run", where=str(job.run), fix="stop it first"
+                    ) from None
+                time.sleep(0.05)
+        yield
 
 
 def _write_down(trainer: RLTrainer, config: TrainerConfig, directory: RunDirectory) -> None:

@@ -22,7 +22,7 @@ from ludus.envs.vector.wire import pack, unpack
 
 _POLL_SECONDS = 0.02
 _PR_SET_PDEATHSIG = 1
-_TO_LOAD = (
+TO_LOAD = (
     "torch._dynamo",
     "ludus.experiments.processes.job",
 )  # the first optimizer would import the former anyway
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to act upon
     connection: Connection = Connection(int(arguments[0]))
     os.set_inheritable(connection.fileno(), False)
-    for module in _TO_LOAD:
+    for module in TO_LOAD:
         importlib.import_module(module)
     children: set[int] = set()
     with contextlib.suppress(EOFError, OSError):  # the driver is gone

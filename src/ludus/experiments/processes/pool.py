@@ -25,6 +25,8 @@ _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from ludus.experiments.processes.launcher import main; main(sys.argv[2:])"
 )
+# A fork copies one thread only, so the launcher has no other. How many a run uses, its config says.
+NO_THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _START_SECONDS = 120.0
 
 
@@ -39,11 +41,10 @@ class Ended:
 class Pool:
     """Context manager that starts jobs and says when they end. On exit, what still runs is killed.
 
-    `threads` is how many threads each of them may use. Needs a system with fork.
+    Needs a system with fork.
     """
 
-    def __init__(self, threads: int = 1) -> None:
-        self._threads = threads
+    def __init__(self) -> None:
         self._launcher: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._jobs: dict[int, Job] = {}
@@ -125,7 +126,7 @@ class Pool:
                 [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "OMP_NUM_THREADS": str(self._threads)},
+                env={**os.environ, **NO_THREADS},
                 start_new_session=True,  # Ctrl-C in the terminal reaches the driver alone
             )
         self._connection = Connection(ours.detach())

@@ -1,0 +1,1 @@
+"""A search for hyperparameters: many trials of one config, steered by Optuna."""

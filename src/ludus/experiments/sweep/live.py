@@ -1,0 +1,148 @@
+"""What a sweep shows while it runs: the trials in training and the best so far, or a line per trial."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ludus.experiments.comparison.live import progress_bar
+from ludus.experiments.sweep.running import Work
+from ludus.experiments.sweep.study import Sweep
+from ludus.tracking.progress import duration, number
+
+_REDRAWS_PER_SECOND = 4
+_STATES = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "saved, to go on with"}
+_LOOKS = {"COMPLETE": "green", "PRUNED": "yellow", "FAIL": "bold red", "RUNNING": "yellow"}
+
+
+class SweepDisplay:
+    """The audience of `run_sweep` on `console`; `quiet` shows nothing."""
+
+    def __init__(self, console: Console, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._live: Live | None = None
+        self._working: dict[str, Work] = {}
+        self._counts: dict[str, int] = {}
+        self._best: tuple[int, float] | None = None
+        self._total = 0
+        self._note = ""
+        self._started = time.monotonic()
+
+    # What happens
+
+    def begin(self, sweep: Sweep, total: int, jobs: int) -> None:
+        self._total = total
+        for trial in sweep.trials():
+            self._counts[trial.state.name] = self._counts.get(trial.state.name, 0) + 1
+        best = sweep.best()
+        if best is not None and best.value is not None:
+            self._best = (best.number, best.value)
+        self._print(Text.assemble("  ", ("sweep", "dim"), f"  {sweep.path}"))
+        self._print(Text.assemble("  ", ("tries", "dim"), f"  {', '.join(map(short, sweep.space))}"))
+        there = len(sweep.trials())
+        if there:
+            self._print(Text(f"  {there} of {total} trials were there already", "dim"))
+        if self._quiet or not self._console.is_terminal or there >= total:
+            return
+        self._print(Text())
+        self._live = Live(
+            _Drawing(self),
+            console=self._console,
+            refresh_per_second=_REDRAWS_PER_SECOND,
+            redirect_stdout=not self._console.stderr,
+        )
+        self._live.start()
+
+    def started(self, work: Work) -> None:
+        self._working[work.job.name] = work
+        self._counts.pop("RUNNING", None)  # those found at the start are taken up again, or another's
+
+    def ended(self, work: Work, state: str, value: float | None, error: str | None) -> None:
+        self._working.pop(work.job.name, None)
+        self._counts[state] = self._counts.get(state, 0) + 1
+        if state == "COMPLETE" and value is not None and (self._best is None or value > self._best[1]):
+            self._best = (work.trial.number, value)
+        score = f"  {number(value)}" if value is not None else ""
+        text = Text.assemble("  ", f"trial {work.trial.number:<4d}", (f"{_STATES[state]:9}", _LOOKS[state]))
+        text.append(f"{score:>9}  ")
+        text.append(error or in_words(work.trial.settings), "" if error else "dim")
+        if self._console.is_terminal:
+            text.truncate(self._console.width - 1, overflow="ellipsis")
+        self._print(text)
+
+    def stopping(self) -> None:
+        self._note = "stopping: the trials save first (Ctrl-C again to end at once)"
+        if self._live is None:
+            self._print(Text(f"  {self._note}"))
+
+    def close(self) -> None:
+        if self._live is not None:
+            live, self._live = self._live, None
+            live.stop()
+
+    # What is drawn
+
+    def drawing(self) -> RenderableType:
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, show_header=False)
+        for justify in ("left", "left", "right"):
+            table.add_column(justify=justify, no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis", style="dim")
+        for work in list(self._working.values()):
+            score = work.watch.number()
+            table.add_row(
+                f"  trial {work.trial.number}",
+                progress_bar(work.watch.fraction),
+                "" if score is None else number(score),
+                "giving it up" if work.pruned else in_words(work.trial.settings),
+            )
+        return Group(Text(), table, self._totals())
+
+    def _totals(self) -> Text:
+        done = sum(self._counts.get(state, 0) for state in ("COMPLETE", "PRUNED", "FAIL"))
+        parts = [f"{done} of {self._total} trials"]
+        parts += [
+            f"{self._counts[state]} {_STATES[state]}"
+            for state in ("PRUNED", "FAIL")
+            if self._counts.get(state)
+        ]
+        parts.append(f"{duration(time.monotonic() - self._started)} elapsed")
+        text = Text("  " + "   ".join(parts))
+        if self._best is not None:
+            text.append(f"   best {number(self._best[1])} (trial {self._best[0]})", "bold")
+        if self._note:
+            text.append(f"   {self._note}", "yellow")
+        return text
+
+    def _print(self, text: Text) -> None:
+        if not self._quiet:
+            self._console.print(text, soft_wrap=True)
+
+
+class _Drawing:
+    """Asks the display for its lines anew at every redraw."""
+
+    def __init__(self, display: SweepDisplay) -> None:
+        self._display = display
+
+    def __rich__(self) -> RenderableType:
+        return self._display.drawing()
+
+
+def short(key: str) -> str:
+    """A config key as short as it can be told apart in a sweep."""
+    return key.removeprefix("hyperparams.")
+
+
+def in_words(settings: Mapping[str, Any]) -> str:
+    """What a trial tries, on one line."""
+    return "  ".join(
+        f"{short(key)}={number(value) if isinstance(value, float) else value}"
+        for key, value in settings.items()
+    )

@@ -1,0 +1,137 @@
+"""Works on a sweep: several trials at a time, each given up as soon as its evaluations fall behind the others'."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ludus.config.when import When
+from ludus.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, UserError
+from ludus.experiments.comparison.reading import SCORE, read_run
+from ludus.experiments.processes.job import Job
+from ludus.experiments.processes.pool import Ended, Pool
+from ludus.experiments.processes.sharing import share_cores
+from ludus.experiments.processes.watch import RunWatch
+from ludus.experiments.sweep.study import Sweep, Trial
+from ludus.runs.signals import StopSignals
+from ludus.types import Progress
+
+_LOOK_SECONDS = 0.1
+
+
+@dataclass
+class Work:
+    """A trial in training. `evaluations` are those reported so far; `pruned`: it was told to stop for them."""
+
+    trial: Trial
+    job: Job
+    watch: RunWatch
+    evaluations: dict[int, float] = field(default_factory=dict)
+    pruned: bool = False
+
+
+class SweepAudience(Protocol):
+    """Whoever wants to know how the sweep goes."""
+
+    def begin(self, sweep: Sweep, total: int, jobs: int) -> None: ...
+
+    def started(self, work: Work) -> None: ...
+
+    def ended(self, work: Work, state: str, value: float | None, error: str | None) -> None: ...
+
+    def stopping(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def run_sweep(sweep: Sweep, total: int, audience: SweepAudience, jobs: int | None = None) -> int:
+    """Work until the sweep has `total` trials; returns 0, or the exit code of the signal that stopped it.
+
+    Trials that a stop or a kill left unfinished are gone on with by the next call, from their newest exact
+    checkpoint.
+    """
+    jobs, threads = share_cores(total, jobs)
+    working: dict[str, Work] = {}
+    more, told = True, False
+    with StopSignals() as signals:
+        audience.begin(sweep, total, jobs)
+        try:
+            with Pool() as pool:
+                while working or (more and signals.received is None):
+                    while more and len(working) < jobs and signals.received is None:
+                        work = _take(sweep, total, threads)
+                        more = work is not None
+                        if work is not None:
+                            pool.start(work.job)
+                            working[work.job.name] = work
+                            audience.started(work)
+                    for ended in pool.wait(_LOOK_SECONDS):
+                        _conclude(sweep, working.pop(ended.job.name), ended, audience)
+                    for work in working.values():
+                        if _falls_behind(work, sweep.config.evaluation.every):
+                            pool.stop(work.job, signal.SIGTERM)
+                    if signals.received is not None and not told:
+                        told = True
+                        audience.stopping()
+                        for work in working.values():
+                            pool.stop(work.job)
+        finally:
+            for work in working.values():
+                sweep.let_go(work.trial)
+            audience.close()
+        return signals.exit_code
+
+
+def _take(sweep: Sweep, total: int, threads: int) -> Work | None:
+    trial = sweep.next_trial(total)
+    if trial is None:
+        return None
+    job = sweep.job(trial, threads)
+    return Work(trial, job, RunWatch(job.run, sweep.config.total_timesteps), dict(trial.reported))
+
+
+def _falls_behind(work: Work, every: When | None) -> bool:
+    """Report the new evaluations of a trial; whether they say that it should be given up, once."""
+    for row in work.watch.look():
+        if row.get(SCORE) is None or every is None:
+            continue
+        progress = Progress(int(row["step"]), int(row["updates"]), int(row["episodes"]), _seconds(work.watch))
+        number = every.count(progress)  # the same for every trial, whatever the sizes of its updates
+        if number not in work.evaluations:
+            work.evaluations[number] = float(row[SCORE])
+            work.trial.handle.report(float(row[SCORE]), number)
+            if not work.pruned and work.watch.fraction < 1.0 and work.trial.handle.should_prune():
+                work.pruned = True
+                return True
+    return False
+
+
+def _seconds(watch: RunWatch) -> float:
+    return watch.number("time/seconds") or 0.0
+
+
+def _conclude(sweep: Sweep, work: Work, ended: Ended, audience: SweepAudience) -> None:
+    _falls_behind(work, sweep.config.evaluation.every)  # what was written since the last look
+    result = read_run(work.job.run, 0, [work.job.session])
+    state, value, error = "COMPLETE", result.score, None
+    if work.pruned and not result.ended:
+        state = "PRUNED"
+    elif ended.code in (EXIT_INTERRUPTED, EXIT_TERMINATED, -signal.SIGINT, -signal.SIGTERM):
+        sweep.let_go(work.trial)
+        audience.ended(work, "RUNNING", None, None)
+        return
+    elif not result.ended or value is None:
+        state, error = "FAIL", result.error or f"its process ended with code {ended.code}"
+    sweep.tell(work.trial, value, state, error)
+    audience.ended(work, state, value, error)
+
+
+def check_evaluations(every: When | None) -> None:
+    """UserError where a config never evaluates: a sweep goes by evaluations."""
+    if every is None:
+        raise UserError(
+            "a sweep goes by evaluations, and the config has none",
+            where="evaluation",
+            fix="set evaluation.every",
+        )

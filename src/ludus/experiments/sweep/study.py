@@ -1,0 +1,297 @@
+"""A sweep on disk, which several processes may work on at once: which trials there are and how they went.
+
+<directory>/
+  config.yaml, space.yaml    what is tried
+  study.journal              Optuna's log of the trials; the truth
+  trials/<number>/run/       an ordinary run directory per trial
+  sessions/, logs/           what each process cost, and what it printed
+  best.yaml, trials.csv, index.html
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import BaseModel
+
+from ludus.config.loading import config_hash, dump_yaml, load_config, read_yaml
+from ludus.config.plain_yaml import write_yaml
+from ludus.config.registry import find_algorithm
+from ludus.config.schema import TrainerConfig
+from ludus.config.search_space import Choice, Dimension, SearchSpace, parse_space
+from ludus.errors import ConfigError, MissingExtra, UnknownName, UserError
+from ludus.experiments.processes.job import Job
+from ludus.runs import atomic
+from ludus.runs.lock import RunLock
+
+if TYPE_CHECKING:
+    import optuna
+
+_MISFITS_IN_A_ROW = 50
+_OUT_OF_TRIES = "no setting of the search space fits the config: {}"
+
+
+def require_optuna() -> Any:
+    """Optuna, kept from talking; MissingExtra when it is not installed."""
+    try:
+        import optuna
+    except ImportError:
+        raise MissingExtra("ludus sweep", "sweep") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def choose_space(config: TrainerConfig, file: Path | None = None) -> tuple[dict[str, Any], str]:
+    """The search space as written, and where: in `file`, in the config's `sweep`, or beside its algorithm."""
+    if file is not None:
+        if not file.is_file():
+            raise UserError(f"there is no file '{file}'", where="command line: --space", fix="check the path")
+        data, _ = read_yaml(file)
+        return (data["sweep"] if isinstance(data.get("sweep"), dict) else data), str(file)
+    if config.sweep is not None:
+        return config.sweep, "sweep"
+    model = config.algorithm_entry().hyperparameters
+    built_in = {} if model is None else dict(model.search_space)
+    if not built_in and config.engine != "native":
+        try:
+            twin = find_algorithm(config.algorithm).hyperparameters
+        except UnknownName:
+            twin = None
+        known = set() if model is None else set(model.model_fields)
+        built_in = {} if twin is None else {k: v for k, v in twin.search_space.items() if k in known}
+    if not built_in:
+        raise ConfigError(
+            f"{config.algorithm} brings no search space of its own",
+            key="sweep",
+            fix="write one into the config, as in sweep: {hyperparams.learning_rate: {log: [1e-5, 1e-2]}}",
+        )
+    return {
+        f"hyperparams.{name}": value for name, value in built_in.items()
+    }, f"built into {config.algorithm}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial that this process works on: `settings` are the config keys it tries. It holds `lock`.
+
+    `reported` are evaluations that another process has reported of it before.
+    """
+
+    number: int
+    settings: Mapping[str, Any]
+    reported: Mapping[int, float]
+    handle: optuna.trial.Trial
+    lock: RunLock
+
+
+class Sweep:
+    """The sweep in `path`. `create` makes or joins it."""
+
+    def __init__(self, path: Path, config: TrainerConfig, space: SearchSpace, pruning: bool = True) -> None:
+        library = require_optuna()
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+
+        self.path = path
+        self.config = config
+        self.space = space
+        journal = str(path / "study.journal")
+        storage = JournalStorage(JournalFileBackend(journal, lock_obj=JournalFileOpenLock(journal)))
+        with self._alone():
+            self.study: optuna.Study = library.create_study(
+                storage=storage,
+                study_name="sweep",
+                direction="maximize",
+                load_if_exists=True,
+                pruner=library.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2)
+                if pruning
+                else library.pruners.NopPruner(),
+            )
+            # every process draws from random numbers of its own, or two would try the same
+            worker = int(self.study.user_attrs.get("workers", 0))
+            self.study.set_user_attr("workers", worker + 1)
+        self.study.sampler = library.samplers.TPESampler(seed=config.seed + 1000 * worker)
+
+    @classmethod
+    def create(
+        cls, path: Path, config: TrainerConfig, written: Mapping[str, Any], pruning: bool = True
+    ) -> Sweep:
+        """Begin the sweep of `config` over the space `written` in `path`, or join the one that is there.
+
+        UserError when that one tries something else, ConfigError when the space does not fit the config.
+        """
+        space = parse_space(written)
+        _check_keys(config, space)
+        path.mkdir(parents=True, exist_ok=True)
+        config = config.model_copy(update={"sweep": None})
+        config_file, space_file = path / "config.yaml", path / "space.yaml"
+        if space_file.exists():
+            other = load_config(config_file).config
+            if config_hash(other) != config_hash(config) or read_yaml(space_file)[0] != dict(written):
+                raise UserError(
+                    "the directory holds another sweep, with other settings",
+                    where=str(path),
+                    fix="give another directory: --out",
+                )
+        else:
+            atomic.write_atomic(config_file, dump_yaml(config))
+            atomic.write_atomic(space_file, write_yaml(dict(written)))
+        return cls(path, config, space, pruning)
+
+    # Trials
+
+    def trials(self, *states: str) -> list[optuna.trial.FrozenTrial]:
+        """The trials that count, in these states (COMPLETE, PRUNED, FAIL, RUNNING; all if none is named)."""
+        found = [trial for trial in self.study.get_trials(deepcopy=False) if "misfit" not in trial.user_attrs]
+        return [trial for trial in found if not states or trial.state.name in states]
+
+    def next_trial(self, total: int) -> Trial | None:
+        """A trial to work on: one that its process left unfinished, else a new one; None when `total` are there."""
+        with self._alone():
+            for frozen in self.trials("RUNNING"):
+                trial = self._adopt(frozen)
+                if trial is not None:
+                    return trial
+            return self._ask() if len(self.trials()) < total else None
+
+    def tell(self, trial: Trial, value: float | None, state: str, error: str | None = None) -> None:
+        """Write down how a trial ended: COMPLETE with its value, PRUNED, or FAIL with the error."""
+        from optuna.trial import TrialState
+
+        if error is not None:
+            trial.handle.set_user_attr("error", error)
+        self.study.tell(trial.number, value if state == "COMPLETE" else None, TrialState[state])
+        trial.lock.__exit__(None, None, None)
+        if state == "COMPLETE":
+            with self._alone():
+                self.write_best()
+
+    def let_go(self, trial: Trial) -> None:
+        """Leave a trial as it is, for whoever goes on with the sweep."""
+        trial.lock.__exit__(None, None, None)
+
+    def job(self, trial: Trial, threads: int) -> Job:
+        for folder in ("sessions", "logs"):
+            (self.path / folder).mkdir(exist_ok=True)
+        run = self.path / "trials" / f"{trial.number:04d}" / "run"
+        sessions = len(list((self.path / "sessions").glob(f"{trial.number:04d}_*.json")))
+        settings: dict[str, Any] = {**trial.settings, "run_dir": str(run)}
+        if self.config.threads == "auto":
+            settings["threads"] = threads
+        return Job(
+            name=f"trial {trial.number}",
+            config=self.path / "config.yaml",
+            settings=settings,
+            run=run,
+            session=self.path / "sessions" / f"{trial.number:04d}_{sessions + 1:03d}.json",
+            log=self.path / "logs" / f"{trial.number:04d}.log",
+        )
+
+    # Results
+
+    def best(self) -> optuna.trial.FrozenTrial | None:
+        done = self.trials("COMPLETE")
+        return max(done, key=lambda trial: trial.value or 0.0, default=None)
+
+    def settings_of(self, frozen: optuna.trial.FrozenTrial) -> dict[str, Any]:
+        """The config keys that a trial tried."""
+        return {
+            key: _value(self.space[key], frozen.params[key]) for key in self.space if key in frozen.params
+        }
+
+    def write_best(self) -> Path | None:
+        """Write the best config so far as YAML that `ludus train` takes; None when no trial has ended."""
+        best = self.best()
+        if best is None:
+            return None
+        config = load_config(self.path / "config.yaml", flags=self.settings_of(best)).config
+        target = self.path / "best.yaml"
+        atomic.write_atomic(target, dump_yaml(config))
+        return target
+
+    # Within
+
+    def _ask(self) -> Trial:
+        """A new trial whose settings fit together; those that do not are noted as misfits and cost nothing."""
+        from optuna.trial import TrialState
+
+        problem: ConfigError | None = None
+        for _ in range(_MISFITS_IN_A_ROW):
+            handle = self.study.ask()
+            settings = {
+                key: _value(dimension, _suggest(handle, key, dimension))
+                for key, dimension in self.space.items()
+            }
+            try:
+                load_config(self.path / "config.yaml", flags=settings)
+            except ConfigError as error:
+                problem = error
+                handle.set_user_attr("misfit", error.what)
+                self.study.tell(handle.number, state=TrialState.FAIL)
+                continue
+            lock = RunLock(self._folder(handle.number))
+            return Trial(handle.number, settings, {}, handle, lock.__enter__())
+        assert problem is not None
+        raise ConfigError(_OUT_OF_TRIES.format(problem.what), key=problem.key, where="sweep", fix=problem.fix)
+
+    def _adopt(self, frozen: optuna.trial.FrozenTrial) -> Trial | None:
+        """The trial, if the process that worked on it is gone."""
+        from optuna.trial import Trial as Handle
+
+        try:
+            lock = RunLock(self._folder(frozen.number)).__enter__()
+        except UserError:
+            return None  # somebody works on it
+        handle = Handle(self.study, frozen._trial_id)
+        return Trial(frozen.number, self.settings_of(frozen), frozen.intermediate_values, handle, lock)
+
+    def _folder(self, number: int) -> Path:
+        folder = self.path / "trials" / f"{number:04d}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One process at a time: between counting the trials and beginning one, nobody else may."""
+        with (self.path / "sweep.lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _check_keys(config: TrainerConfig, space: SearchSpace) -> None:
+    """UnknownName for a key of the space that no config has."""
+    model = config.algorithm_entry().hyperparameters
+    hyperparams = set() if model is None else {f"hyperparams.{name}" for name in model.model_fields}
+    for key in space:
+        of_algorithm = key.startswith("hyperparams.")
+        known = key in hyperparams or model is None if of_algorithm else _has(TrainerConfig, key)
+        if not known:
+            sections = [name for name in TrainerConfig.model_fields if name != "hyperparams"]
+            raise UnknownName("config key", key, [*hyperparams, *sections], where=f"sweep: {key}")
+
+
+def _has(model: type[BaseModel], key: str) -> bool:
+    first, _, rest = key.partition(".")
+    if first not in model.model_fields:
+        return False
+    annotation = model.model_fields[first].annotation
+    parts = [part for part in (annotation, *get_args(annotation)) if isinstance(part, type)]
+    section = next((part for part in parts if issubclass(part, BaseModel)), None)
+    return not rest or section is None or _has(section, rest)
+
+
+def _suggest(handle: optuna.trial.Trial, key: str, dimension: Dimension) -> Any:
+    if isinstance(dimension, Choice):
+        return handle.suggest_categorical(key, dimension.labels)
+    if dimension.whole:
+        return handle.suggest_int(key, int(dimension.low), int(dimension.high), log=dimension.log)
+    return handle.suggest_float(key, dimension.low, dimension.high, log=dimension.log)
+
+
+def _value(dimension: Dimension, found: Any) -> Any:
+    return dimension.value_of(found) if isinstance(dimension, Choice) else found

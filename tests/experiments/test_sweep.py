@@ -1,0 +1,180 @@
+"""`ludus sweep`: several processes on one study, killed and gone on with; pruning; what it leaves behind."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from comparisons import TINY, start
+
+from ludus.cli.app import main
+from ludus.config.loading import load_config
+from ludus.experiments.processes.watch import RunWatch
+from ludus.experiments.sweep.running import Work, _falls_behind
+from ludus.experiments.sweep.study import Sweep
+from ludus.runs.directory import RunDirectory
+
+CONFIG = """
+env: CartPole-v1
+algorithm: PPO
+sweep:
+  hyperparams.learning_rate: {log: [1e-4, 1e-2]}
+  hyperparams.n_steps: {choice: [50, 100]}
+  hyperparams.batch_size: {choice: [50, 64]}
+  hyperparams.n_epochs: {int: [1, 3]}
+"""
+WORDS = ["sweep", "my.yaml", *TINY, "--trials", "6", "--out", "out", "--no-pruning"]
+
+
+def _states(folder: Path) -> dict[int, str]:
+    """The trials of the sweep in `folder`, as whoever joins it finds them."""
+    config = load_config(folder / "config.yaml").config
+    written = load_config(folder.parent / "my.yaml").config.sweep
+    assert written is not None
+    return {trial.number: trial.state.name for trial in Sweep.create(folder, config, written).trials()}
+
+
+def test_two_processes_share_a_study_and_one_goes_on_with_what_the_other_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my.yaml").write_text(CONFIG)
+    folder = tmp_path / "out"
+    doomed = start(tmp_path, *WORDS, "--jobs", "1")
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("trials/*/run/checkpoints/0*")):
+        assert doomed.poll() is None and time.monotonic() < deadline, doomed.communicate()[0]
+        time.sleep(0.01)
+    helper = start(tmp_path, *WORDS, "--jobs", "1")
+    time.sleep(1.0)
+    doomed.send_signal(signal.SIGKILL)
+    doomed.communicate(timeout=60)
+    printed = helper.communicate(timeout=120)[0]
+    assert helper.returncode == 0, printed
+    assert list(_states(folder).values()) == ["COMPLETE"] * 6, printed
+    runs = [RunDirectory(path) for path in sorted(folder.glob("trials/*/run"))]
+    assert [run.info()["status"] for run in runs] == ["finished"] * 6
+
+    # once more: nothing is trained, and everything is written
+    monkeypatch.chdir(tmp_path)
+    assert main([*WORDS, "--json"]) == 0
+    out = capsys.readouterr()
+    summary = json.loads(out.out.splitlines()[-1])
+    assert "6 of 6 trials were there already" in out.err
+    assert (summary["status"], summary["trials"], summary["failed"]) == ("finished", 6, 0)
+    with (folder / "trials.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    best = max(rows, key=lambda row: float(row["reward"]))
+    assert summary["best"]["reward"] == float(best["reward"])
+    config = load_config(folder / "best.yaml").config
+    tried = config.hyperparams.given()
+    assert tried["n_steps"] == int(best["hyperparams.n_steps"])
+    assert tried["learning_rate"] == float(best["hyperparams.learning_rate"])
+    assert tried["batch_size"] == 50, "64 divides neither 100 nor 200: a misfit is never trained"
+    assert config.sweep is None
+    page = (folder / "index.html").read_text()
+    assert "<h2>The best trials</h2>" in page and "<h2>The course of it</h2>" in page
+
+
+def _sweep(tmp_path: Path, **space: Any) -> Sweep:
+    config = load_config(None, TINY, {"env.id": "CartPole-v1", "algorithm": "A2C"}).config
+    return Sweep.create(tmp_path / "out", config, space or {"hyperparams.gamma": {"uniform": [0.9, 0.99]}})
+
+
+def test_a_trial_whose_evaluations_fall_behind_is_given_up(tmp_path: Path) -> None:
+    import optuna
+
+    sweep = _sweep(tmp_path)
+    distribution = optuna.distributions.FloatDistribution(0.9, 0.99)
+    for value in (100.0, 110.0, 120.0, 130.0, 140.0):
+        sweep.study.add_trial(
+            optuna.trial.create_trial(
+                params={"hyperparams.gamma": 0.95},
+                distributions={"hyperparams.gamma": distribution},
+                value=value,
+                intermediate_values={1: value / 4, 2: value / 2, 3: value},
+            )
+        )
+    for scores, verdict in (((20.0, 70.0), False), ((20.0, 59.0), True)):  # the median at the second is 60
+        trial = sweep.next_trial(99)
+        assert trial is not None
+        job = sweep.job(trial, 1)
+        job.run.mkdir(parents=True)
+        rows = [
+            {"step": 500 * number, "updates": 1, "episodes": 1, "eval/mean_reward": score}
+            for number, score in enumerate(scores, start=1)
+        ]
+        (job.run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        work = Work(trial, job, RunWatch(job.run, sweep.config.total_timesteps))
+        assert _falls_behind(work, sweep.config.evaluation.every) is verdict
+        assert work.evaluations == dict(enumerate(scores, start=1))
+        sweep.tell(trial, None, "PRUNED")
+    assert [trial.state.name for trial in sweep.trials()].count("PRUNED") == 2
+
+
+def test_trials_that_are_worked_on_are_left_alone_and_abandoned_ones_taken_up(tmp_path: Path) -> None:
+    mine, other = _sweep(tmp_path), _sweep(tmp_path)
+    first = mine.next_trial(2)
+    assert first is not None
+    second = other.next_trial(2)
+    assert second is not None and second.number != first.number
+    assert other.next_trial(2) is None, "two trials are there"
+    mine.let_go(first)
+    again = other.next_trial(2)
+    assert again is not None
+    assert (again.number, again.settings) == (first.number, first.settings)
+
+
+def test_another_space_in_the_same_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _sweep(tmp_path)
+    (tmp_path / "my.yaml").write_text(CONFIG)
+    assert main(["sweep", "my.yaml", *TINY, "--out", "out"]) == 2
+    assert "another sweep" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--algo", "ppo"], "no env is given"),
+        (["--env", "CartPole-v1", "--space", "nowhere.yaml"], "there is no file 'nowhere.yaml'"),
+        (["--env", "CartPole-v1", "evaluation=null"], "a sweep goes by evaluations"),
+        (
+            ["--env", "CartPole-v1", "sweep={hyperparams.learning_rat: {log: [1e-5, 1e-2]}}"],
+            "did you mean 'hyperparams.learning_rate'?",
+        ),
+        (["--env", "CartPole-v1", "sweep={n_env: {int: [1, 2]}}"], "did you mean 'n_envs'?"),
+        (["--env", "CartPole-v1", "sweep={n_envs: 3}"], "expected one of uniform"),
+        (
+            ["--env", "CartPole-v1", "n_envs=2", "sweep={hyperparams.batch_size: {choice: [7, 11]}}"],
+            "no setting of the search space fits the config",
+        ),
+    ],
+)
+def test_mistakes_are_answered_in_three_lines(
+    words: list[str],
+    what: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", *words, "--trials", "1", "-q"]) == 2
+    err = capsys.readouterr().err
+    assert what in err
+    assert len(err.splitlines()) == 3
+
+
+def test_without_optuna_one_line_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert main(["sweep", "cartpole-ppo"]) == 2
+    assert 'pip install "ludus[sweep]"' in capsys.readouterr().err
