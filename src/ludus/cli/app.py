@@ -15,15 +15,21 @@ from ludus.cli.bench import bench_app
 from ludus.cli.commands import Commands
 from ludus.cli.compare import COMPARE_EXAMPLES, compare
 from ludus.cli.config import config
+from ludus.cli.convert import EXAMPLES as FOREIGN_FORMATS
+from ludus.cli.convert import convert
 from ludus.cli.doctor import doctor
 from ludus.cli.envs import envs
 from ludus.cli.eval import evaluate
+from ludus.cli.export import export
 from ludus.cli.failures import report
+from ludus.cli.import_ import import_model
 from ludus.cli.init import init
 from ludus.cli.play import play
 from ludus.cli.presets import presets
+from ludus.cli.pull import pull
 from ludus.cli.resume import resume
 from ludus.cli.runs import runs_app
+from ludus.cli.sweep import SWEEP_EXAMPLES, sweep
 from ludus.cli.train import EXAMPLES, train
 from ludus.cli.validate import validate
 from ludus.errors import EXIT_OK
@@ -40,13 +46,18 @@ app.command("train", epilog=EXAMPLES)(train)
 app.command("resume")(resume)
 app.command("eval")(evaluate)
 app.command("play")(play)
+app.command("export")(export)
+app.command("import")(import_model)
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
+app.command("sweep", epilog=SWEEP_EXAMPLES)(sweep)
 app.add_typer(runs_app, name="runs")
 app.add_typer(bench_app, name="bench")
 app.command("presets")(presets)
 app.command("envs")(envs)
 app.command("validate")(validate)
 app.command("config")(config)
+app.command("convert", epilog=FOREIGN_FORMATS)(convert)
+app.command("pull")(pull)
 app.command("init")(init)
 app.command("doctor")(doctor)
 
