@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import ludus
+from ludus.cli.balatro import balatro_app
 from ludus.cli.bench import bench_app
 from ludus.cli.commands import Commands
 from ludus.cli.compare import COMPARE_EXAMPLES, compare
@@ -52,6 +53,7 @@ app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
 app.command("sweep", epilog=SWEEP_EXAMPLES)(sweep)
 app.add_typer(runs_app, name="runs")
 app.add_typer(bench_app, name="bench")
+app.add_typer(balatro_app, name="balatro")
 app.command("presets")(presets)
 app.command("envs")(envs)
 app.command("validate")(validate)

@@ -9,10 +9,14 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.envs.registration import parse_env_id
 
+from ludus.envs.registration import register_envs
 from ludus.errors import ConfigError, MissingExtra, UnknownName, UserError
+
+register_envs()
 
 # group -> the modules its entry points live in, the package it needs, the extra that brings that package
 _GROUPS: dict[str, tuple[str, str | None, str | None]] = {
+    "ludus": ("ludus.envs", None, None),
     "classic control": ("gymnasium.envs.classic_control", None, None),
     "box2d": ("gymnasium.envs.box2d", "Box2D", "box2d"),
     "toy text": ("gymnasium.envs.toy_text", None, None),
@@ -30,7 +34,7 @@ def known_env_ids() -> list[str]:
 
 
 def env_groups() -> dict[str, list[str]]:
-    """Known ids by group: classic control, box2d, toy text, mujoco, atari, other.
+    """Known ids by group: ludus, classic control, box2d, toy text, mujoco, atari, other.
 
     A group is listed whether or not its package is installed (`missing_extra` tells); Atari's ids are
     registered by its package, so that group is empty without it.

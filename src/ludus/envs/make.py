@@ -17,7 +17,7 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 from ludus.envs.catalog import check_env_exists, env_groups, find_gym_spec, known_env_ids, missing_extra
 from ludus.envs.curriculum import CurriculumWrapper
 from ludus.envs.masks import MASK_KEY, ActionMaskWrapper, checked_mask, declares_masks, sample_legal
-from ludus.envs.vector import classic, make_vector, pool
+from ludus.envs.vector import batched, make_vector, pool
 from ludus.envs.wrapper_names import (
     NamedWrapper,
     WrapperEntry,
@@ -46,7 +46,7 @@ EnvFactory = Callable[[], Env]
 
 # Backends that bring the env itself, and so need its name instead of a function that builds it.
 _BY_ID: dict[str, Callable[..., gym.vector.VectorEnv[Any, Any, Any]]] = {
-    "batched": classic.BatchedVectorEnv,
+    "batched": batched.make_batched,
     "envpool": pool.EnvPoolVectorEnv,
 }
 _TIMED_STEPS = 50
@@ -193,13 +193,13 @@ def make_env(id_or_spec: str | EnvSpec, **fields: Any) -> Env:
 def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int) -> tuple[str, str]:
     """The backend that `auto` means, and why, as (backend, reason).
 
-    In this order: `batched` where the env is written as a batched game (`vector/classic.py`). `serial` for one env.
+    In this order: `batched` where the env is written as a batched game (`vector/batched.py`). `serial` for one env.
     `envpool` for 4 envs or more where the extra is installed and holds this very env (`vector/pool.py`). `process`
     when a step of one env takes over 1 ms (the median of 50 random steps, measured here on an env built for it).
     Else `serial`: handing a light step to another process costs more than the step.
     """
     spec = EnvSpec(env) if isinstance(env, str) else env if isinstance(env, EnvSpec) else None
-    if spec is not None and classic.why_not(spec) is None:
+    if spec is not None and batched.why_not(spec) is None:
         return "batched", "all envs in one compiled step"
     if n_envs == 1:
         return "serial", "there is only one env"

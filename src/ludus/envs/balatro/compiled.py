@@ -1,0 +1,130 @@
+"""`kernel` and `entry`: how a rule is compiled, and the one trap of the compiler's cache.
+
+numba keeps compiled code on disk and looks at the file of a function alone to see whether it is current; a rule
+changed in one file would go on living inside the callers in the others. So whenever any file of this folder
+changes, all compiled code of the folder is thrown away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba import njit, types
+from numba.core import sigutils
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FOLDER = Path(__file__).parent
+_STAMP = _FOLDER / "__pycache__" / "kernels.stamp"
+
+
+def kernel(function: F) -> F:
+    """A rule that only compiled code calls. It is compiled into its callers and has no life of its own."""
+    options: dict[str, Any] = {
+        "no_cpython_wrapper": True,
+        "no_cfunc_wrapper": True,
+        "pipeline_class": _KernelCompiler,
+    }
+    dispatcher: Any = njit(error_model="numpy", **options)(function)
+    dispatcher.add_overload = partial(_add_without_machine_code, dispatcher)
+    _for_one_kind_of_integer(dispatcher)
+    return dispatcher  # type: ignore[no-any-return]
+
+
+def entry(function: F) -> F:
+    """A rule that Python calls too; compiled at its first call, and loaded from disk by later processes."""
+    dispatcher: Any = njit(cache=True, error_model="numpy")(function)
+    _for_one_kind_of_integer(dispatcher)
+    return dispatcher  # type: ignore[no-any-return]
+
+
+# numba would optimise every rule, and all that it calls, and make machine code of it, again for every rule that calls
+# it and for every constant, bool and width of integer that it is called with: minutes for a game of 280 rules. What
+# follows keeps that to the entries, and to one kind of integer.
+
+
+class _Ingredient(JITCodeLibrary):
+    """The code of a kernel, kept as it is: the entry that it ends up in is optimised as a whole."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
+        self._finalized = True
+
+
+class _KernelCompiler(Compiler):
+    """Makes an ingredient of a function."""
+
+    def __init__(self, typingctx: Any, targetctx: Any, library: Any, args: Any, *rest: Any) -> None:
+        library = _Ingredient(targetctx.codegen(), "kernel")  # type: ignore[no-untyped-call]
+        super().__init__(typingctx, targetctx, library, args, *rest)  # type: ignore[no-untyped-call]
+        self.state.flags.no_compile = True
+
+
+def _for_one_kind_of_integer(dispatcher: Any) -> None:
+    compile_for = dispatcher.compile
+
+    def compile_widened(signature: Any) -> Any:
+        kinds = sigutils.normalize_signature(signature)[0]  # type: ignore[no-untyped-call]
+        return compile_for(tuple(_widened(kind) for kind in kinds))
+
+    dispatcher.compile = compile_widened
+
+
+def _widened(kind: Any) -> Any:
+    kind = types.unliteral(kind)  # type: ignore[no-untyped-call]
+    if isinstance(kind, types.Integer | types.Boolean):
+        return types.int64
+    return types.float64 if isinstance(kind, types.Float) else kind
+
+
+def _add_without_machine_code(dispatcher: Any, made: Any) -> None:
+    """What numba does with a compiled function, but for making it callable from Python."""
+    key = _NotForPython(dispatcher.py_func.__name__)
+    dispatcher.targetctx.insert_user_function(key, made.fndesc, [made.library])
+    dispatcher.overloads[tuple(made.signature.args)] = made._replace(entry_point=key)
+
+
+class _NotForPython:
+    """Stands for a kernel in numba's books."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *_: Any) -> Any:
+        raise TypeError(
+            f"{self._name} is a kernel: only compiled code can call it; an entry can be called from here"
+        )
+
+
+def _source_hash() -> str:
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted([*_FOLDER.glob("*.py"), _FOLDER / "facts.json"]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _drop_stale_code() -> None:
+    current = _source_hash()
+    try:
+        if _STAMP.exists() and _STAMP.read_text() == current:
+            return
+        for pattern in ("*.nbi", "*.nbc"):
+            for path in _STAMP.parent.glob(pattern):
+                path.unlink(missing_ok=True)
+        _STAMP.parent.mkdir(exist_ok=True)
+        _STAMP.write_text(current)
+    except OSError:
+        return  # an installation that cannot be written to holds no compiled code either
+
+
+_drop_stale_code()

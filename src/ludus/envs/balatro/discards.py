@@ -1,0 +1,162 @@
+"""Discarding cards, by the player or by The Hook, and what jokers and seals make of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ludus.envs.balatro.cards import (
+    DEBUFF,
+    FORCED,
+    HIDDEN,
+    destroy_card,
+    enhancement_of,
+    is_face,
+    is_suit,
+    leave_hand,
+    rank_shown,
+    seal_of,
+)
+from ludus.envs.balatro.compiled import kernel
+from ludus.envs.balatro.joker_hands import cards_destroyed
+from ludus.envs.balatro.jokers import remove_joker
+from ludus.envs.balatro.lineup import acting, count_joker
+from ludus.envs.balatro.names import (
+    J_BURNT,
+    J_CASTLE,
+    J_FACELESS,
+    J_GREEN_JOKER,
+    J_HIT_THE_ROAD,
+    J_MAIL,
+    J_PAREIDOLIA,
+    J_RAMEN,
+    J_SMEARED,
+    J_TRADING,
+    J_YORICK,
+    M_GLASS,
+    PURPLE_SEAL,
+)
+from ludus.envs.balatro.pools import create_tarot
+from ludus.envs.balatro.scoring import name_hand
+from ludus.envs.balatro.state import (
+    CARD,
+    CASTLE_SUIT,
+    DISCARDS_USED,
+    HAND,
+    J_COUNT,
+    J_VALUE,
+    JOKER,
+    LEVEL,
+    MAIL_RANK,
+    MONEY,
+    N_HAND,
+    N_JOKERS,
+    N_PLAY,
+    PLAY,
+    W_CARDS,
+    W_SMEARED,
+)
+
+
+@kernel
+def _burn(s: Any, n: Any) -> None:
+    """Burnt Joker: the first discard of a round raises the level of the hand it would have been."""
+    times = 0
+    for i in range(s[N_JOKERS]):
+        at = acting(s, i)
+        if at >= 0 and s[JOKER + at] == J_BURNT:
+            times += 1
+    if times > 0:
+        s[W_SMEARED] = count_joker(s, J_SMEARED) > 0
+        hand, _, _ = name_hand(s, s[W_CARDS : W_CARDS + 5], n)
+        s[LEVEL + hand] += times
+
+
+@kernel
+def _jokers_on_discard(s: Any, f: Any, q: Any, card: Any, last: Any, n: Any, faces: Any) -> Any:
+    """Every joker, left to right, sees one card go; whether it is destroyed instead."""
+    debuffed = (card & DEBUFF) != 0
+    destroyed = False
+    i = 0
+    while i < s[N_JOKERS]:
+        at = acting(s, i)
+        joker = s[JOKER + at] if at >= 0 else 0
+        gone = False
+        if joker == J_MAIL:
+            if not debuffed and rank_shown(card) == s[MAIL_RANK]:
+                s[MONEY] += 5
+        elif joker == J_FACELESS:
+            if last and faces >= 3:
+                s[MONEY] += 5
+        elif at == i:
+            if joker == J_RAMEN:
+                f[J_VALUE + i] -= 0.01
+                gone = f[J_VALUE + i] <= 1.0
+            elif joker == J_YORICK:
+                s[J_COUNT + i] -= 1
+                if s[J_COUNT + i] <= 0:
+                    s[J_COUNT + i] = 23
+                    f[J_VALUE + i] += 1.0
+            elif joker == J_TRADING:
+                if s[DISCARDS_USED] == 0 and n == 1:
+                    s[MONEY] += 3
+                    destroyed = True
+            elif joker == J_CASTLE:
+                if is_suit(card, s[CASTLE_SUIT], s[W_SMEARED], False):
+                    f[J_VALUE + i] += 3.0
+            elif joker == J_HIT_THE_ROAD:
+                if not debuffed and rank_shown(card) == 11:
+                    f[J_VALUE + i] += 0.5
+            elif joker == J_GREEN_JOKER and last:
+                f[J_VALUE + i] = max(0.0, f[J_VALUE + i] - 1.0)
+        if gone:
+            remove_joker(s, f, q, i)
+        else:
+            i += 1
+    return destroyed
+
+
+@kernel
+def take_from_hand(s: Any, bits: Any) -> None:
+    """Moves the cards at these positions of the hand to PLAY, in their order."""
+    s[N_PLAY] = 0
+    for i in range(s[N_HAND]):
+        if (bits >> i) & 1:
+            place = s[HAND + i]
+            s[CARD + place] &= ~(HIDDEN | FORCED)
+            s[PLAY + s[N_PLAY]] = place
+            s[N_PLAY] += 1
+    for i in range(s[N_HAND] - 1, -1, -1):
+        if (bits >> i) & 1:
+            leave_hand(s, i)
+
+
+@kernel
+def discard_cards(s: Any, f: Any, q: Any, bits: Any, by_hook: Any) -> None:
+    """Discards the cards at these positions of the hand. PLAY is left empty: keep it before, if it is needed."""
+    take_from_hand(s, bits)
+    n = s[N_PLAY]
+    all_faces = count_joker(s, J_PAREIDOLIA) > 0
+    s[W_SMEARED] = count_joker(s, J_SMEARED) > 0
+    faces = 0
+    for k in range(n):
+        s[W_CARDS + k] = s[CARD + s[PLAY + k]]
+        if is_face(s[W_CARDS + k], all_faces, False):
+            faces += 1
+    if not by_hook and s[DISCARDS_USED] == 0:
+        _burn(s, n)
+    lost_faces, lost_glass = 0, 0
+    for k in range(n):
+        card = s[W_CARDS + k]
+        if seal_of(card) == PURPLE_SEAL and not card & DEBUFF:
+            create_tarot(s, q)
+        if _jokers_on_discard(s, f, q, card, k == n - 1, n, faces):
+            if is_face(card, all_faces, False):
+                lost_faces += 1
+            if enhancement_of(card) == M_GLASS:
+                lost_glass += 1
+            destroy_card(
+                s, s[PLAY + k]
+            )  # only a single card is ever destroyed, so the others keep their place
+    s[N_PLAY] = 0
+    if lost_faces + lost_glass > 0:
+        cards_destroyed(s, f, lost_faces, lost_glass)

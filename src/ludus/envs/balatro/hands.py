@@ -1,0 +1,174 @@
+"""Which poker hand the played cards are, which others they contain, and which of the cards score."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ludus.envs.balatro.cards import in_flush, rank_shown, sort_key
+from ludus.envs.balatro.compiled import kernel
+from ludus.envs.balatro.names import (
+    FIVE_OF_A_KIND,
+    FLUSH,
+    FLUSH_FIVE,
+    FLUSH_HOUSE,
+    FOUR_OF_A_KIND,
+    FULL_HOUSE,
+    HIGH_CARD,
+    M_STONE,
+    PAIR,
+    STRAIGHT,
+    STRAIGHT_FLUSH,
+    THREE_OF_A_KIND,
+    TWO_PAIR,
+)
+
+
+@kernel
+def _flush(cards: Any, n: Any, need: Any, smeared: Any) -> Any:
+    """The positions of a flush as bits, 0 for none. Suits are tried in the order of the game."""
+    if n < need:
+        return 0
+    for suit in range(4):
+        bits, count = 0, 0
+        for i in range(n):
+            if in_flush(cards[i], suit, smeared):
+                bits |= 1 << i
+                count += 1
+        if count >= need:
+            return bits
+    return 0
+
+
+@kernel
+def _straight(cards: Any, n: Any, need: Any, shortcut: Any) -> Any:
+    """The positions of a straight as bits, 0 for none. An ace is low and high; a shortcut may miss every other rank."""
+    if n < need:
+        return 0
+    bits, length = 0, 0
+    found, skipped = False, False
+    for step in range(1, 15):
+        rank = 14 if step == 1 else step
+        here = 0
+        for i in range(n):
+            if rank_shown(cards[i]) == rank:
+                here |= 1 << i
+        if here:
+            length += 1
+            skipped = False
+            bits |= here
+        elif shortcut and not skipped and step != 14:
+            skipped = True
+        else:
+            length = 0
+            skipped = False
+            if found:
+                break
+            bits = 0
+        if length >= need:
+            found = True
+    return bits if found else 0
+
+
+@kernel
+def poker_hand(cards: Any, n: Any, four_fingers: Any, shortcut: Any, smeared: Any) -> Any:
+    """(hand, contained, scoring) of the n first cards.
+
+    `contained` has bit h set for each poker hand h that the cards contain; `scoring` has a bit for each position
+    that belongs to the hand. Stone cards and Splash are the caller's to add.
+    """
+    need = 4 if four_fingers else 5
+    flush = _flush(cards, n, need, smeared)
+    straight = _straight(cards, n, need, shortcut)
+
+    pairs, threes, fours, fives = 0, 0, 0, 0
+    pair_bits, second_pair, three_bits, four_bits, five_bits = 0, 0, 0, 0, 0
+    for rank in range(14, 1, -1):
+        bits, count = 0, 0
+        for i in range(n):
+            if rank_shown(cards[i]) == rank:
+                bits |= 1 << i
+                count += 1
+        if count == 2:
+            if pairs == 0:
+                pair_bits = bits
+            else:
+                second_pair = bits
+            pairs += 1
+        elif count == 3:
+            threes += 1
+            three_bits = bits
+        elif count == 4:
+            fours += 1
+            four_bits = bits
+        elif count == 5:
+            fives += 1
+            five_bits = bits
+
+    contained = 1 << HIGH_CARD
+    if pairs + threes + fours + fives > 0:
+        contained |= 1 << PAIR
+    if threes + fours + fives > 0:
+        contained |= 1 << THREE_OF_A_KIND
+    if fours + fives > 0:
+        contained |= 1 << FOUR_OF_A_KIND
+    if fives > 0:
+        contained |= 1 << FIVE_OF_A_KIND
+    if pairs == 2 or (pairs == 1 and threes == 1):
+        contained |= 1 << TWO_PAIR
+    if pairs >= 1 and threes >= 1:
+        contained |= 1 << FULL_HOUSE
+    if flush:
+        contained |= 1 << FLUSH
+    if straight:
+        contained |= 1 << STRAIGHT
+    if flush and straight:
+        contained |= 1 << STRAIGHT_FLUSH
+    if flush and fives > 0:
+        contained |= 1 << FLUSH_FIVE
+    if flush and pairs >= 1 and threes >= 1:
+        contained |= 1 << FLUSH_HOUSE
+
+    if contained & (1 << FLUSH_FIVE):
+        return FLUSH_FIVE, contained, five_bits
+    if contained & (1 << FLUSH_HOUSE):
+        return FLUSH_HOUSE, contained, three_bits | pair_bits
+    if fives > 0:
+        return FIVE_OF_A_KIND, contained, five_bits
+    if contained & (1 << STRAIGHT_FLUSH):
+        return STRAIGHT_FLUSH, contained, straight | flush
+    if fours > 0:
+        return FOUR_OF_A_KIND, contained, four_bits
+    if contained & (1 << FULL_HOUSE):
+        return FULL_HOUSE, contained, three_bits | pair_bits
+    if flush:
+        return FLUSH, contained, flush
+    if straight:
+        return STRAIGHT, contained, straight
+    if threes > 0:
+        return THREE_OF_A_KIND, contained, three_bits
+    if pairs == 2:
+        return TWO_PAIR, contained, pair_bits | second_pair
+    if pairs == 1:
+        return PAIR, contained, pair_bits
+    best = 0
+    for i in range(1, n):
+        if sort_key(cards[i]) > sort_key(cards[best]):
+            best = i
+    return HIGH_CARD, contained, 1 << best
+
+
+@kernel
+def stones(cards: Any, n: Any) -> Any:
+    """The positions of Stone cards as bits: they score in every hand."""
+    bits = 0
+    for i in range(n):
+        if ((cards[i] >> 6) & 15) == M_STONE:
+            bits |= 1 << i
+    return bits
+
+
+def contains(contained: int, hand: int) -> bool:
+    """Whether `contained` names `hand`."""
+    return bool(np.int64(contained) >> hand & 1)

@@ -1,0 +1,403 @@
+"""What a player sees, as one flat vector of numbers near 0 to 1.
+
+The layout is a list of named blocks (`BLOCKS`); `slices(max_hand)` says where each lies. Cards that lie face down
+and the order of the draw pile are not in it. Of things that are offered or held in places, a block of marks says
+which thing lies where (mark = 1 for the first place, less for those after it), another describes each place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ludus.envs.balatro.bosses import blind_target
+from ludus.envs.balatro.cards import (
+    DEBUFF,
+    FORCED,
+    HIDDEN,
+    PLAYED_ANTE,
+    edition_of,
+    enhancement_of,
+    rank_of,
+    seal_of,
+    suit_of,
+)
+from ludus.envs.balatro.compiled import entry, kernel
+from ludus.envs.balatro.facts import (
+    BOOSTER_CARDS,
+    BOOSTER_KIND,
+    BOOSTER_PICKS,
+    JOKER_RARITY,
+    N_ITEMS,
+    TARGETS_MAX,
+)
+from ludus.envs.balatro.lineup import consumable_room, joker_room, joker_sell_value, spendable
+from ludus.envs.balatro.names import BL_BIG, BL_SMALL, C_FOOL, M_STONE, OPENING_PACK, PLAYING_CARD, TARGETING
+from ludus.envs.balatro.shop import booster_price, reroll_cost, shop_price
+from ludus.envs.balatro.state import (
+    ANCIENT_SUIT,
+    ANTE,
+    BLIND,
+    BLIND_ON_DECK,
+    BLIND_TAG,
+    BOOSTER_SLOTS,
+    BOSS,
+    BOSS_OFF,
+    CARD,
+    CARD_BONUS,
+    CASTLE_SUIT,
+    CHIPS,
+    CONSUMABLE,
+    DEBUFFED,
+    DISCARDS_LEFT,
+    DISCARDS_PER_ROUND,
+    DRAW_PILE,
+    ETERNAL,
+    FACE_DOWN,
+    HAND,
+    HAND_SIZE,
+    HANDS_LEFT,
+    HANDS_PER_ROUND,
+    IDOL_RANK,
+    IDOL_SUIT,
+    J_COUNT,
+    J_EDITION,
+    J_STICKERS,
+    J_VALUE,
+    JOKER,
+    LEVEL,
+    MAIL_RANK,
+    MAX_CONSUMABLES,
+    MAX_JOKERS,
+    MONEY,
+    MOUTH_HAND,
+    N_CARDS,
+    N_CONSUMABLES,
+    N_DRAW,
+    N_HAND,
+    N_HANDS,
+    N_JOKERS,
+    N_TAGS,
+    PACK,
+    PACK_CARD,
+    PACK_EDITION,
+    PACK_PICKS,
+    PACK_SLOTS,
+    PACK_STICKERS,
+    PAYOUT,
+    PERISHABLE,
+    PHASE,
+    PLAYED,
+    PLAYED_ROUND,
+    RENTAL,
+    SHOP,
+    SHOP_BOOSTER,
+    SHOP_CARD,
+    SHOP_EDITION,
+    SHOP_SLOTS,
+    SHOP_STICKERS,
+    SHOP_VOUCHER,
+    STAKE,
+    TAG,
+    TARGET,
+    VOUCHER,
+    VOUCHER_SLOTS,
+    WAITING,
+    WAITING_BACK,
+)
+
+CARD_FEATURES = 39
+JOKER_FEATURES = 12
+OFFER_FEATURES = 14
+BOOSTER_FEATURES = 9
+
+# name and length of each block; the hand has CARD_FEATURES for each position and comes last
+BLOCKS = (
+    ("run", 40),
+    ("phase", 7),
+    ("blind", 31),
+    ("boss", 31),
+    ("levels", N_HANDS),
+    ("played", N_HANDS),
+    ("played_this_round", N_HANDS),
+    ("deck", 52),
+    ("deck_enhancements", 9),
+    ("jokers", MAX_JOKERS * JOKER_FEATURES),
+    ("jokers_held", 150),
+    ("consumables_held", 52),
+    ("offers", PACK_SLOTS * OFFER_FEATURES),
+    ("offered", N_ITEMS),
+    ("vouchers_redeemed", 32),
+    ("vouchers_offered", 32),
+    ("boosters", BOOSTER_SLOTS * BOOSTER_FEATURES),
+    ("tags_held", 24),
+    ("tags_offered", 24),
+)
+_STARTS = np.cumsum([0, *(size for _, size in BLOCKS)])
+(
+    O_RUN,
+    O_PHASE,
+    O_BLIND,
+    O_BOSS,
+    O_LEVELS,
+    O_PLAYED,
+    O_PLAYED_ROUND,
+    O_DECK,
+    O_DECK_ENHANCEMENTS,
+    O_JOKERS,
+    O_JOKERS_HELD,
+    O_CONSUMABLES,
+    O_OFFERS,
+    O_OFFERED,
+    O_VOUCHERS,
+    O_VOUCHERS_OFFERED,
+    O_BOOSTERS,
+    O_TAGS,
+    O_TAGS_OFFERED,
+    O_HAND,
+) = (int(start) for start in _STARTS)
+
+
+def observation_size(max_hand: int) -> int:
+    """Length of the vector for hands of up to `max_hand` cards."""
+    return O_HAND + CARD_FEATURES * max_hand
+
+
+def slices(max_hand: int) -> dict[str, slice]:
+    """Where each block lies."""
+    blocks = [*BLOCKS, ("hand", CARD_FEATURES * max_hand)]
+    starts = [int(start) for start in _STARTS]
+    return {name: slice(start, start + size) for (name, size), start in zip(blocks, starts, strict=True)}
+
+
+@kernel
+def _log10(x: Any) -> Any:
+    return np.log10(1.0 + max(0.0, x)) / 10.0
+
+
+@kernel
+def _write_run(s: Any, f: Any, o: Any) -> None:
+    target = f[TARGET] if s[BLIND] else blind_target(s, _next_blind(s))
+    o[0] = s[ANTE] / 8.0
+    o[1] = s[BLIND_ON_DECK] / 2.0
+    o[2] = _log10(float(s[MONEY]))
+    o[3] = min(s[MONEY], 50) / 50.0
+    o[4] = min(s[MONEY] // 5, 10) / 10.0
+    o[5] = s[HANDS_LEFT] / 5.0
+    o[6] = s[DISCARDS_LEFT] / 5.0
+    o[7] = s[HANDS_PER_ROUND] / 5.0
+    o[8] = s[DISCARDS_PER_ROUND] / 5.0
+    o[9] = s[HAND_SIZE] / 10.0
+    o[10] = s[N_HAND] / 10.0
+    o[11] = _log10(target)
+    o[12] = _log10(f[CHIPS])
+    o[13] = min(1.0, f[CHIPS] / max(1.0, target))
+    o[14] = _log10(max(0.0, target - f[CHIPS]))
+    o[15] = joker_room(s) / 5.0
+    o[16] = consumable_room(s) / 5.0
+    o[17] = reroll_cost(s) / 10.0
+    o[18] = 1.0 if reroll_cost(s) <= spendable(s) else 0.0
+    o[19] = s[N_DRAW] / 52.0
+    o[20] = s[N_CARDS] / 52.0
+    o[21] = float(s[BOSS_OFF])
+    o[22] = s[PACK_PICKS] / 2.0
+    o[23] = s[IDOL_RANK] / 14.0
+    o[24] = s[IDOL_SUIT] / 3.0
+    o[25] = s[MAIL_RANK] / 14.0
+    o[26 + s[ANCIENT_SUIT]] = 1.0
+    o[30 + s[CASTLE_SUIT]] = 1.0
+    o[34] = s[STAKE] / 8.0
+    o[35] = s[PAYOUT] / 20.0
+    o[36] = s[N_JOKERS] / 5.0
+    o[37] = (s[MOUTH_HAND] + 1) / 12.0 if s[BLIND] else 0.0
+    if s[PHASE] == TARGETING:
+        o[38] = TARGETS_MAX[s[WAITING]] / 3.0
+        o[39] = (s[WAITING] - C_FOOL + 1) / 52.0
+
+
+@kernel
+def _next_blind(s: Any) -> Any:
+    if s[BLIND_ON_DECK] == 2:
+        return s[BOSS]
+    return BL_SMALL if s[BLIND_ON_DECK] == 0 else BL_BIG
+
+
+@kernel
+def _write_deck(s: Any, o: Any) -> None:
+    """What the draw pile still holds, in no order."""
+    for i in range(s[N_DRAW]):
+        card = s[CARD + s[DRAW_PILE + i]]
+        enhancement = enhancement_of(card)
+        if enhancement != M_STONE:
+            o[O_DECK + suit_of(card) * 13 + rank_of(card) - 2] += 1.0
+        o[O_DECK_ENHANCEMENTS + enhancement] += 0.1
+
+
+@kernel
+def _write_jokers(s: Any, f: Any, o: Any) -> None:
+    for i in range(s[N_JOKERS]):
+        at = O_JOKERS + i * JOKER_FEATURES
+        joker, stickers = s[JOKER + i], s[J_STICKERS + i]
+        o[at] = 1.0
+        if stickers & FACE_DOWN:
+            continue
+        o[O_JOKERS_HELD + joker - 1] += 1.0 - i / MAX_JOKERS
+        o[at + 1] = JOKER_RARITY[joker] / 4.0
+        o[at + 2] = _log10(f[J_VALUE + i])
+        o[at + 3] = s[J_COUNT + i] / 10.0
+        if s[J_EDITION + i] > 0:
+            o[at + 3 + s[J_EDITION + i]] = 1.0
+        o[at + 8] = 1.0 if stickers & ETERNAL else 0.0
+        o[at + 9] = 1.0 if stickers & PERISHABLE else 0.0
+        o[at + 10] = (1.0 if stickers & RENTAL else 0.0) + (2.0 if stickers & DEBUFFED else 0.0)
+        o[at + 11] = joker_sell_value(s, i) / 10.0
+
+
+@kernel
+def _write_offer(
+    s: Any, o: Any, k: Any, item: Any, edition: Any, stickers: Any, card: Any, cost: Any
+) -> None:
+    at = O_OFFERS + k * OFFER_FEATURES
+    o[at] = 1.0
+    o[at + 1] = cost / 10.0
+    o[at + 2] = 1.0 if cost <= spendable(s) else 0.0
+    if edition > 0:
+        o[at + 2 + edition] = 1.0
+    o[at + 7] = float(stickers)
+    if item == PLAYING_CARD:
+        o[at + 8] = rank_of(card) / 14.0
+        o[at + 9] = suit_of(card) / 3.0
+        o[at + 10] = enhancement_of(card) / 8.0
+        o[at + 11] = seal_of(card) / 4.0
+    elif item < C_FOOL:
+        o[at + 12] = JOKER_RARITY[item] / 4.0
+    else:
+        o[at + 13] = 1.0
+    o[O_OFFERED + item] += 1.0 - k / 8.0
+
+
+@kernel
+def _write_offers(s: Any, o: Any) -> None:
+    """The open pack, or else the shop."""
+    if s[PHASE] == OPENING_PACK or (s[PHASE] == TARGETING and s[WAITING_BACK] == OPENING_PACK):
+        for k in range(PACK_SLOTS):
+            if s[PACK + k] != 0:
+                _write_offer(
+                    s, o, k, s[PACK + k], s[PACK_EDITION + k], s[PACK_STICKERS + k], s[PACK_CARD + k], 0
+                )
+        return
+    for k in range(SHOP_SLOTS):
+        if s[SHOP + k] != 0:
+            _write_offer(
+                s,
+                o,
+                k,
+                s[SHOP + k],
+                s[SHOP_EDITION + k],
+                s[SHOP_STICKERS + k],
+                s[SHOP_CARD + k],
+                shop_price(s, k),
+            )
+    for k in range(VOUCHER_SLOTS):
+        if s[SHOP_VOUCHER + k] != 0:
+            o[O_VOUCHERS_OFFERED + s[SHOP_VOUCHER + k] - 1] += 1.0 - k / 8.0
+    for k in range(BOOSTER_SLOTS):
+        booster = s[SHOP_BOOSTER + k]
+        if booster != 0:
+            at = O_BOOSTERS + k * BOOSTER_FEATURES
+            o[at] = 1.0
+            o[at + 1 + BOOSTER_KIND[booster]] = 1.0
+            o[at + 6] = BOOSTER_CARDS[booster] / 5.0
+            o[at + 7] = BOOSTER_PICKS[booster] / 2.0
+            o[at + 8] = booster_price(s, k) / 10.0
+
+
+@kernel
+def _write_hand(s: Any, o: Any, max_hand: Any) -> None:
+    for i in range(min(s[N_HAND], max_hand)):
+        at = O_HAND + i * CARD_FEATURES
+        place = s[HAND + i]
+        card = s[CARD + place]
+        o[at] = 1.0
+        if card & FORCED:
+            o[at + 1] = 1.0
+        if card & HIDDEN:
+            o[at + 2] = 1.0
+            continue
+        if card & DEBUFF:
+            o[at + 3] = 1.0
+        enhancement = enhancement_of(card)
+        if enhancement != M_STONE:
+            o[at + 4 + rank_of(card) - 2] = 1.0
+            o[at + 17 + suit_of(card)] = 1.0
+        if enhancement > 0:
+            o[at + 20 + enhancement] = 1.0
+        if edition_of(card) > 0:
+            o[at + 28 + edition_of(card)] = 1.0
+        if seal_of(card) > 0:
+            o[at + 32 + seal_of(card)] = 1.0
+        o[at + 37] = s[CARD_BONUS + place] / 50.0
+        o[at + 38] = 1.0 if card & PLAYED_ANTE else 0.0
+
+
+@kernel
+def write_observation(s: Any, f: Any, o: Any, max_hand: Any) -> None:
+    """Writes what the player of one game sees into a row of `observation_size(max_hand)` floats."""
+    o[:] = 0.0
+    _write_run(s, f, o)
+    o[O_PHASE + s[PHASE]] = 1.0
+    o[O_BLIND + (s[BLIND] if s[BLIND] else _next_blind(s))] = 1.0
+    o[O_BOSS + s[BOSS]] = 1.0
+    for hand in range(N_HANDS):
+        o[O_LEVELS + hand] = s[LEVEL + hand] / 10.0
+        o[O_PLAYED + hand] = s[PLAYED + hand] / 20.0
+        o[O_PLAYED_ROUND + hand] = s[PLAYED_ROUND + hand] / 4.0
+    _write_deck(s, o)
+    _write_jokers(s, f, o)
+    for k in range(s[N_CONSUMABLES]):
+        o[O_CONSUMABLES + s[CONSUMABLE + k] - C_FOOL] += 1.0 - k / MAX_CONSUMABLES
+    _write_offers(s, o)
+    for v in range(32):
+        o[O_VOUCHERS + v] = s[VOUCHER + 1 + v]
+    for k in range(s[N_TAGS]):
+        o[O_TAGS + s[TAG + k] - 1] += 1.0
+    for k in range(2):
+        if s[BLIND_ON_DECK] <= k:
+            o[O_TAGS_OFFERED + s[BLIND_TAG + k] - 1] += 1.0 - 0.5 * k
+    _write_hand(s, o, max_hand)
+
+
+N_IDS = MAX_JOKERS + MAX_CONSUMABLES + PACK_SLOTS  # and one for each position of the hand
+STONE_ID, FACE_DOWN_ID = 53, 54
+N_CARD_IDS = 55
+
+
+@entry
+def write_ids(s: Any, ids: Any, max_hand: Any) -> None:
+    """Writes what lies where, as integers to embed: jokers, consumables, offers (items), then the hand.
+
+    A card is 1 + 13 * suit + rank - 2, or STONE_ID or FACE_DOWN_ID; an empty place is 0 in every part.
+    """
+    ids[:] = 0
+    for i in range(s[N_JOKERS]):
+        if not s[J_STICKERS + i] & FACE_DOWN:
+            ids[i] = s[JOKER + i]
+    for k in range(s[N_CONSUMABLES]):
+        ids[MAX_JOKERS + k] = s[CONSUMABLE + k]
+    offers = MAX_JOKERS + MAX_CONSUMABLES
+    if s[PHASE] == OPENING_PACK or (s[PHASE] == TARGETING and s[WAITING_BACK] == OPENING_PACK):
+        for k in range(PACK_SLOTS):
+            ids[offers + k] = s[PACK + k]
+    else:
+        for k in range(SHOP_SLOTS):
+            ids[offers + k] = s[SHOP + k]
+    for i in range(min(s[N_HAND], max_hand)):
+        card = s[CARD + s[HAND + i]]
+        if card & HIDDEN:
+            number = FACE_DOWN_ID
+        elif enhancement_of(card) == M_STONE:
+            number = STONE_ID
+        else:
+            number = 1 + 13 * suit_of(card) + rank_of(card) - 2
+        ids[N_IDS + i] = number

@@ -1,0 +1,48 @@
+"""The spaces of the game: a flat vector, or a Dict of its blocks with the identities to embed; the actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from ludus.envs.balatro.actions import n_actions
+from ludus.envs.balatro.facts import N_ITEMS
+from ludus.envs.balatro.observation import N_CARD_IDS, N_IDS, observation_size, slices, write_ids
+from ludus.envs.balatro.state import MAX_CONSUMABLES, MAX_JOKERS, PACK_SLOTS
+from ludus.types import Array
+
+
+def action_space(max_hand: int) -> spaces.Discrete:
+    """One index for every action of hands of up to `max_hand` cards."""
+    return spaces.Discrete(n_actions(max_hand))
+
+
+def flat_space(max_hand: int) -> spaces.Box:
+    """The vector of `observation.py`."""
+    return spaces.Box(-np.inf, np.inf, (observation_size(max_hand),), np.float32)
+
+
+def dict_space(max_hand: int) -> spaces.Dict:
+    """The blocks of the vector by name, and what lies where as integers (`joker_ids`, …, `hand_ids`)."""
+    parts: dict[str, spaces.Space[Any]] = {
+        name: spaces.Box(-np.inf, np.inf, (part.stop - part.start,), np.float32)
+        for name, part in slices(max_hand).items()
+    }
+    parts["joker_ids"] = spaces.MultiDiscrete(np.full(MAX_JOKERS, 151))
+    parts["consumable_ids"] = spaces.MultiDiscrete(np.full(MAX_CONSUMABLES, N_ITEMS))
+    parts["offer_ids"] = spaces.MultiDiscrete(np.full(PACK_SLOTS, N_ITEMS))
+    parts["hand_ids"] = spaces.MultiDiscrete(np.full(max_hand, N_CARD_IDS))
+    return spaces.Dict(parts)
+
+
+def as_dict(flat: Array, rows: Array, max_hand: int) -> dict[str, Array]:
+    """The Dict observation of a batch, from its vectors and the rows `s` of its games."""
+    ids = np.zeros((len(rows), N_IDS + max_hand), dtype=np.int64)
+    for row, target in zip(rows, ids, strict=True):
+        write_ids(row, target, max_hand)
+    parts = {name: flat[:, part] for name, part in slices(max_hand).items()}
+    ends = np.cumsum([MAX_JOKERS, MAX_CONSUMABLES, PACK_SLOTS])
+    names = ("joker_ids", "consumable_ids", "offer_ids", "hand_ids")
+    return parts | dict(zip(names, np.split(ids, ends, axis=1), strict=True))

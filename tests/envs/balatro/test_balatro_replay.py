@@ -1,0 +1,47 @@
+"""Recorded games: with their draws and shops given, the engine shows what they show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ludus.envs.balatro.replay import replay_file
+from ludus.errors import UserError
+
+DATA = Path(__file__).parents[2] / "data" / "balatro"
+
+
+def test_every_scenario_agrees_at_every_step_but_one_on_which_the_game_itself_is_clear() -> None:
+    agreement = replay_file(DATA / "scenarios.jsonl")
+    assert agreement.cases == 196
+    # The Ox names one hand when the round begins; docs/balatro.md argues it.
+    assert [entry["name"] for entry in agreement.disagree] == ["boss-The Ox-1"]
+
+
+@pytest.mark.parametrize("trace", sorted((DATA / "traces").glob("*.jsonl")), ids=lambda path: path.stem)
+def test_every_action_of_a_recording_of_the_game_is_followed_by_what_it_showed(trace: Path) -> None:
+    agreement = replay_file(trace)
+    assert agreement.cases > 5
+    assert agreement.disagree == []
+
+
+def test_a_recording_that_shows_something_else_is_a_disagreement_with_its_place(tmp_path: Path) -> None:
+    lines = (DATA / "traces" / "reroll.jsonl").read_text().splitlines()
+    row = json.loads(lines[2])
+    row["after"]["chips"] = 701
+    path = tmp_path / "wrong.jsonl"
+    path.write_text("\n".join([*lines[:2], json.dumps(row), *lines[3:]]))
+    entry = replay_file(path).disagree[0]
+    assert (entry["line"], entry["field"], entry["recorded"], entry["own"]) == (3, "chips", 701, 700.0)
+
+
+def test_a_file_that_is_no_recording_is_refused_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text('{"action": "dance"}\n')
+    with pytest.raises(UserError, match="before 'start_run'"):
+        replay_file(path)
+    path.write_text("{")
+    with pytest.raises(UserError, match="not JSON"):
+        replay_file(path)
