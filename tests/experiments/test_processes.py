@@ -1,15 +1,21 @@
-"""The process that trainings are forked from."""
+"""The process that trainings are forked from, and where a training goes on that was stopped."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from ludus.config.loading import load_config
+from ludus.config.schema import TrainerConfig
+from ludus.experiments.processes.job import where_to_go_on
 from ludus.experiments.processes.launcher import TO_LOAD
 from ludus.experiments.processes.pool import NO_THREADS
+from ludus.runs.directory import RunDirectory
+from ludus.trainers.factory import create_trainer
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -27,3 +33,38 @@ def test_what_is_forked_from_has_one_thread() -> None:
         check=True,
     )
     assert done.stdout.strip() == "1"
+
+
+def _stopped_at(step: int, tmp_path: Path, every: object) -> tuple[RunDirectory, TrainerConfig]:
+    """A run that was asked to stop at `step`, and saved there."""
+    flags = {"env.id": "CartPole-v1", "algorithm": "A2C", "run_dir": str(tmp_path / "run")}
+    flags |= {"n_envs": 2, "vector": "serial", "checkpoint.every": every, "tracking.tensorboard": False}
+    config = load_config(None, ["evaluation=null", "total_timesteps=100_000"], flags).config
+    trainer = create_trainer(None, config)
+    trainer.train(callback=lambda local, _: local["self"].num_timesteps < step)
+    trainer.close()
+    return RunDirectory(tmp_path / "run"), config
+
+
+def test_a_stopped_run_goes_on_from_its_newest_exact_checkpoint(tmp_path: Path) -> None:
+    directory, config = _stopped_at(500, tmp_path, 200)
+    found = where_to_go_on(directory, config)
+    assert found is not None
+    assert (found.step, found.exact) == (400, True)
+
+
+def test_one_that_was_stopped_before_its_first_exact_checkpoint_begins_anew(tmp_path: Path) -> None:
+    directory, config = _stopped_at(500, tmp_path, 50_000)
+    assert list(directory.checkpoints_dir.glob("0*"))
+    assert where_to_go_on(directory, config) is None
+
+
+def test_one_that_saves_by_the_clock_goes_on_from_its_newest_checkpoint(tmp_path: Path) -> None:
+    directory, config = _stopped_at(500, tmp_path, "1 h")
+    found = where_to_go_on(directory, config)
+    assert found is not None
+    assert not found.exact and found.step > 400
+
+
+def test_what_never_began_has_nowhere_to_go_on(tmp_path: Path) -> None:
+    assert where_to_go_on(RunDirectory(tmp_path / "nothing"), TrainerConfig()) is None

@@ -25,7 +25,7 @@ def read_run(path: Path, seed: int, sessions: Sequence[Path]) -> RunResult:
     """What the run at `path` has come to; `waiting` where it has not begun.
 
     `sessions` are the files its processes kept, see `job.Session`. A run that was training when its process
-    was killed counts as interrupted.
+    was killed counts as interrupted, one whose last process ended with an error as failed.
     """
     costs = [session for file in sessions if (session := _read_session(file)) is not None]
     core_seconds = sum(float(cost["core_seconds"]) for cost in costs)
@@ -37,8 +37,8 @@ def read_run(path: Path, seed: int, sessions: Sequence[Path]) -> RunResult:
     except (UserError, OSError):  # no run there, or killed while it was being created
         info, rows = {}, []
     status = str(info.get("status", "failed" if error else "waiting"))
-    if status == "running":
-        status = "failed" if error else "interrupted"
+    if status not in ("finished", "stopped"):
+        status = "failed" if error else "interrupted" if status == "running" else status
     evaluation, training = _curve(rows, SCORE), _curve(rows, TRAINING)
     scores = evaluation if evaluation is not None else training
     best = None if scores is None else int(np.argmax(scores.scores))

@@ -23,9 +23,9 @@ import gymnasium as gym
 
 from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
-from ludus.errors import EXIT_FAULT, EXIT_INTERRUPTED, LudusError, UserError
+from ludus.errors import EXIT_FAULT, EXIT_INTERRUPTED, CheckpointError, LudusError, UserError
 from ludus.runs import atomic, strict_json
-from ludus.runs.checkpoints import Checkpoint, CheckpointManager
+from ludus.runs.checkpoints import Checkpoint, CheckpointFormatError, CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.tracking.tracker import MetricsLog
 from ludus.trainers.base import RLTrainer, TrainResult
@@ -113,9 +113,13 @@ def where_to_go_on(directory: RunDirectory, config: TrainerConfig) -> Checkpoint
     if not directory.info_path.is_file() or not directory.config_path.is_file():
         return None
     manager = CheckpointManager(directory.checkpoints_dir)
-    exact = manager.newest_intact(exact_only=True)
     by_clock = config.checkpoint.every is not None and config.checkpoint.every.is_wall_clock
-    return manager.newest_intact() if exact is None and by_clock else exact
+    try:
+        return manager.newest_intact(exact_only=not by_clock)
+    except CheckpointFormatError:
+        raise
+    except CheckpointError:  # those that are there were saved by a signal, or are damaged
+        return None
 
 
 @contextmanager

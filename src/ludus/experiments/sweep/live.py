@@ -8,7 +8,6 @@ from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from ludus.experiments.comparison.live import progress_bar
@@ -17,7 +16,7 @@ from ludus.experiments.sweep.study import Sweep
 from ludus.tracking.progress import duration, number
 
 _REDRAWS_PER_SECOND = 4
-_STATES = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "saved, to go on with"}
+_STATES = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "saved"}
 _LOOKS = {"COMPLETE": "green", "PRUNED": "yellow", "FAIL": "bold red", "RUNNING": "yellow"}
 
 
@@ -45,7 +44,11 @@ class SweepDisplay:
         if best is not None and best.value is not None:
             self._best = (best.number, best.value)
         self._print(Text.assemble("  ", ("sweep", "dim"), f"  {sweep.path}"))
-        self._print(Text.assemble("  ", ("tries", "dim"), f"  {', '.join(map(short, sweep.space))}"))
+        names = Text(f"  tries  {', '.join(map(short, sweep.space))}")
+        names.stylize("dim", 2, 7)
+        lines = names.wrap(self._console, max(self._console.width - 10, 40))
+        for index, line in enumerate(lines):
+            self._print(Text(" " * 9 if index else "").append_text(line))
         there = len(sweep.trials())
         if there:
             self._print(Text(f"  {there} of {total} trials were there already", "dim"))
@@ -90,19 +93,18 @@ class SweepDisplay:
     # What is drawn
 
     def drawing(self) -> RenderableType:
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, show_header=False)
-        for justify in ("left", "left", "right"):
-            table.add_column(justify=justify, no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis", style="dim")
+        lines = [Text()]
         for work in list(self._working.values()):
             score = work.watch.number()
-            table.add_row(
-                f"  trial {work.trial.number}",
-                progress_bar(work.watch.fraction),
-                "" if score is None else number(score),
-                "giving it up" if work.pruned else in_words(work.trial.settings),
-            )
-        return Group(Text(), table, self._totals())
+            line = Text(f"  trial {work.trial.number:<4d}")
+            line.append_text(progress_bar(work.watch.fraction))
+            line.append(f"{'' if score is None else number(score):>8}  ", "bold")
+            line.append("giving it up" if work.pruned else in_words(work.trial.settings), "dim")
+            lines.append(line)
+        lines.append(self._totals())
+        for line in lines:
+            line.truncate(self._console.width - 1, overflow="ellipsis")
+        return Group(*lines)
 
     def _totals(self) -> Text:
         done = sum(self._counts.get(state, 0) for state in ("COMPLETE", "PRUNED", "FAIL"))
