@@ -1,4 +1,4 @@
-"""`ludus balatro`: score hands, replay recorded games, and say what of the game is in the engine."""
+"""`ludus balatro`: score hands, replay recorded games, say what of the game is in the engine; `ludus bench balatro`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ludus.cli.bench import bench_app
 from ludus.cli.commands import Commands
 from ludus.cli.options import Json
-from ludus.cli.output import Output
+from ludus.cli.output import Output, plain_table
 from ludus.errors import EXIT_FAULT
 
 if TYPE_CHECKING:
@@ -81,6 +82,28 @@ def coverage(json: Json = False) -> None:
         for name in row["missing"]:
             output.print(f"  missing: {name}")
     output.result({"coverage": rows})
+
+
+@bench_app.command("balatro")
+def bench(
+    games: Annotated[int, typer.Option(metavar="N", min=1, help="Games stepped together.")] = 256,
+    max_hand: Annotated[
+        int, typer.Option(metavar="N", min=5, max=20, help="Positions of the hand that actions reach.")
+    ] = 12,
+    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Steps to time.")] = 1_000_000,
+    json: Json = False,
+) -> None:
+    """Step Balatro in antes 3 to 8 with five jokers held, with observation and mask: steps per second on one core."""
+    from ludus.experiments.balatro_speed import batched_speed, single_speed
+
+    output = Output(json)
+    numbers = ("games", "steps/s")
+    table = plain_table("through", *numbers, right=numbers)
+    rows = [batched_speed(games, max_hand, steps), single_speed(max_hand, max(1, steps // 50))]
+    for through, row in zip(("one compiled call", "Gymnasium"), rows, strict=True):
+        table.add_row(through, str(row["games"]), f"{row['steps_per_second']:,.0f}")
+    output.print(table)
+    output.result({"balatro": rows})
 
 
 def _report(agreement: Agreement, noun: str, output: Output) -> None:

@@ -98,6 +98,14 @@ def blind_target(s: Any, blind: Any) -> Any:
 
 
 @kernel
+def progress(chips: Any, target: Any) -> Any:
+    """How much of a blind is beaten, 0 to 1; a target past all numbers (ante 39 and later) is never nearer."""
+    if chips >= target:
+        return 1.0
+    return 0.0 if np.isinf(target) else max(0.0, chips / max(1.0, target))
+
+
+@kernel
 def choose_boss(s: Any, q: Any) -> None:
     """A boss for the ante, among those allowed there that were met least often."""
     boss = given(q, GIVEN_BOSS)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.envs.balatro.bosses import blind_target
+from ludus.envs.balatro.bosses import blind_target, progress
 from ludus.envs.balatro.cards import (
     DEBUFF,
     FORCED,
@@ -173,7 +173,7 @@ def slices(max_hand: int) -> dict[str, slice]:
 
 @kernel
 def _log10(x: Any) -> Any:
-    return np.log10(1.0 + max(0.0, x)) / 10.0
+    return np.log10(1.0 + min(max(0.0, x), 1e300)) / 10.0
 
 
 @kernel
@@ -192,8 +192,8 @@ def _write_run(s: Any, f: Any, o: Any) -> None:
     o[10] = s[N_HAND] / 10.0
     o[11] = _log10(target)
     o[12] = _log10(f[CHIPS])
-    o[13] = min(1.0, f[CHIPS] / max(1.0, target))
-    o[14] = _log10(max(0.0, target - f[CHIPS]))
+    o[13] = progress(f[CHIPS], target)
+    o[14] = _log10(target - min(f[CHIPS], 1e300))
     o[15] = joker_room(s) / 5.0
     o[16] = consumable_room(s) / 5.0
     o[17] = reroll_cost(s) / 10.0

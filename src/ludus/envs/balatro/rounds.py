@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ludus.envs.balatro.bosses import after_draw, begin_blind, disable_boss, end_blind, refresh_debuffs
+from ludus.envs.balatro.bosses import (
+    after_draw,
+    begin_blind,
+    disable_boss,
+    end_blind,
+    progress,
+    refresh_debuffs,
+)
 from ludus.envs.balatro.cards import (
     DEBUFF,
     PLAYED_ANTE,
@@ -308,10 +315,10 @@ def play(s: Any, f: Any, q: Any, log: Any, bits: Any) -> None:
     s[HANDS_PLAYED] += 1
     s[HANDS_THIS_ROUND] += 1
     s[N_PLAY] = 0
-    before = min(1.0, f[CHIPS] / f[TARGET])
+    before = progress(f[CHIPS], f[TARGET])
     f[CHIPS] += f[HAND_SCORE]
     f[BEST_HAND] = max(f[BEST_HAND], f[HAND_SCORE])
-    f[REWARD] += f[R_CHIPS] * (min(1.0, f[CHIPS] / f[TARGET]) - before)
+    f[REWARD] += f[R_CHIPS] * (progress(f[CHIPS], f[TARGET]) - before)
     if f[CHIPS] >= f[TARGET] or s[HANDS_LEFT] < 1:
         end_round(s, f, q)
     else:
@@ -403,7 +410,7 @@ def _jokers_at_end(s: Any, f: Any, q: Any, boss: Any, lost: Any) -> Any:
         gone = False
         if not s[J_STICKERS + i] & DEBUFFED:
             if s[JOKER + i] == J_MR_BONES:
-                if lost and not saved and f[CHIPS] / f[TARGET] >= 0.25:
+                if lost and not saved and f[CHIPS] >= 0.25 * f[TARGET]:
                     saved = True
                     gone = True
             else:

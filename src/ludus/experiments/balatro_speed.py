@@ -1,0 +1,127 @@
+"""How fast Balatro steps: many games in one call on one core, and one game through Gymnasium.
+
+The games are in antes 3 to 8 with five jokers held, as a trained agent meets them. They are played at random, but
+no joker is sold and blinds are small enough to be beaten, so that the games stay there and go through rounds, shops
+and packs alike; a game that ends all the same is put back. Only the steps are timed: with observation and mask, not
+the choice of actions.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from ludus.envs.balatro import actions as act
+from ludus.envs.balatro import state as st
+from ludus.envs.balatro.compiled import entry
+from ludus.envs.balatro.env import BalatroEnv
+from ludus.envs.balatro.facts import ITEM_NAMES
+from ludus.envs.balatro.score import put_joker
+from ludus.envs.balatro.settings import Settings
+from ludus.envs.balatro.vector import BalatroVectorEnv
+from ludus.types import Array, BoolArray
+
+JOKERS = 5
+_TARGET = 2_000.0
+
+
+@entry
+def _choose(mask: Any, draws: Any, chosen: Any) -> None:
+    """A legal action for each game, in two cases of five one that is no choice of cards; but no joker is sold."""
+    for i in range(len(mask)):
+        first = act.CARDS
+        for a in range(act.CARDS):
+            if mask[i, a] and not act.SELL_JOKER <= a < act.MOVE_CARD:
+                first = 0
+        cards = 0
+        for a in range(act.CARDS, mask.shape[1]):
+            cards += mask[i, a]
+        if first == 0 and cards > 0 and draws[i, 0] > 0.4:
+            first = act.CARDS
+        last = act.CARDS if first == 0 else mask.shape[1]
+        count = 0
+        for a in range(first, last):
+            if mask[i, a] and not act.SELL_JOKER <= a < act.MOVE_CARD:
+                count += 1
+        wanted = int(draws[i, 1] * count)
+        for a in range(first, last):
+            if mask[i, a] and not act.SELL_JOKER <= a < act.MOVE_CARD:
+                if wanted == 0:
+                    chosen[i] = a
+                    break
+                wanted -= 1
+
+
+def choose(mask: BoolArray, rng: np.random.Generator) -> Array:
+    """Random legal actions, as described above."""
+    chosen: Array = np.zeros(len(mask), dtype=np.int64)
+    _choose(np.ascontiguousarray(mask), rng.random((len(mask), 2)), chosen)
+    return chosen
+
+
+def prepare(games: st.Games, rng: np.random.Generator) -> None:
+    """Puts fresh runs into antes 3 to 8, with five jokers and some money."""
+    for s, f in zip(games.s, games.f, strict=True):
+        s[st.ANTE] = rng.integers(3, 9)
+        s[st.MONEY] = rng.integers(5, 40)
+        for number in rng.choice(np.arange(1, 151), JOKERS, replace=False):
+            put_joker(s, f, {"name": ITEM_NAMES[int(number)]})
+
+
+def _keep_going(games: st.Games, prepared: st.Games, ended: Array) -> None:
+    if len(ended):
+        games.s[ended], games.f[ended] = prepared.s[ended], prepared.f[ended]
+    games.f[:, st.TARGET] = np.minimum(games.f[:, st.TARGET], _TARGET)
+    games.s[:, st.ANTE] = np.clip(games.s[:, st.ANTE], 3, 8)
+
+
+def batched_speed(n_envs: int, max_hand: int, steps: int) -> dict[str, Any]:
+    """Steps per second of `n_envs` games in one call, and what was played."""
+    rng = np.random.default_rng(0)
+    envs = BalatroVectorEnv(n_envs, Settings(max_ante=None, max_hand=max_hand))
+    envs.reset(seed=1)
+    prepare(envs.games, rng)
+    prepared = envs.games.copy()
+    _, infos = envs.restore(envs.snapshot())
+    rounds = -(-steps // n_envs)
+    seconds, jokers, antes = 0.0, 0.0, 0.0
+    for number in range(rounds + 20):
+        actions = choose(infos["action_mask"], rng)
+        start = time.perf_counter()
+        _, _, terminated, _, infos = envs.step(actions)
+        if number >= 20:  # the first ones warm up
+            seconds += time.perf_counter() - start
+            jokers += float(envs.games.s[:, st.N_JOKERS].mean())
+            antes += float(envs.games.s[:, st.ANTE].mean())
+        ended = np.flatnonzero(terminated)
+        _keep_going(envs.games, prepared, ended)
+        if len(ended):
+            _, infos = envs.restore(envs.snapshot())
+    return {
+        "games": n_envs,
+        "max_hand": max_hand,
+        "steps_per_second": n_envs * rounds / seconds,
+        "mean_jokers": jokers / rounds,
+        "mean_ante": antes / rounds,
+    }
+
+
+def single_speed(max_hand: int, steps: int) -> dict[str, Any]:
+    """Steps per second of one game through Gymnasium."""
+    rng = np.random.default_rng(0)
+    env = BalatroEnv(max_ante=None, max_hand=max_hand)
+    env.reset(seed=1)
+    prepare(env.games, rng)
+    prepared = env.games.copy()
+    seconds = 0.0
+    for _ in range(steps):
+        action = int(choose(env.action_masks()[None], rng)[0])
+        start = time.perf_counter()
+        _, _, terminated, _, _ = env.step(action)
+        seconds += time.perf_counter() - start
+        _keep_going(env.games, prepared, np.flatnonzero([terminated]))
+        if terminated:
+            env.restore(env.snapshot())
+    return {"games": 1, "max_hand": max_hand, "steps_per_second": steps / seconds}
