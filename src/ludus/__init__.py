@@ -39,6 +39,7 @@ _PUBLIC = {
     "TrainerConfig": "ludus.config.schema",
     "compute_moving_average": "ludus.experiments.statistics",
     "create_trainer": "ludus.trainers.factory",
+    "export_policy": "ludus.evaluation.export",
     "get_default_config": "ludus.config.schema",
     "load": "ludus.evaluation.load",
     "load_config": "ludus.config.loading",
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from ludus.envs.validate import validate_environment
     from ludus.envs.wrapper_names import register_wrapper
     from ludus.envs.wrappers import EnvironmentWrapper, RewardScalingWrapper
+    from ludus.evaluation.export import export_policy
     from ludus.evaluation.load import load
     from ludus.experiments.comparison.benchmark import MultiAlgorithmBenchmark
     from ludus.experiments.comparison.plot import plot_training_curves

@@ -35,4 +35,12 @@ def export(
     rows += [("wrote" if file is files[0] else "", file) for file in files]
     rows += [("note" if note is exported.notes[0] else "", note) for note in exported.notes]
     output.pairs(rows)
-    output.result({"policy": loaded.name, "target": to, "files": files, "notes": list(exported.notes)})
+    output.result(
+        {
+            "policy": loaded.name,
+            "target": to,
+            "files": files,
+            "notes": list(exported.notes),
+            "differences": exported.differences,
+        }
+    )

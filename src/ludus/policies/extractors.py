@@ -332,7 +332,7 @@ def _check_output(name: str, extractor: BaseFeaturesExtractor, space: gym.Space[
     """ConfigError unless a batch of two comes out as [2, features_dim]."""
     where = f"{type(extractor).__name__}.forward"
     try:
-        trial = try_out(extractor, to_tensor(_zeros(space, 2), "cpu"))
+        trial = try_out(extractor, to_tensor(zeros(space, 2), "cpu"))
     except WrongInput as error:
         raise ConfigError(
             f"feature extractor {name} does not fit observations of {space}: {error}",
@@ -351,11 +351,11 @@ def _check_output(name: str, extractor: BaseFeaturesExtractor, space: gym.Space[
         )
 
 
-def _zeros(space: gym.Space[Any], n: int) -> Observation:
+def zeros(space: gym.Space[Any], n: int) -> Observation:
     """A batch of n observations of zeros (or starts), without touching the space's random numbers."""
     match space:
         case gym.spaces.Dict():
-            return {key: cast(Any, _zeros(part, n)) for key, part in space.spaces.items()}
+            return {key: cast(Any, zeros(part, n)) for key, part in space.spaces.items()}
         case gym.spaces.Discrete() | gym.spaces.MultiDiscrete():
             return np.broadcast_to(np.asarray(space.start), (n, *np.shape(space.start))).astype(np.int64)
     return np.zeros((n, *(space.shape or ())), dtype=space.dtype)

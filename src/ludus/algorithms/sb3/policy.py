@@ -39,10 +39,13 @@ class SB3Policy(Policy):
         self._channels_last = _channels_last(observation_space)
 
     def prepare(self, obs: Observation) -> ObservationTensor:
-        tensors = super().prepare(obs)
-        if isinstance(tensors, dict):
-            return {key: self._channels_first(key, tensor) for key, tensor in tensors.items()}
-        return self._channels_first("", tensors)
+        return self.channels_first(super().prepare(obs))
+
+    def channels_first(self, obs: ObservationTensor) -> ObservationTensor:
+        """The batch with its images turned as SB3 wants them."""
+        if isinstance(obs, dict):
+            return {key: self._turned(key, tensor) for key, tensor in obs.items()}
+        return self._turned("", obs)
 
     def act(
         self,
@@ -117,7 +120,7 @@ class SB3Policy(Policy):
         h, c = hidden.cpu().numpy(), cell.cpu().numpy()
         return actions, [(h[:, row], c[:, row]) for row in range(len(memories))]
 
-    def _channels_first(self, key: str, tensor: Tensor) -> Tensor:
+    def _turned(self, key: str, tensor: Tensor) -> Tensor:
         return tensor.permute(0, 3, 1, 2) if key in self._channels_last else tensor
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,14 @@ from ludus.evaluation.load import LoadedPolicy
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and what whoever uses it should know, in a sentence each."""
+    """What was written, and what whoever uses it should know, in a sentence each.
+
+    `differences`: where the file was loaded back and compared, how far each output is from the original.
+    """
 
     files: tuple[Path, ...]
     notes: tuple[str, ...] = ()
+    differences: dict[str, float] = field(default_factory=dict)
 
 
 def export_targets() -> list[str]:

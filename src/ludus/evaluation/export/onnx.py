@@ -1,0 +1,108 @@
+"""`--to onnx`: one file for ONNX Runtime and its like, on any device and from any language."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ludus.errors import MissingExtra
+from ludus.evaluation.agreement import Run, write_checked
+from ludus.evaluation.export import Exported
+from ludus.evaluation.graph import (
+    PolicyGraph,
+    blamed_on_the_model,
+    capture,
+    origin,
+    policy_graph,
+    quietly,
+)
+from ludus.evaluation.load import LoadedPolicy
+from ludus.types import Array
+
+FILENAME = "policy.onnx"
+OPSET = 18
+
+
+def export(policy: LoadedPolicy, path: Path) -> Exported:
+    """Write the policy, load it back and compare. UserError when it has no graph, or the file acts otherwise.
+
+    Raises MissingExtra without onnx and onnxscript. Without onnxruntime, onnx's own evaluator compares.
+    """
+    if find_spec("onnx") is None or find_spec("onnxscript") is None:
+        raise MissingExtra("export to ONNX", "export")
+    graph, notes = policy_graph(policy)
+    model = _model(graph)
+    _forget_sources(model)
+    for key, value in origin(policy).items():
+        model.metadata_props.add(key=key, value=value)
+    runtime = "onnxruntime" if find_spec("onnxruntime") is not None else "onnx"
+    agreement = write_checked(
+        path, lambda to: to.write_bytes(model.SerializeToString()), _loader(graph, runtime), graph, policy
+    )
+    inputs, outputs = graph.described()
+    notes = [
+        f"checked with {runtime} {version(runtime)}: {agreement}",
+        f"in:  {inputs}",
+        f"out: {outputs}",
+        *notes,
+    ]
+    return Exported((path,), tuple(notes), agreement.differences)
+
+
+def _model(graph: PolicyGraph) -> Any:
+    example = graph.example()
+    with blamed_on_the_model(graph), quietly(), torch.no_grad():
+        outputs = list(graph(*example))
+        program = torch.onnx.export(
+            capture(graph, example),
+            dynamo=True,
+            opset_version=OPSET,
+            input_names=graph.input_names,
+            output_names=outputs,
+            external_data=False,
+            verbose=False,
+        )
+        assert program is not None  # with dynamo=True there always is one
+        return program.model_proto
+
+
+def _forget_sources(model: Any) -> None:
+    """Remove what torch notes beside every part: the line of code it came from, on the machine that exported it."""
+    graph = model.graph
+    for part in (
+        model,
+        graph,
+        *graph.node,
+        *graph.initializer,
+        *graph.value_info,
+        *graph.input,
+        *graph.output,
+    ):
+        del part.metadata_props[:]
+        part.ClearField("doc_string")
+
+
+def _loader(graph: PolicyGraph, runtime: str) -> Any:
+    def named(inputs: tuple[Any, ...]) -> dict[str, Array]:
+        obs = list(inputs[0].values()) if isinstance(inputs[0], dict) else [inputs[0]]
+        tensors = zip(graph.input_names, [*obs, *inputs[1:]], strict=True)
+        return {name: tensor.numpy() for name, tensor in tensors}
+
+    def load(path: Path) -> Run:
+        if runtime == "onnxruntime":
+            import onnxruntime
+
+            session: Any = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            names = [output.name for output in session.get_outputs()]
+        else:
+            from onnx.reference import ReferenceEvaluator
+
+            session = ReferenceEvaluator(str(path))
+            names = session.output_names
+        return lambda inputs: dict(zip(names, session.run(None, named(inputs)), strict=True))
+
+    return load

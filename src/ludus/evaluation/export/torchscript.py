@@ -1,0 +1,57 @@
+"""`--to torchscript`: a file that `torch.jit.load` runs, in Python or C++, without Ludus."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ludus.evaluation.agreement import Run, write_checked
+from ludus.evaluation.export import Exported
+from ludus.evaluation.graph import blamed_on_the_model, capture, origin, policy_graph, quietly
+from ludus.evaluation.load import LoadedPolicy
+from ludus.types import Array
+
+_jit: Any = torch.jit  # torch gives its functions no types
+FILENAME = "policy.pt"
+METADATA = "ludus.json"
+"""The file within the archive that says where the policy comes from."""
+
+
+def export(policy: LoadedPolicy, path: Path) -> Exported:
+    """Write the policy, load it back and compare. UserError when it has no graph, or the file acts otherwise."""
+    graph, notes = policy_graph(policy)
+    example = graph.example()
+    with blamed_on_the_model(graph), quietly(), torch.no_grad():
+        capture(graph, example)  # refuses what a trace would get wrong in silence: one side of an `if`
+        traced = _jit.freeze(_jit.trace(graph, example, strict=False, check_trace=False))
+
+    def write(to: Path) -> None:
+        file = io.BytesIO()  # given a path, torch would keep its name within the archive
+        with quietly():
+            _jit.save(traced, file, _extra_files={METADATA: json.dumps(origin(policy))})
+        to.write_bytes(file.getvalue())
+
+    agreement = write_checked(path, write, _load, graph, policy)
+    inputs, outputs = graph.described()
+    notes = [
+        f"checked with torch {torch.__version__}: {agreement}",
+        f"in:  {inputs}",
+        f"out: {outputs}",
+        *notes,
+    ]
+    return Exported((path,), tuple(notes), agreement.differences)
+
+
+def _load(path: Path) -> Run:
+    with quietly():
+        module = _jit.load(str(path))
+
+    def run(inputs: tuple[Any, ...]) -> dict[str, Array]:
+        with torch.no_grad():
+            return {name: tensor.numpy() for name, tensor in module(*inputs).items()}
+
+    return run
