@@ -83,6 +83,7 @@ ENVS: dict[str, dict[str, Any]] = {
     },
     "Steps-v0": {"observations": VECTOR, "actions": spaces.Box(-3, 3, (2,), np.int32)},
     "Bits-v0": {"observations": spaces.MultiBinary(5), "actions": LEFT_RIGHT},
+    "Many-v0": {"observations": VECTOR, "actions": spaces.Discrete(30_000)},
     "Plain-v0": {"observations": VECTOR, "actions": spaces.Discrete(3)},
     "PlainPicture-v0": {"observations": PICTURE, "actions": spaces.Discrete(3)},
     "PlainMixed-v0": {
@@ -340,6 +341,18 @@ def test_two_actions_that_are_equally_good_are_no_disagreement(tmp_path: Path) -
     assert agreed.ties == agreed.observations == sum(agreement.BATCHES)
     with pytest.raises(UserError, match="actions differ by up to 2"):
         check_agreement(played(1), graph, policy, "here")
+
+
+def test_another_action_is_a_disagreement_however_many_there_are(tmp_path: Path) -> None:
+    policy = trained(tmp_path / "runs", "PPO", env="Many-v0")
+    graph, _ = policy_graph(policy)
+
+    def next_to_it(inputs: Any) -> Any:
+        outputs = {name: tensor.numpy() for name, tensor in graph(*inputs).items()}
+        return outputs | {"actions": (outputs["actions"] + 1) % 30_000}
+
+    with pytest.raises(UserError, match="actions differ by up to 1"):
+        check_agreement(next_to_it, graph, policy, "here")
 
 
 def test_without_onnxruntime_the_evaluator_of_onnx_compares(

@@ -27,7 +27,7 @@ BATCHES = (
     253,
 )  # what an exporter gets wrong with the batch axis shows at 1, or at a size it was not made with
 TOLERANCE = 1e-4
-"""How far apart numbers may be, in units of the largest of their kind (of 1, if that is smaller)."""
+"""How far apart floats may be, in units of the largest of their kind (of 1, if that is smaller)."""
 _WIDEST = 1e3  # beyond it the bounds of a space say nothing about what is observed
 
 Run = Callable[[tuple[Any, ...]], dict[str, Array]]
@@ -183,7 +183,8 @@ def _difference(name: str, actual: Array, expected: Array, where: str) -> float:
     if expected.size == 0:
         return 0.0
     difference = float(np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max())
-    allowed = TOLERANCE * max(1.0, float(np.abs(expected.astype(np.float64)).max()))
+    choices = not np.issubdtype(expected.dtype, np.floating)
+    allowed = 0.0 if choices else TOLERANCE * max(1.0, float(np.abs(expected).max()))
     if not difference <= allowed:  # nan is no agreement
         raise _disagrees(f"the {name} differ by up to {difference:.3g}", where)
     return difference
