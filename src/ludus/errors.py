@@ -108,6 +108,19 @@ class EnvFault(LudusError):
         self.user_traceback = user_traceback
 
 
+class SimulatorLost(UserError):
+    """A simulator outside this process that died, hung, refused the connection or answered nonsense.
+
+    `where` names its address, `fix` what to check. Whoever steps several of them may go on with the others.
+    """
+
+    exit_code = EXIT_ENV_FAULT
+
+
+class SimulatorsTaken(UserError):
+    """Every simulator there is is in use already: no further env can be made."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to `name` (ignoring case), or None when nothing is close."""
     by_lower = {k.lower(): k for k in known}

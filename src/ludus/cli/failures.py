@@ -16,7 +16,6 @@ import typer
 from ludus.errors import (
     EXIT_FAULT,
     EXIT_INTERRUPTED,
-    EXIT_USER_ERROR,
     EnvFault,
     LudusError,
     UserError,
@@ -48,7 +47,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     if problem is not None:
         what, where, fix = _three_parts(problem, arguments)
         _print_lines([f"error: {what}", f"  where: {where}", f"  fix:   {fix}"])
-        code = EXIT_USER_ERROR
+        code = problem.exit_code
     elif isinstance(error, LudusError):
         what, where, fix = _first_line(str(error)), "", ""
         if isinstance(error, EnvFault):

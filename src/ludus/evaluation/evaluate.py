@@ -11,7 +11,7 @@ import numpy as np
 
 from ludus.envs.vector.chunk import user_traceback
 from ludus.envs.wrappers import EpisodeReport
-from ludus.errors import EnvFault, LudusError
+from ludus.errors import EnvFault, LudusError, SimulatorsTaken
 from ludus.rollout.stepper import stack
 from ludus.types import Array, BoolArray, EpisodeRecord, Metrics, Observation
 
@@ -93,12 +93,28 @@ def evaluate(
     The envs are built for this evaluation and closed after it, so that the result depends on nothing but the
     policy and the seeds.
     """
-    envs = [make_env() for _ in range(min(MAX_ENVS, len(seeds)))]
+    envs = _several(make_env, min(MAX_ENVS, len(seeds)))
     try:
         return EvaluationResult(tuple(play_episodes(actor, envs, seeds, deterministic=deterministic)))
     finally:
         for env in envs:
             env.close()
+
+
+def _several(make_env: Callable[[], Env], number: int) -> list[Env]:
+    """So many envs, or as many as there are simulators for."""
+    envs: list[Env] = []
+    try:
+        while len(envs) < number:
+            envs.append(make_env())
+    except SimulatorsTaken:
+        if not envs:
+            raise
+    except BaseException:
+        for env in envs:
+            env.close()
+        raise
+    return envs
 
 
 def play_episodes(

@@ -14,7 +14,7 @@ from ludus.algorithms.learner import Learner, Workplace
 from ludus.config.loading import config_hash, dump_yaml
 from ludus.config.schema import TrainerConfig
 from ludus.config.when import When
-from ludus.errors import LudusError, StorageError, UserError
+from ludus.errors import LudusError, SimulatorLost, StorageError, UserError
 from ludus.evaluation.evaluate import EvaluationResult, evaluate
 from ludus.evaluation.load import find_checkpoint, load_policy_tensors
 from ludus.evaluation.video import record_video, require_video
@@ -359,7 +359,10 @@ class NativeTrainer(RLTrainer):
             self._begin(run, checkpoint, callback)
             status = train_loop(run, self.collector, self.learner)
         except BaseException as error:
-            with suppress(OSError):  # the first trouble is the one to tell
+            if isinstance(error, SimulatorLost):  # what was learnt is whole, only its env is gone
+                with suppress(LudusError):  # the first trouble is the one to tell
+                    run.preempted()
+            with suppress(OSError):
                 directory.update_info(
                     status="failed", steps=run.progress.steps, error=f"{type(error).__name__}: {error}"
                 )

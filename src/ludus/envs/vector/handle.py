@@ -85,6 +85,10 @@ class WorkerHandle:
         exited_by = time.monotonic() + _EXIT_SECONDS
         raise WorkerLost(self.end(polite_until=exited_by, reap_until=exited_by + _EXIT_SECONDS)) from None
 
+    def has_answer(self) -> bool:
+        """Whether `answer` would return at once: a frame has begun to arrive, or the worker is gone."""
+        return not self._reachable or self._channel.readable()
+
     def end(self, *, polite_until: float, reap_until: float) -> str:
         """Removes the process and all that it started: by force, if it has not exited by `polite_until`.
 

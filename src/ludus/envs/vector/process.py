@@ -110,9 +110,10 @@ class ProcessVectorEnv(ChunkedVectorEnv):
 
     def step(self, actions: Any) -> StepResult:
         result = super().step(actions)
-        if self._replaced:
+        unplayed = self._unplayed()
+        if unplayed:
             dropped = np.zeros(self.num_envs, dtype=np.bool_)
-            for k in self._replaced:
+            for k in unplayed:
                 dropped[self._shares[k]] = True
             result[4]["dropped"] = dropped
             result[4].pop("_dropped", None)  # an env's own info of that name would hide it
@@ -136,6 +137,10 @@ class ProcessVectorEnv(ChunkedVectorEnv):
     def close_extras(self, **kwargs: Any) -> None:
         self._release()
         del self._batch  # the last holder of the mapped memory
+
+    def _unplayed(self) -> set[int]:
+        """The workers whose envs did not play the step that was just taken."""
+        return set(self._replaced)
 
     def _step_chunks(self) -> list[Entry]:
         # a worker replaced since the last step has a new episode, for which these actions were not meant
@@ -181,10 +186,18 @@ class ProcessVectorEnv(ChunkedVectorEnv):
             except WorkerLost as lost:
                 answers[k] = lost
             except LudusError as error:
-                first_error = first_error or error
+                lost_simulator = self._lost_with(k, error)
+                if lost_simulator is None:
+                    first_error = first_error or error
+                else:
+                    answers[k] = lost_simulator
         if first_error is not None:
             raise first_error
         return answers
+
+    def _lost_with(self, k: int, error: LudusError) -> WorkerLost | None:
+        """The loss that `error`, reported by worker k, stands for; None when it is an error to raise."""
+        return None
 
     def _start(self, n_envs: int) -> None:
         for _ in self._shares:
@@ -209,7 +222,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         answers = self._exchange(kind, dict(enumerate(requests)), seconds)
         for k, answer in answers.items():
             if isinstance(answer, WorkerLost):
-                raise self._fault(k, f"{answer} before its envs were built")
+                raise self._gone(k, answer, f"{answer} before its envs were built")
         return answers
 
     def _hire(self) -> WorkerHandle:
@@ -222,7 +235,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         self.dropped_episodes += n_lost
         while True:
             if self.respawned >= self._respawns:
-                raise self._fault(k, f"{lost}, and all {self._respawns} respawns are used up")
+                raise self._gone(k, lost, f"{lost}, and all {self._respawns} respawns are used up")
             self.respawned += 1
             envs = f"envs {share.start} to {share.stop - 1} of {self.env_id}"
             count = f"respawn {self.respawned} of {self._respawns}"
@@ -240,13 +253,17 @@ class ProcessVectorEnv(ChunkedVectorEnv):
                 lost = again
 
     def _reset_replaced(self, k: int) -> list[Entry]:
+        self._seed_anew(k)
+        entries: list[Entry] = self._only(k, Kind.CALL, pack(("reset", (self._seeds[self._shares[k]], None))))
+        return entries
+
+    def _seed_anew(self, k: int) -> None:
+        """Other seeds for the envs of worker k, and nothing in their rows of a step."""
         share, batch = self._shares[k], self._batch
         self._seeds[share] = [_respawn_seed(seed, self.respawned) for seed in self._seeds[share]]
         batch.rewards[share] = 0.0
         batch.terminations[share] = False
         batch.truncations[share] = False
-        entries: list[Entry] = self._only(k, Kind.CALL, pack(("reset", (self._seeds[share], None))))
-        return entries
 
     def _only(self, k: int, kind: Kind, payload: bytes, seconds: float | None = None) -> Any:
         """As `_exchange` with one worker; raises WorkerLost."""
@@ -254,6 +271,10 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         if isinstance(answer, WorkerLost):
             raise answer
         return answer
+
+    def _gone(self, k: int, lost: WorkerLost, what: str) -> LudusError:
+        """The error to end with when worker k is not worth another try."""
+        return self._fault(k, what)
 
     def _fault(self, k: int, what: str) -> EnvFault:
         share = self._shares[k]

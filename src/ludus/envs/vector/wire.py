@@ -7,6 +7,7 @@ Payloads are pickled: both ends are one program, the worker is our own child, an
 from __future__ import annotations
 
 import pickle
+import select
 import socket
 import struct
 import time
@@ -69,6 +70,10 @@ class Channel:
             if not data:
                 raise EOFError
             received += data
+
+    def readable(self) -> bool:
+        """Whether something has arrived, be it the end."""
+        return bool(self._received) or bool(select.select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:
         self._socket.close()

@@ -1,0 +1,90 @@
+"""Bots for a seat: what a trained policy should beat. They play by the keys that a flattened observation has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from ludus.errors import UnknownName
+from ludus.types import Array, BoolArray, Observation
+
+_TOWARDS_RIGHT, _TOWARDS_LEFT = 5, 1  # as engines number moves
+_MOVES = 9
+
+
+class Bot:
+    """Chooses actions for one observation or a batch of them, as any policy does."""
+
+    def __init__(
+        self, observation_space: gym.Space[Any], action_space: gym.Space[Any], seed: int = 0
+    ) -> None:
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self._chance = np.random.default_rng(seed)
+
+    def restart(self, seed: int) -> None:
+        """Play from here on as a new bot with this seed would."""
+        self._chance = np.random.default_rng(seed)
+
+    def predict(self, obs: Observation, mask: BoolArray | None = None, deterministic: bool = True) -> Array:
+        assert isinstance(obs, dict)
+        if obs["frame"].ndim == 3:
+            return np.asarray(self.choose(obs))
+        rows = ({key: value[row] for key, value in obs.items()} for row in range(len(obs["frame"])))
+        return np.array([self.choose(row) for row in rows])
+
+    def choose(self, obs: dict[str, Array]) -> Any:
+        raise NotImplementedError
+
+    def _action(self, move: int, attack: int) -> Any:
+        """Both at once, or with one discrete action the attack, if there is one."""
+        if isinstance(self.action_space, gym.spaces.Discrete):
+            return _MOVES - 1 + attack if attack else move
+        return [move, attack]
+
+
+class Still(Bot):
+    """Does nothing."""
+
+    def choose(self, obs: dict[str, Array]) -> Any:
+        return self._action(0, 0)
+
+
+class Anything(Bot):
+    """Draws every action alike."""
+
+    def choose(self, obs: dict[str, Array]) -> Any:
+        self.action_space.seed(int(self._chance.integers(2**31)))
+        return self.action_space.sample()
+
+
+class Brawler(Bot):
+    """Walks up to the other and presses buttons: how somebody plays who sees such a game for the first time."""
+
+    def choose(self, obs: dict[str, Array]) -> Any:
+        side = np.reshape(obs.get("own_side", np.zeros(1)), -1)
+        stands_right = bool(side[-1])  # one-hot or a plain number: the last entry is 1 on the right
+        towards = _TOWARDS_LEFT if stands_right else _TOWARDS_RIGHT
+        attacks = self._attacks()
+        attack = int(self._chance.integers(1, attacks)) if self._chance.random() < 0.5 else 0
+        return self._action(towards, attack)
+
+    def _attacks(self) -> int:
+        if isinstance(self.action_space, gym.spaces.Discrete):
+            return int(self.action_space.n) - _MOVES + 1
+        assert isinstance(self.action_space, gym.spaces.MultiDiscrete)
+        return int(self.action_space.nvec[1])
+
+
+BOTS: dict[str, type[Bot]] = {"random": Anything, "still": Still, "brawler": Brawler}
+
+
+def make_bot(
+    name: str, observation_space: gym.Space[Any], action_space: gym.Space[Any], seed: int = 0
+) -> Bot:
+    """The bot called `name`; UnknownName suggests the nearest."""
+    if name not in BOTS:
+        raise UnknownName("bot", name, BOTS, where="env.kwargs.opponent", fix=f"known: {', '.join(BOTS)}")
+    return BOTS[name](observation_space, action_space, seed)

@@ -1,0 +1,218 @@
+"""Envs whose game runs outside: one worker for each, and the others play on while one of them is away."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from ludus.envs.vector.base import WrapperStates
+from ludus.envs.vector.chunk import Entry, EnvFn
+from ludus.envs.vector.handle import WorkerLost
+from ludus.envs.vector.process import ProcessVectorEnv
+from ludus.envs.vector.wire import Kind, pack
+from ludus.errors import LudusError, SimulatorLost
+
+_log = logging.getLogger("ludus.envs")
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # before trying again, doubled each time
+_IDLE_SECONDS = 0.05
+_STEADY_STEPS = 100  # after so many steps an env counts as well again
+_END_SECONDS = 2.0
+_BUILD_SECONDS = 60.0
+
+
+class RemoteVectorEnv(ProcessVectorEnv):
+    """One worker per env, so that all simulators are waited for at the same time.
+
+    An env is lost when its worker dies or hangs, or when it raises SimulatorLost. It is then away: in every step
+    until it is back its row is marked in `infos["dropped"]`, and a new worker tries to build it anew, with longer
+    and longer pauses. `attempts` failures in a row end in the SimulatorLost (or EnvFault) that tells of the last.
+    When all are away, `step` waits. `places` says of each env where its simulator is.
+    """
+
+    def __init__(
+        self,
+        env_fns: Sequence[EnvFn],
+        *,
+        env_id: str = "",
+        deadline: float = 60.0,
+        attempts: int = 10,
+        places: Sequence[str] = (),
+        first_pause: float = _FIRST_PAUSE,
+    ) -> None:
+        self._away: dict[int, Generator[None, None, None]] = {}
+        self._failures = [0] * len(env_fns)
+        self._steady = [0] * len(env_fns)
+        self._causes: dict[int, SimulatorLost] = {}
+        self._places = list(places) or [f"env {index} of {env_id}" for index in range(len(env_fns))]
+        self._first_pause = first_pause
+        super().__init__(env_fns, env_id=env_id, n_workers=len(env_fns), deadline=deadline, respawns=attempts)
+
+    @property
+    def away(self) -> list[int]:
+        """The envs that are away."""
+        return sorted(self._away)
+
+    def wrapper_states(self) -> WrapperStates:
+        """As ever; of an env that is away its last known ones, else those of another."""
+        if not self._away:
+            return super().wrapper_states()
+        known = self._states
+        present = dict(zip(self._present(), self._ask_present("wrapper_states", None), strict=True))
+        if known is None and not present:
+            self._wait_for(len(self._workers))
+            return super().wrapper_states()
+        spare = next(iter(present.values())) if present else []
+        states = [
+            present[k] if k in present else copy.deepcopy(spare if known is None else list(known[k]))
+            for k in range(self.num_envs)
+        ]
+        self._states = states
+        return states
+
+    def _unplayed(self) -> set[int]:
+        return {*self._replaced, *self._away}
+
+    def _step_chunks(self) -> list[Entry]:
+        self._look_out()
+        if len(self._away) == len(self._workers):
+            self._wait_for(1)
+        stepping = [k for k in self._present() if k not in self._replaced]
+        entries: list[Entry] = []
+        for k, answer in self._exchange(Kind.STEP, dict.fromkeys(stepping, b"")).items():
+            if isinstance(answer, WorkerLost):
+                self._replace(k, answer)
+                continue
+            entries += answer
+            self._steady[k] += 1
+            if self._failures[k] and self._steady[k] >= _STEADY_STEPS:
+                self._failures[k] = 0
+        return entries + [entry for infos in self._replaced.values() for entry in infos]
+
+    def _ask_chunks(self, method: str, per_env: Sequence[Any] | None, *args: Any) -> list[Any]:
+        # who is away is reset, and given its wrappers' states, when it comes back
+        if method not in ("reset", "load_wrapper_states", "rebuild"):
+            self._wait_for(len(self._workers))
+        return self._ask_present(method, per_env, *args)
+
+    def _ask_present(self, method: str, per_env: Sequence[Any] | None, *args: Any) -> list[Any]:
+        requests = {
+            k: pack((method, (*(() if per_env is None else (per_env[k : k + 1],)), *args)))
+            for k in self._present()
+        }
+        answers: dict[int, list[Any]] = {}
+        for k, answer in self._exchange(Kind.CALL, requests).items():
+            if isinstance(answer, WorkerLost):
+                self._replace(k, answer)
+            else:
+                answers[k] = answer
+        if requests and not answers and method == "reset":
+            self._wait_for(1)
+        return [element for k in sorted(answers) for element in answers[k]]
+
+    def _present(self) -> list[int]:
+        return [k for k in range(len(self._workers)) if k not in self._away]
+
+    def _lost_with(self, k: int, error: LudusError) -> WorkerLost | None:
+        if not isinstance(error, SimulatorLost):
+            return None
+        self._causes[k] = error
+        self._dismiss(k)
+        return WorkerLost(f"lost its simulator: {error.what}")
+
+    def _replace(self, k: int, lost: WorkerLost) -> None:
+        """Env k is away from now on."""
+        if self._playing:
+            self.dropped_episodes += 1
+        self._steady[k] = 0
+        share = self._shares[k]
+        self._batch.rewards[share] = 0.0
+        self._batch.terminations[share] = False
+        self._batch.truncations[share] = False
+        self._replaced.pop(k, None)
+        self._away[k] = self._coming_back(k, lost)
+        self._look_out()
+
+    def _look_out(self) -> None:
+        """See who is back, and let those who are not take their next step towards it. Raises when one gives up."""
+        for k, coming in list(self._away.items()):
+            try:
+                next(coming)
+            except StopIteration:
+                del self._away[k]
+                _log.info("%s is back", self._places[k])
+
+    def _wait_for(self, number: int) -> None:
+        """Return when so many envs are there."""
+        while len(self._workers) - len(self._away) < number:
+            time.sleep(_IDLE_SECONDS)
+            self._look_out()
+
+    def _coming_back(self, k: int, lost: WorkerLost) -> Generator[None, None, None]:
+        """Every step it takes to bring env k back, yielding wherever there is something to wait for."""
+        while True:
+            if self._failures[k] >= self._respawns:
+                raise self._gone(k, lost, f"{lost}, and {self._failures[k]} attempts to get it back failed")
+            pause = min(self._first_pause * 2 ** self._failures[k], _LONGEST_PAUSE)
+            self._failures[k] += 1
+            self.respawned += 1
+            count = f"attempt {self._failures[k]} of {self._respawns}"
+            _log.warning(
+                "%s: its worker %s; the others play on, %s in %g s", self._places[k], lost, count, pause
+            )
+            resume_at = time.monotonic() + pause
+            while time.monotonic() < resume_at:
+                yield
+            self._causes.pop(k, None)
+            try:
+                self._workers[k] = self._hire()
+                yield from self._asked(
+                    k, Kind.BUILD, self._blueprints[k], max(self._deadline, _BUILD_SECONDS)
+                )
+                yield from self._asked(k, Kind.ATTACH, pack(self.num_envs))
+                if self._states is not None:
+                    states = self._states[self._shares[k]]
+                    yield from self._asked(k, Kind.CALL, pack(("load_wrapper_states", (states,))))
+                self._seed_anew(k)
+                seeds = self._seeds[self._shares[k]]
+                self._replaced[k] = yield from self._asked(k, Kind.CALL, pack(("reset", (seeds, None))))
+                return
+            except WorkerLost as again:
+                lost = again
+
+    def _asked(
+        self, k: int, kind: Kind, payload: bytes, seconds: float | None = None
+    ) -> Generator[None, None, Any]:
+        """As `_only`, yielding until the answer is there."""
+        seconds = self._deadline if seconds is None else seconds
+        deadline = time.monotonic() + seconds
+        self._workers[k].send(kind, payload, timeout=seconds)
+        while time.monotonic() < deadline and not self._workers[k].has_answer():
+            yield
+        try:
+            return self._workers[k].answer(deadline, f"{seconds:g} s")
+        except LudusError as error:
+            lost = self._lost_with(k, error)
+            if lost is None:
+                raise
+            raise lost from error
+
+    def _dismiss(self, k: int) -> None:
+        """End a worker that has nothing left to play on, giving it time to close what it has open."""
+        now = time.monotonic()
+        self._workers[k].send(Kind.CLOSE, timeout=0.01)
+        self._workers[k].end(polite_until=now + _END_SECONDS, reap_until=now + 2 * _END_SECONDS)
+
+    def _gone(self, k: int, lost: WorkerLost, what: str) -> LudusError:
+        cause = self._causes.get(k)
+        if cause is not None:
+            tried = self._failures[k]
+            note = f"; {tried} attempts to get it back failed" if tried else ""
+            return SimulatorLost(cause.what + note, where=cause.where, fix=cause.fix)
+        return SimulatorLost(
+            f"{self._places[k]}: its worker {lost}",
+            where=self._places[k],
+            fix="see whether the simulator runs and answers, and whether nobody else uses it",
+        )
