@@ -12,7 +12,7 @@ from gymnasium import spaces
 class Walk(gym.Env[Any, Any]):
     """Go right for ten steps out of at most twenty; which way is right is drawn at reset and observed."""
 
-    action_space = spaces.Discrete(3)
+    action_space: spaces.Space[Any] = spaces.Discrete(3)
     observation_space: spaces.Space[Any] = spaces.Box(-20, 20, (2,), np.float32)
     difficulty = 0.0
 
@@ -63,6 +63,15 @@ class DictWalk(Walk):
         return {"position": np.array([self.position], np.float32), "direction": (self.direction + 1) // 2}
 
 
+class SwitchWalk(Walk):
+    """Two switches, left and right, instead of three choices."""
+
+    action_space = spaces.MultiBinary(2)
+
+    def step(self, action: Any) -> Any:
+        return super().step(1 + int(action[1]) - int(action[0]))
+
+
 class PictureWalk(Walk):
     """The same, as a picture of 36 by 36 pixels."""
 
@@ -93,6 +102,6 @@ class FaultyWalk(Walk):
         return super().step(action)
 
 
-for _walk in (Walk, MaskedWalk, DictWalk, PictureWalk, FaultyWalk):
+for _walk in (Walk, MaskedWalk, DictWalk, SwitchWalk, PictureWalk, FaultyWalk):
     if f"{_walk.__name__}-v0" not in gym.registry:  # a worker process may know them before it imports this
         gym.register(f"{_walk.__name__}-v0", entry_point=f"odd_envs:{_walk.__name__}")

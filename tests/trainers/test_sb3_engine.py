@@ -52,6 +52,12 @@ MORE_CASES: dict[str, dict[str, Any]] = {
         "total_timesteps": 320,
     },
     "Ludus's own extractor": {"policy": {"features_extractor": "ResnetMLP", "features_dim": 8}},
+    "Ludus's own extractor of a dict": {
+        "algorithm": "A2C",
+        "env": "odd_envs:DictWalk-v0",
+        "policy": {"features_extractor": "ResnetMLP", "features_dim": 8},
+    },
+    "switches": {"algorithm": "A2C", "env": "odd_envs:SwitchWalk-v0"},
     "no normalisation": {"normalize_obs": False, "normalize_reward": False},
     "a total in updates": {"algorithm": "DQN", "total_timesteps": "60 updates"},
     "all envs in one compiled step": {"vector": "batched"},

@@ -176,7 +176,8 @@ def _as_ludus_has_it(observations: ObservationTensor, space: spaces.Space[Any]) 
         }
     assert isinstance(observations, Tensor)
     if isinstance(space, spaces.Discrete):
-        return observations.argmax(dim=-1) + int(space.start)
+        # SB3's rollouts keep a choice as [B, 1], which its one-hot makes [B, 1, n]
+        return observations.flatten(1).argmax(dim=-1) + int(space.start)
     if isinstance(space, spaces.MultiDiscrete):
         columns = torch.split(observations, [int(n) for n in space.nvec.reshape(-1)], dim=1)
         chosen = torch.stack([column.argmax(dim=1) for column in columns], dim=1)

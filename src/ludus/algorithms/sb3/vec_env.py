@@ -45,7 +45,7 @@ class StepperVecEnv(VecEnv):
         return stepper.obs
 
     def step_async(self, actions: Array) -> None:
-        self._actions = actions
+        self._actions = actions.astype(self.action_space.dtype, copy=False)  # a MultiBinary's come as floats
 
     def step_wait(self) -> VecEnvStepReturn:
         stepper = self._require_stepper()
