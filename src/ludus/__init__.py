@@ -20,6 +20,9 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "ActionMaskWrapper": "ludus.envs.masks",
     "Algorithm": "ludus.config.registry",
+    "BalatroEnv": "ludus.envs.balatro.env",
+    "BalatroGymWrapper": "ludus.envs.balatro.wrappers",
+    "BalatroMetrics": "ludus.envs.balatro.metrics",
     "BaseCallback": "ludus.trainers.callbacks",
     "BaseFeaturesExtractor": "ludus.policies.extractors",
     "CallbackList": "ludus.trainers.callbacks",
@@ -38,6 +41,7 @@ _PUBLIC = {
     "TrainResult": "ludus.trainers.base",
     "TrainerConfig": "ludus.config.schema",
     "compute_moving_average": "ludus.experiments.statistics",
+    "create_balatro_env": "ludus.envs.balatro.wrappers",
     "create_trainer": "ludus.trainers.factory",
     "export_policy": "ludus.evaluation.export",
     "get_default_config": "ludus.config.schema",
@@ -52,6 +56,7 @@ _PUBLIC = {
     "register_wrapper": "ludus.envs.wrapper_names",
     "setup_logging": "ludus.tracking.logs",
     "validate_environment": "ludus.envs.validate",
+    "wrap_balatro_env": "ludus.envs.balatro.wrappers",
 }
 
 __all__ = ["__version__", *_PUBLIC]
@@ -61,6 +66,9 @@ if TYPE_CHECKING:
     from ludus.config.loading import load_config
     from ludus.config.registry import Algorithm, register_algorithm
     from ludus.config.schema import TrainerConfig, get_default_config
+    from ludus.envs.balatro.env import BalatroEnv
+    from ludus.envs.balatro.metrics import BalatroMetrics
+    from ludus.envs.balatro.wrappers import BalatroGymWrapper, create_balatro_env, wrap_balatro_env
     from ludus.envs.curriculum import CurriculumWrapper
     from ludus.envs.make import EnvSpec, make_env, make_vectorized_env
     from ludus.envs.masks import ActionMaskWrapper

@@ -152,12 +152,12 @@ def pareidolia() -> None:
 
 @shows("Mime", "Baron")
 def mime_and_baron() -> None:
-    assert Game("2S KH", ["Mime", "Baron"]).play(0).mult == 1.5**2
+    assert Game("2S KH 3C 3D 4C 4D 5C 5D", ["Mime", "Baron"]).play(0).mult == 1.5**2
 
 
 @shows("Shoot the Moon")
 def shoot_the_moon() -> None:
-    assert Game("2S QH", ["Shoot the Moon"]).play(0).mult == 1 + 13
+    assert Game("2S QH 3C 3D 4C 4D 5C 5D", ["Shoot the Moon"]).play(0).mult == 1 + 13
 
 
 @shows("Raised Fist")

@@ -47,7 +47,9 @@ from ludus.envs.balatro.state import (
     BOSS_TOOK,
     BOSS_USED,
     CARD,
+    CARD_TOP,
     DEBUFFED,
+    DEBUFFING,
     DECK,
     DISCARDS_LEFT,
     EYE_SEEN,
@@ -59,7 +61,6 @@ from ludus.envs.balatro.state import (
     J_PERISH,
     J_STICKERS,
     LEVEL,
-    MAX_CARDS,
     MONEY,
     MOST_PLAYED,
     MOUTH_HAND,
@@ -154,12 +155,26 @@ def boss_debuffs(s: Any, card: Any, smeared: Any, all_faces: Any) -> Any:
     return blind == BL_FINAL_LEAF
 
 
+@kernel
+def _debuffs_cards(s: Any) -> Any:
+    """Whether the blind being played debuffs any cards at all."""
+    blind = s[BLIND]
+    return (
+        not s[BOSS_OFF]
+        and blind != 0
+        and (BLIND_SUIT[blind] >= 0 or blind in (BL_PLANT, BL_PILLAR, BL_FINAL_LEAF))
+    )
+
+
 @entry
 def refresh_debuffs(s: Any) -> None:
     """Debuffs exactly the cards that the blind debuffs; to be called when the blind or any card changed."""
+    if not s[DEBUFFING] and not _debuffs_cards(s):
+        return
+    s[DEBUFFING] = _debuffs_cards(s)
     smeared = count_joker(s, J_SMEARED) > 0
     all_faces = count_joker(s, J_PAREIDOLIA) > 0
-    for place in range(MAX_CARDS):
+    for place in range(s[CARD_TOP]):
         card = s[CARD + place]
         if card != 0:
             if boss_debuffs(s, card & ~DEBUFF, smeared, all_faces):

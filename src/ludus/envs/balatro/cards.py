@@ -15,6 +15,7 @@ from ludus.envs.balatro.names import DIAMONDS, HEARTS, M_STONE, M_WILD
 from ludus.envs.balatro.state import (
     CARD,
     CARD_BONUS,
+    CARD_TOP,
     DRAW_PILE,
     HAND,
     MAX_CARDS,
@@ -175,6 +176,7 @@ def new_card(s: Any, card: Any) -> Any:
             s[CARD + place] = card
             s[CARD_BONUS + place] = 0
             s[N_CARDS] += 1
+            s[CARD_TOP] = max(s[CARD_TOP], place + 1)
             return place
     return -1
 
@@ -224,6 +226,8 @@ def destroy_card(s: Any, place: Any) -> None:
     s[CARD + place] = 0
     s[CARD_BONUS + place] = 0
     s[N_CARDS] -= 1
+    while s[CARD_TOP] > 0 and s[CARD + s[CARD_TOP] - 1] == 0:
+        s[CARD_TOP] -= 1
 
 
 @entry
@@ -232,7 +236,7 @@ def collect_cards(s: Any) -> None:
     s[N_HAND] = 0
     s[N_PLAY] = 0
     count = 0
-    for place in range(MAX_CARDS):
+    for place in range(s[CARD_TOP]):
         if s[CARD + place] != 0:
             s[CARD + place] &= ~(HIDDEN | FORCED | DEBUFF)
             s[DRAW_PILE + count] = place
@@ -244,7 +248,7 @@ def collect_cards(s: Any) -> None:
 def count_enhancement(s: Any, enhancement: Any) -> Any:
     """How many cards of the full deck have an enhancement."""
     count = 0
-    for place in range(MAX_CARDS):
+    for place in range(s[CARD_TOP]):
         if enhancement_of(s[CARD + place]) == enhancement and s[CARD + place] != 0:
             count += 1
     return count

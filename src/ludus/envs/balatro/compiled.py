@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from llvmlite.binding import Linkage  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core import sigutils
 from numba.core.codegen import JITCodeLibrary
@@ -40,7 +41,7 @@ def kernel(function: F) -> F:
 
 def entry(function: F) -> F:
     """A rule that Python calls too; compiled at its first call, and loaded from disk by later processes."""
-    dispatcher: Any = njit(cache=True, error_model="numpy")(function)
+    dispatcher: Any = njit(cache=True, error_model="numpy", pipeline_class=_EntryCompiler)(function)
     _for_one_kind_of_integer(dispatcher)
     return dispatcher  # type: ignore[no-any-return]
 
@@ -59,6 +60,28 @@ class _Ingredient(JITCodeLibrary):
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
         self._finalized = True
+
+
+class _Dish(JITCodeLibrary):
+    """The code of an entry. What it is made of is private to it, so that arguments nobody reads fall away.
+
+    An array is passed as seven words, of which a rule reads one or two: that would cost more than most rules do.
+    """
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
+                function.linkage = Linkage.internal
+        super()._optimize_final_module()  # type: ignore[no-untyped-call]
+
+
+class _EntryCompiler(Compiler):
+    """Makes a dish of a function."""
+
+    def __init__(self, typingctx: Any, targetctx: Any, library: Any, args: Any, *rest: Any) -> None:
+        library = _Dish(targetctx.codegen(), "entry")  # type: ignore[no-untyped-call]
+        library.enable_object_caching()
+        super().__init__(typingctx, targetctx, library, args, *rest)  # type: ignore[no-untyped-call]
 
 
 class _KernelCompiler(Compiler):

@@ -142,3 +142,17 @@ VOUCHER_REQUIRES = _ints(
     for voucher in FACTS["vouchers"]
 )
 TAG_MIN_ANTE = _ints(tag.get("min_ante") or 0 for tag in FACTS["tags"])
+
+# What a joker answers to while cards are scored, as bits: 1 a scoring card, 2 a held card, 4 it repeats scoring cards.
+ANSWERS_TO = np.zeros(151, dtype=np.int64)
+ANSWERS_TO[
+    [
+        *(n.J_GREEDY_JOKER, n.J_LUSTY_JOKER, n.J_WRATHFUL_JOKER, n.J_GLUTTENOUS_JOKER, n.J_ROUGH_GEM),
+        *(n.J_BLOODSTONE, n.J_ARROWHEAD, n.J_ONYX_AGATE, n.J_ANCIENT, n.J_IDOL, n.J_FIBONACCI),
+        *(n.J_EVEN_STEVEN, n.J_ODD_TODD, n.J_SCHOLAR, n.J_WALKIE_TALKIE, n.J_TRIBOULET, n.J_8_BALL),
+        *(n.J_SCARY_FACE, n.J_SMILEY, n.J_PHOTOGRAPH, n.J_BUSINESS, n.J_HIKER, n.J_TICKET, n.J_WEE),
+        n.J_LUCKY_CAT,
+    ]
+] |= 1
+ANSWERS_TO[[n.J_SHOOT_THE_MOON, n.J_BARON, n.J_RESERVED_PARKING, n.J_RAISED_FIST]] |= 2
+ANSWERS_TO[[n.J_HANGING_CHAD, n.J_SOCK_AND_BUSKIN, n.J_HACK, n.J_DUSK, n.J_SELZER]] |= 4

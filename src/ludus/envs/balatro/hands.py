@@ -46,29 +46,36 @@ def _straight(cards: Any, n: Any, need: Any, shortcut: Any) -> Any:
     """The positions of a straight as bits, 0 for none. An ace is low and high; a shortcut may miss every other rank."""
     if n < need:
         return 0
-    bits, length = 0, 0
+    present = 0
+    for i in range(n):
+        present |= 1 << rank_shown(cards[i])
+    present = (present & ~3) | ((present >> 13) & 2)
+    run, length = 0, 0
     found, skipped = False, False
-    for step in range(1, 15):
-        rank = 14 if step == 1 else step
-        here = 0
-        for i in range(n):
-            if rank_shown(cards[i]) == rank:
-                here |= 1 << i
-        if here:
+    for rank in range(1, 15):
+        if (present >> rank) & 1:
             length += 1
             skipped = False
-            bits |= here
-        elif shortcut and not skipped and step != 14:
+            run |= 1 << rank
+        elif shortcut and not skipped and rank != 14:
             skipped = True
         else:
             length = 0
             skipped = False
             if found:
                 break
-            bits = 0
+            run = 0
         if length >= need:
             found = True
-    return bits if found else 0
+    if not found:
+        return 0
+    run |= (run & 2) << 13
+    bits = 0
+    for i in range(n):
+        rank = rank_shown(cards[i])
+        if rank > 0 and (run >> rank) & 1:
+            bits |= 1 << i
+    return bits
 
 
 @kernel
@@ -84,12 +91,17 @@ def poker_hand(cards: Any, n: Any, four_fingers: Any, shortcut: Any, smeared: An
 
     pairs, threes, fours, fives = 0, 0, 0, 0
     pair_bits, second_pair, three_bits, four_bits, five_bits = 0, 0, 0, 0, 0
-    for rank in range(14, 1, -1):
+    done = 0
+    for i in range(n):
+        rank = rank_shown(cards[i])
+        if rank == 0 or (done >> i) & 1:
+            continue
         bits, count = 0, 0
-        for i in range(n):
-            if rank_shown(cards[i]) == rank:
-                bits |= 1 << i
+        for k in range(i, n):
+            if rank_shown(cards[k]) == rank:
+                bits |= 1 << k
                 count += 1
+        done |= bits
         if count == 2:
             if pairs == 0:
                 pair_bits = bits

@@ -7,7 +7,7 @@ from typing import Any
 from ludus.envs.balatro.cards import chips_of_rank, enhancement_of, is_face, is_suit, rank_shown
 from ludus.envs.balatro.chance import happens
 from ludus.envs.balatro.compiled import kernel
-from ludus.envs.balatro.lineup import acting, consumable_room, luck
+from ludus.envs.balatro.lineup import consumable_room, luck
 from ludus.envs.balatro.names import (
     CLUBS,
     DIAMONDS,
@@ -65,7 +65,11 @@ from ludus.envs.balatro.state import (
     N_JOKERS,
     N_PLAY,
     PLAY,
+    W_ACTING,
+    W_AGAIN,
     W_ALL_FACES,
+    W_FOR_HELD,
+    W_FOR_SCORED,
     W_SCORING,
     W_SMEARED,
 )
@@ -78,11 +82,12 @@ def extra_triggers(s: Any, place: Any, first: Any) -> Any:
     card = s[CARD + place]
     rank = rank_shown(card)
     more = 0
+    if s[W_AGAIN] == 0:
+        return more
     for i in range(s[N_JOKERS]):
-        at = acting(s, i)
-        if at < 0:
+        if not (s[W_AGAIN] >> i) & 1:
             continue
-        joker = s[JOKER + at]
+        joker = s[JOKER + s[W_ACTING + i]]
         if joker == J_HANGING_CHAD:
             if first:
                 more += 2
@@ -183,13 +188,15 @@ def _face_joker(s: Any, f: Any, q: Any, log: Any, i: Any, joker: Any, place: Any
 @kernel
 def jokers_for_scored(s: Any, f: Any, q: Any, log: Any, place: Any, was_lucky: Any) -> None:
     """Every joker, left to right, answers to one trigger of a scoring card."""
+    if s[W_FOR_SCORED] == 0:
+        return
     card = s[CARD + place]
     rank = rank_shown(card)
     face = is_face(card, s[W_ALL_FACES], False)
     for i in range(s[N_JOKERS]):
-        at = acting(s, i)
-        if at < 0:
+        if not (s[W_FOR_SCORED] >> i) & 1:
             continue
+        at = s[W_ACTING + i]
         joker = s[JOKER + at]
         if joker == J_HIKER:
             s[CARD_BONUS + place] += 5
@@ -226,14 +233,15 @@ def jokers_for_held(s: Any, f: Any, q: Any, log: Any, place: Any) -> Any:
 
     Not to be called for a debuffed card.
     """
+    if s[W_FOR_HELD] == 0:
+        return False
     card = s[CARD + place]
     rank = rank_shown(card)
     did = False
     for i in range(s[N_JOKERS]):
-        at = acting(s, i)
-        if at < 0:
+        if not (s[W_FOR_HELD] >> i) & 1:
             continue
-        joker = s[JOKER + at]
+        joker = s[JOKER + s[W_ACTING + i]]
         if joker == J_SHOOT_THE_MOON:
             if rank == 12:
                 add_mult(f, log, FROM_JOKER, i, 13.0)
@@ -257,7 +265,7 @@ def held_triggers(s: Any) -> Any:
     """How many more times jokers let a held card count that did something: one for each Mime."""
     more = 0
     for i in range(s[N_JOKERS]):
-        at = acting(s, i)
+        at = s[W_ACTING + i]
         if at >= 0 and s[JOKER + at] == J_MIME:
             more += 1
     return more

@@ -22,7 +22,7 @@ from ludus.envs.balatro.chance import GIVEN_NUMBER, below, given, happens
 from ludus.envs.balatro.compiled import kernel
 from ludus.envs.balatro.facts import JOKER_TYPE, TYPE_CHIPS, TYPE_MULT, TYPE_XMULT
 from ludus.envs.balatro.jokers import remove_joker
-from ludus.envs.balatro.lineup import acting, joker_limit, joker_sell_value, luck
+from ludus.envs.balatro.lineup import joker_limit, joker_sell_value, luck
 from ludus.envs.balatro.names import (
     CLUBS,
     DIAMONDS,
@@ -101,6 +101,7 @@ from ludus.envs.balatro.pools import create_spectral, create_tarot
 from ludus.envs.balatro.state import (
     CARD,
     CARD_BONUS,
+    CARD_TOP,
     DEBUFFED,
     DISCARDS_LEFT,
     HAND,
@@ -112,7 +113,6 @@ from ludus.envs.balatro.state import (
     J_VALUE,
     JOKER,
     LEVEL,
-    MAX_CARDS,
     MONEY,
     N_CARDS,
     N_DRAW,
@@ -127,6 +127,7 @@ from ludus.envs.balatro.state import (
     STARTING_CARDS,
     TAROTS_USED,
     TRIGGERED,
+    W_ACTING,
     W_ALL_FACES,
     W_CONTAINED,
     W_HAND,
@@ -215,7 +216,7 @@ def jokers_before(s: Any, f: Any, q: Any, log: Any) -> None:
     """Left to right, before chips and mult of the hand are set. Growing is not copied by Blueprint."""
     hand, contained = s[W_HAND], s[W_CONTAINED]
     for i in range(s[N_JOKERS]):
-        at = acting(s, i)
+        at = s[W_ACTING + i]
         if at < 0:
             continue
         joker = s[JOKER + at]
@@ -314,7 +315,7 @@ def _ace_scores(s: Any) -> Any:
 @kernel
 def _enhanced_cards(s: Any) -> Any:
     count = 0
-    for place in range(MAX_CARDS):
+    for place in range(s[CARD_TOP]):
         if s[CARD + place] != 0 and enhancement_of(s[CARD + place]) != 0:
             count += 1
     return count
@@ -440,7 +441,7 @@ def _factor_of(s: Any, f: Any, at: Any, joker: Any) -> Any:
 @kernel
 def joker_turn(s: Any, f: Any, q: Any, log: Any, i: Any) -> None:
     """The joker at i has its turn."""
-    at = acting(s, i)
+    at = s[W_ACTING + i]
     if at < 0:
         return
     joker = s[JOKER + at]

@@ -51,6 +51,7 @@ from ludus.envs.balatro.lineup import (
     joker_room,
     joker_sell_value,
     luck,
+    note_acting,
 )
 from ludus.envs.balatro.names import (
     B_GREEN,
@@ -103,6 +104,7 @@ from ludus.envs.balatro.state import (
     BOSS_OFF,
     C_EXTRA,
     CARD,
+    CARD_TOP,
     CASTLE_SUIT,
     CHIPS,
     DEBUFFED,
@@ -131,7 +133,6 @@ from ludus.envs.balatro.state import (
     LAST_HAND,
     LOST_TO,
     MAIL_RANK,
-    MAX_CARDS,
     MONEY,
     MOST_PLAYED,
     N_CARDS,
@@ -346,6 +347,7 @@ def discard(s: Any, f: Any, q: Any, bits: Any) -> None:
 @kernel
 def _held_at_end(s: Any, q: Any) -> None:
     """Gold cards pay and Blue seals make planets, with Mime and Red seals repeating them."""
+    note_acting(s)
     mimes = held_triggers(s)
     for k in range(s[N_HAND]):
         card = s[CARD + s[HAND + k]]
@@ -443,7 +445,7 @@ def _joker_pay(s: Any, i: Any) -> Any:
         return 2 * int(s[DISCARDS_LEFT]) if s[DISCARDS_USED] == 0 else 0
     if joker == J_CLOUD_9:
         nines = 0
-        for place in range(MAX_CARDS):
+        for place in range(s[CARD_TOP]):
             if rank_shown(s[CARD + place]) == 9:
                 nines += 1
         return nines
@@ -479,7 +481,7 @@ def _random_card_of_deck(s: Any) -> Any:
     if s[N_CARDS] == 0:
         return 0
     for _ in range(200):
-        card = s[CARD + below(s, MAX_CARDS)]
+        card = s[CARD + below(s, s[CARD_TOP])]
         if card != 0 and rank_shown(card) > 0:
             return card
     return 0
@@ -525,7 +527,7 @@ def end_round(s: Any, f: Any, q: Any) -> None:
     s[ROUND_HAND_SIZE] = 0
     collect_cards(s)
     if boss:
-        for place in range(MAX_CARDS):
+        for place in range(s[CARD_TOP]):
             s[CARD + place] &= ~PLAYED_ANTE
         if s[LAST_ANTE] > 0 and s[ANTE] >= s[LAST_ANTE]:
             s[WON] = 1

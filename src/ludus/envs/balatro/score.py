@@ -156,6 +156,7 @@ def _lay_out_cards(s: Any, cards: Any) -> list[str]:
         ) | (1 << 16 if card.get("debuffed") else 0)
         s[st.CARD_BONUS + place] = card.get("bonus", 0)
         s[st.N_CARDS] += 1
+        s[st.CARD_TOP] = place + 1
         names.append(f"{card['rank']} of {card['suit']}")
         if card.get("played"):
             if s[st.N_PLAY] >= 5:

@@ -36,7 +36,7 @@ from ludus.envs.balatro.facts import (
 from ludus.envs.balatro.hands import poker_hand, stones
 from ludus.envs.balatro.joker_cards import extra_triggers, held_triggers, jokers_for_held, jokers_for_scored
 from ludus.envs.balatro.joker_hands import cards_destroyed, joker_turn, jokers_after, jokers_before
-from ludus.envs.balatro.lineup import acting, count_joker, luck
+from ludus.envs.balatro.lineup import count_joker, luck, note_acting
 from ludus.envs.balatro.names import (
     B_PLASMA,
     C_ERIS,
@@ -87,6 +87,7 @@ from ludus.envs.balatro.state import (
     PLAYED_ROUND,
     TRIGGERED,
     VOUCHER,
+    W_ACTING,
     W_ALL_FACES,
     W_CARDS,
     W_CHIPS,
@@ -219,7 +220,7 @@ def _jokers_on_joker(s: Any, f: Any, log: Any, other: Any) -> None:
     if JOKER_RARITY[s[JOKER + other]] != 2:
         return
     for i in range(s[N_JOKERS]):
-        at = acting(s, i)
+        at = s[W_ACTING + i]
         if at >= 0 and s[JOKER + at] == J_BASEBALL:
             times_mult(f, log, FROM_JOKER, i, 1.5)
 
@@ -274,6 +275,7 @@ def _break_cards(s: Any, f: Any, q: Any) -> None:
 def evaluate(s: Any, f: Any, q: Any, log: Any) -> None:
     """Scores the cards in PLAY: sets HAND_SCORE and W_HAND, and does all that playing the hand does."""
     n = s[N_PLAY]
+    note_acting(s)
     for k in range(n):
         s[W_CARDS + k] = s[CARD + s[PLAY + k]]
     s[W_SMEARED] = count_joker(s, J_SMEARED) > 0
@@ -289,7 +291,7 @@ def evaluate(s: Any, f: Any, q: Any, log: Any) -> None:
         f[W_MULT] = 0.0
         note(f, log, FROM_BLIND, 0, SET_BOTH, 0.0)
         for i in range(s[N_JOKERS]):
-            at = acting(s, i)
+            at = s[W_ACTING + i]
             if at >= 0 and s[JOKER + at] == J_MATADOR and s[TRIGGERED]:
                 add_money(s, f, log, FROM_JOKER, i, 8)
     else:

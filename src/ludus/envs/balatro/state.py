@@ -63,6 +63,7 @@ TRIGGERED = _s.take()  # the boss had its way in this hand, for Matador
 PREPPED = _s.take()  # a hand was played since the last draw, for The Fish and Crimson Heart
 EYE_SEEN, MOUTH_HAND = _s.take(), _s.take()
 HANDS_LEFT, DISCARDS_LEFT, HANDS_THIS_ROUND, DISCARDS_USED = _s.take(), _s.take(), _s.take(), _s.take()
+DEBUFFING = _s.take()  # some cards may be debuffed
 BOSS_TOOK = _s.take()  # hands or discards taken by The Needle or The Water
 ROUND_HAND_SIZE = _s.take()  # by Juggle Tags, for one round
 IDOL_RANK, IDOL_SUIT, MAIL_RANK, ANCIENT_SUIT, CASTLE_SUIT = (
@@ -77,6 +78,7 @@ HAND_MOVES, JOKER_MOVES = _s.take(), _s.take()  # reorderings left until somethi
 
 # playing cards: packed as in cards.py; 0 is an empty place
 CARD, CARD_BONUS, N_CARDS = _s.take(MAX_CARDS), _s.take(MAX_CARDS), _s.take()
+CARD_TOP = _s.take()  # no card lies at this place or above
 DRAW_PILE, N_DRAW = _s.take(MAX_CARDS), _s.take()
 HAND, N_HAND = _s.take(MAX_HAND), _s.take()
 PLAY, N_PLAY = _s.take(5), _s.take()
@@ -132,6 +134,8 @@ W_HAND, W_CONTAINED, W_SCORING, W_SMEARED, W_ALL_FACES, W_MONEY = (
     _s.take(),
 )
 W_CARDS = _s.take(5)
+W_ACTING = _s.take(MAX_JOKERS)  # `acting` of every joker
+W_FOR_SCORED, W_FOR_HELD, W_AGAIN = _s.take(), _s.take(), _s.take()  # which jokers answer to what, as bits
 PURSE_FIXED = _s.take()  # Bull and Bootstraps read the money from before the hand: see `score`
 
 # floats
