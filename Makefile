@@ -4,6 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 EXTRAS := .venv-extras
+DIAMBRA := .venv-diambra
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: help install demo test check test-extras faults learning clean
@@ -25,7 +26,7 @@ demo: $(STAMP)  ## train the quickstart, evaluate it, film it
 	$(BIN)/ludus play preset:quickstart --episodes 3 --video landing.mp4
 
 test: $(STAMP)  ## the tests, within minutes
-	$(BIN)/python -m pytest -n 2 -m 'not faults and not learning' --ignore tests/extras tests
+	$(BIN)/python -m pytest -n 2 -m 'not faults and not learning' --ignore tests/extras --ignore tests/diambra tests
 
 check: $(STAMP)  ## lint, strict types, import layers
 	$(BIN)/ruff check .
@@ -33,13 +34,20 @@ check: $(STAMP)  ## lint, strict types, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test-extras: $(EXTRAS)/.installed  ## tests that need optional extras, in an environment of their own
+test-extras: $(EXTRAS)/.installed $(DIAMBRA)/.installed  ## tests that need optional extras, in environments of their own
 	$(EXTRAS)/bin/python -m pytest tests/extras
+	$(DIAMBRA)/bin/python -m pytest tests/diambra
 
 $(EXTRAS)/.installed: pyproject.toml constraints.txt
 	test -x $(EXTRAS)/bin/python || $(PYTHON) -m venv $(EXTRAS)
 	$(EXTRAS)/bin/python -m pip install --quiet --constraint constraints.txt torch
 	$(EXTRAS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[box2d,envpool,dev]'
+	@touch $@
+
+$(DIAMBRA)/.installed: pyproject.toml constraints-diambra.txt
+	test -x $(DIAMBRA)/bin/python || $(PYTHON) -m venv $(DIAMBRA)
+	$(DIAMBRA)/bin/python -m pip install --quiet --constraint constraints-diambra.txt torch
+	$(DIAMBRA)/bin/python -m pip install --quiet --constraint constraints-diambra.txt --editable '.[diambra,sb3]' pytest
 	@touch $@
 
 faults: $(STAMP)  ## the long fault-injection tests
@@ -49,4 +57,4 @@ learning: $(STAMP)  ## train the presets of docs/results.md over five seeds
 	$(BIN)/python benchmarks/learning.py
 
 clean:          ## remove the environment and caches (runs stay)
-	rm -rf $(VENV) $(EXTRAS) .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(EXTRAS) $(DIAMBRA) .mypy_cache .ruff_cache .import_linter_cache

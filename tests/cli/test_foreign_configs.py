@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from command_line import Command
+from gymnasium.envs.registration import EnvSpec
 
 from ludus.errors import EXIT_USER_ERROR
 
@@ -130,8 +131,7 @@ def test_diambra_settings_say_in_three_lines_what_is_missing(ludus: Command) -> 
     Path("settings.yaml").write_bytes((DATA / "diambra" / "settings.yaml").read_bytes())
     refused = ludus("train", "settings.yaml")
     assert refused.code == EXIT_USER_ERROR
-    assert "DIAMBRA Arena is not part of this version" in refused.error_lines[0]
-    assert "settings.yaml, line 6 (settings.game_id)" in refused.error_lines[1]
+    assert "'diambra/sfiii3n' needs the optional extra 'diambra'" in refused.error_lines[0]
     assert len(refused.error_lines) == 3
 
 
@@ -156,10 +156,13 @@ class Arena(gym.Env[np.ndarray, int]):
         return np.zeros(3, np.float32), 1.0, self.steps == 10, False, {}
 
 
-def test_diambra_settings_write_to_the_folders_they_configure_and_go_on(ludus: Command) -> None:
-    gym.register("diambra/sfiii3n", Arena)
+def test_diambra_settings_write_to_the_folders_they_configure_and_go_on(
+    ludus: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(gym.registry, "diambra/sfiii3n", EnvSpec("diambra/sfiii3n", Arena))
+    monkeypatch.setenv("DIAMBRA_ENVS", "127.0.0.1:1001 127.0.0.1:1002")
     Path("settings.yaml").write_bytes((DATA / "diambra" / "settings.yaml").read_bytes())
-    short = ["n_envs=2", "hyperparams.batch_size=64", "vector=serial", "evaluation=null"]
+    short = ["n_envs=2", "hyperparams.batch_size=64", "vector=serial"]
     first = ludus("train", "settings.yaml", "total_timesteps=512", *short, "--json")
     assert first.code == 0, first.err
     run = Path(first.json["run"])

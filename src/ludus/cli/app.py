@@ -18,6 +18,7 @@ from ludus.cli.compare import COMPARE_EXAMPLES, compare
 from ludus.cli.config import config
 from ludus.cli.convert import EXAMPLES as FOREIGN_FORMATS
 from ludus.cli.convert import convert
+from ludus.cli.diambra import diambra_app
 from ludus.cli.doctor import doctor
 from ludus.cli.envs import envs
 from ludus.cli.eval import evaluate
@@ -54,6 +55,7 @@ app.command("sweep", epilog=SWEEP_EXAMPLES)(sweep)
 app.add_typer(runs_app, name="runs")
 app.add_typer(bench_app, name="bench")
 app.add_typer(balatro_app, name="balatro")
+app.add_typer(diambra_app, name="diambra")
 app.command("presets")(presets)
 app.command("envs")(envs)
 app.command("validate")(validate)

@@ -10,12 +10,13 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.envs.registration import parse_env_id
 
 from ludus.envs.registration import register_envs
-from ludus.errors import ConfigError, MissingExtra, UnknownName, UserError
+from ludus.errors import MissingExtra, UnknownName, UserError
 
 register_envs()
 
 # group -> the modules its entry points live in, the package it needs, the extra that brings that package
 _GROUPS: dict[str, tuple[str, str | None, str | None]] = {
+    "diambra": ("ludus.envs.diambra", "diambra", "diambra"),
     "ludus": ("ludus.envs", None, None),
     "classic control": ("gymnasium.envs.classic_control", None, None),
     "box2d": ("gymnasium.envs.box2d", "Box2D", "box2d"),
@@ -34,7 +35,7 @@ def known_env_ids() -> list[str]:
 
 
 def env_groups() -> dict[str, list[str]]:
-    """Known ids by group: ludus, classic control, box2d, toy text, mujoco, atari, other.
+    """Known ids by group: diambra, ludus, classic control, box2d, toy text, mujoco, atari, other.
 
     A group is listed whether or not its package is installed (`missing_extra` tells); Atari's ids are
     registered by its package, so that group is empty without it.
@@ -67,12 +68,6 @@ def find_gym_spec(env_id: str) -> GymSpec:
         import_registering_module(module, env_id)
     if name.startswith("ALE/") and missing_extra("atari"):
         raise MissingExtra(f"the env '{env_id}'", "atari")
-    if name.startswith("diambra/") and name not in gym.registry:
-        raise ConfigError(
-            f"DIAMBRA Arena is not part of this version of Ludus, so the env '{env_id}' cannot be made",
-            key="env.id",
-            fix="keep the config (`ludus convert FILE`), or train on another env; `ludus envs` lists them",
-        )
     if name not in gym.registry:
         _register_atari()
     spec = gym.registry.get(name)

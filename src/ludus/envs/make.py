@@ -16,8 +16,10 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 
 from ludus.envs.catalog import check_env_exists, env_groups, find_gym_spec, known_env_ids, missing_extra
 from ludus.envs.curriculum import CurriculumWrapper
+from ludus.envs.diambra import outside
 from ludus.envs.masks import MASK_KEY, ActionMaskWrapper, checked_mask, declares_masks, sample_legal
-from ludus.envs.vector import batched, make_vector, pool
+from ludus.envs.vector import ChunkedVectorEnv, batched, make_vector, pool
+from ludus.envs.vector.remote import RemoteVectorEnv
 from ludus.envs.wrapper_names import (
     NamedWrapper,
     WrapperEntry,
@@ -37,6 +39,7 @@ __all__ = [
     "known_env_ids",
     "known_wrappers",
     "make_env",
+    "make_outside",
     "make_vectorized_env",
     "missing_extra",
     "register_wrapper",
@@ -106,6 +109,18 @@ class EnvSpec:
         return self.id, self.wrappers, self.curriculum
 
     @property
+    def runs_outside(self) -> bool:
+        """Whether the game runs in another process that somebody started, so that there are only so many of it."""
+        return outside.is_outside(self.id)
+
+    def copies(self, n_envs: int) -> list[EnvFactory]:
+        """What builds each of `n_envs` envs: this very spec, or one for each simulator. Raises ConfigError."""
+        if not self.runs_outside:
+            return [self] * n_envs
+        outside.check_number(n_envs)
+        return [replace(self, kwargs={**self.kwargs, "rank": rank}) for rank in range(n_envs)]
+
+    @property
     def is_plain(self) -> bool:
         """Whether nothing but perhaps a time limit sets it apart from the registered env."""
         return not (
@@ -122,10 +137,13 @@ class EnvSpec:
         """The same spec with its names looked up. Raises what `check_env_exists` and `find_wrapper` raise."""
         if self._resolved is not None:
             return self
+        gym_spec = find_gym_spec(self.id)
+        if self.runs_outside:
+            outside.check_settings(self.id, self.kwargs)
         resolved = _Resolved(
             names=self._names,
             # the backends never step before a reset, so nobody needs to watch that
-            gym_spec=replace(_portable(find_gym_spec(self.id)), order_enforce=False),
+            gym_spec=replace(_portable(gym_spec), order_enforce=False),
             wrappers=tuple(find_wrapper(entry) for entry in self.wrappers),
             curriculum=None
             if self.curriculum is None
@@ -193,12 +211,15 @@ def make_env(id_or_spec: str | EnvSpec, **fields: Any) -> Env:
 def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int) -> tuple[str, str]:
     """The backend that `auto` means, and why, as (backend, reason).
 
-    In this order: `batched` where the env is written as a batched game (`vector/batched.py`). `serial` for one env.
-    `envpool` for 4 envs or more where the extra is installed and holds this very env (`vector/pool.py`). `process`
-    when a step of one env takes over 1 ms (the median of 50 random steps, measured here on an env built for it).
-    Else `serial`: handing a light step to another process costs more than the step.
+    `process`, with a worker for each, where the game runs outside. Else, in this order: `batched` where the env is
+    written as a batched game (`vector/batched.py`). `serial` for one env. `envpool` for 4 envs or more where the
+    extra is installed and holds this very env (`vector/pool.py`). `process` when a step of one env takes over 1 ms
+    (the median of 50 random steps, measured here on an env built for it). Else `serial`: handing a light step to
+    another process costs more than the step.
     """
     spec = EnvSpec(env) if isinstance(env, str) else env if isinstance(env, EnvSpec) else None
+    if spec is not None and spec.runs_outside:
+        return "process", "one worker for each engine"
     if spec is not None and batched.why_not(spec) is None:
         return "batched", "all envs in one compiled step"
     if n_envs == 1:
@@ -239,11 +260,21 @@ def make_vectorized_env(
         together.reset(seed=seed)
         return together
     env_id = factory.id if isinstance(factory, EnvSpec) else getattr(factory, "__name__", "custom")
-    vector_env = make_vector([factory] * n_envs, backend=backend, env_id=env_id, **options)
+    if isinstance(factory, EnvSpec) and factory.runs_outside and backend == "process":
+        vector_env = make_outside(factory, n_envs, **options)
+    else:
+        factories = factory.copies(n_envs) if isinstance(factory, EnvSpec) else [factory] * n_envs
+        vector_env = make_vector(factories, backend=backend, env_id=env_id, **options)
     if seed is not None:
         vector_env.reset(seed=seed)
         vector_env.action_space.seed(seed)
     return vector_env
+
+
+def make_outside(spec: EnvSpec, n_envs: int, **options: Any) -> ChunkedVectorEnv:
+    """The envs of `spec`, each on a simulator of its own and in a worker of its own."""
+    defaults: dict[str, Any] = {"places": outside.places(), "deadline": outside.deadline(spec.kwargs)}
+    return RemoteVectorEnv(spec.copies(n_envs), env_id=spec.id, **(defaults | options))
 
 
 def _factory(env: str | EnvSpec | EnvFactory) -> EnvFactory:

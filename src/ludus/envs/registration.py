@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gymnasium as gym
 
-_OWN = {"ludus/Balatro-v0": "ludus.envs.balatro.env:BalatroEnv"}
+from ludus.envs.diambra.games import DIAMBRA, GAMES
+
+_OWN = {
+    "ludus/Balatro-v0": "ludus.envs.balatro.env:BalatroEnv",
+}
 
 
 def register_envs() -> None:
@@ -12,6 +16,14 @@ def register_envs() -> None:
     for env_id, entry_point in _OWN.items():
         if env_id not in gym.registry:
             gym.register(env_id, entry_point, disable_env_checker=True, order_enforce=True)
+    for game_id in GAMES:
+        if f"{DIAMBRA}{game_id}" not in gym.registry:
+            gym.register(
+                f"{DIAMBRA}{game_id}",
+                "ludus.envs.diambra.env:make_diambra",
+                kwargs={"game_id": game_id},
+                disable_env_checker=True,
+            )
 
 
 register_envs()

@@ -49,13 +49,19 @@ class EnvSource:
             )
         self.env_id = _name(env, config)
         self.n_envs = config.n_envs if self._instance is None else 1
-        self.rebuild = self._instance is None
+        # an instance is the user's, and a simulator need not take a second connection: a seeded reset must do
+        self.rebuild = self._instance is None and not self.runs_outside
         self.reports_episodes = isinstance(self._factory, EnvSpec) and self._factory.reports_episodes
 
     @property
     def spec(self) -> EnvSpec | None:
         """The env as plain data, where it is that."""
         return self._factory if isinstance(self._factory, EnvSpec) else None
+
+    @property
+    def runs_outside(self) -> bool:
+        """Whether every env needs a simulator that runs in another process, and all of them are for training."""
+        return self.spec is not None and self.spec.runs_outside
 
     @property
     def registered(self) -> GymSpec | None:
@@ -78,14 +84,18 @@ class EnvSource:
             instance = self._instance
             return make_vector([lambda: instance], backend="serial", env_id=self.env_id)
         assert self._factory is not None
-        if backend in {"serial", "process"}:
-            return make_vector([self._factory] * self.n_envs, backend=backend, env_id=self.env_id)
+        if backend in {"serial", "process"} and not self.runs_outside:
+            spec = self.spec
+            factories = [self._factory] * self.n_envs if spec is None else spec.copies(self.n_envs)
+            return make_vector(factories, backend=backend, env_id=self.env_id)
         return make_vectorized_env(self._factory, self.n_envs, backend)
 
     def has_masks(self) -> bool:
         """Whether the envs say which actions are legal. Resets an env object."""
         if self._instance is not None:
             return has_masks(self._instance)
+        if self.runs_outside:
+            return False  # none of these has masks, and asking one would take a simulator
         env = self.make_single()
         try:
             return has_masks(env)

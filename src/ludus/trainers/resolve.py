@@ -38,8 +38,23 @@ def resolve_config(config: TrainerConfig, source: EnvSource) -> TrainerConfig:
             "policy": _with_features_dim(config),
         }
     )
+    if source.runs_outside:
+        config = _on_training_envs_alone(config)
     typed = config.typed_hyperparams()
     return config.model_copy(update={"hyperparams": HyperparameterConfig(**typed.model_dump())})
+
+
+def _on_training_envs_alone(config: TrainerConfig) -> TrainerConfig:
+    """`config` without evaluations; ConfigError where evaluations or videos were asked for."""
+    for name, command in (("evaluation", "ludus eval RUN"), ("video", "ludus play RUN --video")):
+        asked = name in config.model_fields_set and getattr(config, name).every is not None
+        if asked:
+            raise ConfigError(
+                f"{name} while training needs an engine of its own, and all engines are used for training",
+                key=f"{name}.every",
+                fix=f"set {name}: null, and afterwards: {command}",
+            )
+    return config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"every": None})})
 
 
 def check_device(asked: str) -> str:

@@ -24,14 +24,26 @@ settings = {
     "difficulty": 8,
     "characters": "Ken",
     "action_space": SpaceTypes.MULTI_DISCRETE,
+    "step_ratio": 1,
     "frame_shape": (84, 84, 1),
+    "super_art": 3,
 }
 game_id = settings["game_id"]
 flatten = True
 wrappers_settings = {
+    "wrappers": [],
     "stack_frames": 4,
-    "stack_actions": 4,
+    "dilation": 1,
+    "no_attack_buttons_combinations": False,
     "normalize_reward": not flatten,
+    "normalization_factor": 1.0,
+    "stack_actions": 4,
+    "scale": True,
+    "exclude_image_scaling": True,
+    "flatten": flatten,
+    "process_discrete_binary": True,
+    "role_relative": True,
+    "add_last_action": True,
     "filter_keys": get_filter_keys(game_id, flatten),
 }
 n_steps = 128
@@ -116,13 +128,16 @@ def test_config_py_reads_the_same_and_what_only_running_it_would_tell_is_listed(
     loaded = load_config(path)
     assert loaded.imported is not None
     lost = {remark.key: remark.why for remark in loaded.imported.lost}
-    assert set(lost) == {"wrappers_settings.filter_keys", "wrappers_settings.normalize_reward"}
-    assert "get_filter_keys(game_id, flatten)" in lost["wrappers_settings.filter_keys"]
-    assert [note.why for note in loaded.imported.notes] == ["code, which is never run"]
+    assert set(lost) == {"wrappers_settings.normalize_reward"}
+    assert "not flatten" in lost["wrappers_settings.normalize_reward"]
+    assert [note.why for note in loaded.imported.notes] == [
+        "the document's function: filter_keys: auto is the same",
+        "code, which is never run",
+    ]
     from_yaml = load_config(SETTINGS).config
     assert from_yaml.env is not None and loaded.config.env is not None
-    for unreadable in ("filter_keys", "normalize_reward"):
-        del from_yaml.env.kwargs["wrappers_settings"][unreadable]
+    del from_yaml.env.kwargs["wrappers_settings"]["normalize_reward"]
+    from_yaml.env.kwargs["wrappers_settings"]["filter_keys"] = "auto"
     assert loaded.config == from_yaml
     assert list(tmp_path.iterdir()) == [path]
 
@@ -138,13 +153,13 @@ def test_a_key_of_a_section_that_other_lines_use_is_listed_all_the_same(tmp_path
 @pytest.mark.parametrize(
     ("old", "new", "what", "line", "key"),
     [
-        ("nminibatches: 8", "nminibatches: 7", "does not divide n_steps", 20, "ppo_settings.nminibatches"),
+        ("nminibatches: 8", "nminibatches: 7", "does not divide n_steps", 32, "ppo_settings.nminibatches"),
         ("  game_id: sfiii3n\n", "", "settings.game_id is missing", 5, "settings"),
         (
             "  learning_rate_end: 2.5e-6\n",
             "",
             "learning_rate_end is missing",
-            21,
+            33,
             "ppo_settings.learning_rate_start",
         ),
         ("time_steps: 32000000", "time_steps: [1]", "whole number", 4, "env_settings.time_steps"),
@@ -155,7 +170,7 @@ def test_a_key_of_a_section_that_other_lines_use_is_listed_all_the_same(tmp_path
             4,
             "env_settings.time_step",
         ),
-        ("gamma: 0.94", "gamma: 94", "at most 1", 17, "ppo_settings.gamma"),
+        ("gamma: 0.94", "gamma: 94", "at most 1", 29, "ppo_settings.gamma"),
     ],
 )
 def test_an_error_names_file_line_and_key(

@@ -15,7 +15,8 @@ from ludus.config.plain_yaml import Key
 
 KIND = "DIAMBRA training settings (env_settings, settings, wrappers_settings, ppo_settings)"
 ENV_PREFIX = "diambra/"
-_SECTIONS = ("env_settings", "settings", "wrappers_settings", "ppo_settings")
+_SECTIONS = ("env_settings", "settings", "wrappers_settings", "recording_settings", "ppo_settings")
+_FILTER_CALL = "get_filter_keys("  # the document's own function: its result is known without running it
 _PPO = "ppo_settings"
 # The folders' names in config.py, short names in a section `paths`, and the folders when nothing is said.
 _FOLDERS = (
@@ -45,6 +46,8 @@ def translate(document: Document, choice: Choice) -> Imported:
     n_envs = t.integer("env_settings", "env_num", default=1)
     source = ("env_settings", "env_num") if t.has("env_settings", "env_num") else ()
     t.put("n_envs", n_envs, *source, place="one env when nothing is said")
+    t.put("evaluation", None, place="train.py has none: every engine is used for training")
+    t.put("checkpoint.best_metric", "rollout/ep_rew_mean", place="there are no evaluations")
     for name in ("normalize_obs", "normalize_reward"):
         t.put(name, False, place="wrappers_settings normalise, in the env")
     _put_schedules(t)
@@ -63,13 +66,17 @@ def _put_env(t: Translation) -> None:
     for name in t.section("settings"):
         if name != "game_id":
             _put_kwarg(t, f"env.kwargs.{name}", "settings", name)
-    for name in t.section("wrappers_settings"):
-        _put_kwarg(t, f"env.kwargs.wrappers_settings.{name}", "wrappers_settings", name)
+    for section in ("wrappers_settings", "recording_settings"):
+        for name in t.section(section):
+            _put_kwarg(t, f"env.kwargs.{section}.{name}", section, name)
 
 
 def _put_kwarg(t: Translation, target: str, *source: str) -> None:
     unreadable = unreadable_in(t.document.data[source[0]][source[1]])
-    if unreadable is not None:
+    if unreadable is not None and source[1] == "filter_keys" and unreadable.text.startswith(_FILTER_CALL):
+        t.note("the document's function: filter_keys: auto is the same", *source)
+        t.put(target, "auto", *source)
+    elif unreadable is not None:
         t.lose(f"not a literal, and the file is never run: {unreadable.text}", *source)
     else:
         t.put(target, symbol_name(t.take(*source)), *source)

@@ -1,0 +1,9 @@
+"""What the fixture `start` is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ludus.envs.diambra.standin.server import Serving
+
+Start = Callable[..., list[Serving]]

@@ -1,0 +1,187 @@
+"""Training on stand-in engines: natively and with SB3, Ctrl-C, resume to the byte, the document's settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_engines import Start
+from safetensors.numpy import load_file
+
+from ludus.cli.app import main
+from ludus.config.loading import load_config
+from ludus.config.schema import TrainerConfig
+from ludus.errors import ConfigError
+from ludus.evaluation.duel import fight_duels
+from ludus.runs.checkpoints import CheckpointManager
+from ludus.runs.directory import RunDirectory
+from ludus.trainers.factory import create_trainer, open_trainer
+
+DATA = Path(__file__).parents[1] / "data" / "diambra"
+ENV = {
+    "id": "diambra/doapp",
+    "kwargs": {
+        "difficulty": 2,
+        "frame_shape": [36, 36, 1],
+        "wrappers_settings": {
+            "scale": True,
+            "exclude_image_scaling": True,
+            "role_relative": True,
+            "add_last_action": True,
+            "normalize_reward": True,
+            "filter_keys": ["own_health", "opp_health", "own_side", "action"],
+        },
+    },
+}
+
+
+def _config(folder: Path, **more: Any) -> TrainerConfig:
+    fields: dict[str, Any] = {
+        "env": ENV,
+        "n_envs": 2,
+        "total_timesteps": 256,
+        "normalize_obs": False,
+        "normalize_reward": False,
+        "checkpoint": {"every": 128, "best_metric": "rollout/ep_rew_mean"},
+        "hyperparams": {
+            "n_steps": 32,
+            "batch_size": 32,
+            "n_epochs": 1,
+            "learning_rate": {"linear": [1e-3, 0.0]},
+            "policy_net_arch": [16],
+            "value_net_arch": [16],
+        },
+        "policy": {"features_dim": 16},
+        "tracking": {"every": 64, "tensorboard": False},
+        "save_dir": str(folder),
+    }
+    return TrainerConfig(**(fields | more))
+
+
+def _train(config: TrainerConfig) -> RunDirectory:
+    trainer = create_trainer(None, config)
+    try:
+        return RunDirectory.open(trainer.train().run)
+    finally:
+        trainer.close()
+
+
+def _policy(run: RunDirectory) -> dict[str, bytes]:
+    newest = CheckpointManager(run.checkpoints_dir).latest()
+    assert newest is not None
+    return {key: value.tobytes() for key, value in load_file(newest.path / "policy.safetensors").items()}
+
+
+def test_a_run_that_is_stopped_and_resumed_ends_with_the_same_bytes(start: Start, tmp_path: Path) -> None:
+    engines = start(2)
+    whole = _train(_config(tmp_path / "whole"))
+    halved = _train(_config(tmp_path / "halved", total_timesteps=256, early_stopping={"time": "1 h"}))
+    CheckpointManager(halved.checkpoints_dir).truncate_after(128)
+    trainer = open_trainer(halved)
+    try:
+        assert trainer.resume(halved).step == 128
+        result = trainer.train()
+    finally:
+        trainer.close()
+    assert result.steps == 256
+    assert _policy(halved) == _policy(whole)
+    rows = [json.loads(line) for line in whole.metrics_path.read_text().splitlines()]
+    rates = [row["train/learning_rate"] for row in rows if "train/learning_rate" in row]
+    again = [json.loads(line) for line in halved.metrics_path.read_text().splitlines()]
+    assert [row["train/learning_rate"] for row in again if "train/learning_rate" in row] == rates
+    assert rates == sorted(rates, reverse=True) and len(set(rates)) > 1
+    assert all(engine.standin.counts["Close"] == engine.standin.counts["EnvInit"] for engine in engines)
+
+
+def test_stable_baselines3_trains_on_it_too(start: Start, tmp_path: Path) -> None:
+    pytest.importorskip("stable_baselines3")
+    start(2)
+    config = _config(tmp_path, engine="sb3", total_timesteps=128, checkpoint={"every": 64})
+    run = _train(config)
+    assert (run.path / "model.zip").is_file()
+
+
+def test_evaluations_while_training_are_refused_because_no_engine_is_left(
+    start: Start, tmp_path: Path
+) -> None:
+    start(2)
+    trainer = create_trainer(None, _config(tmp_path, evaluation={"every": 64}))
+    with pytest.raises(ConfigError, match="evaluation while training needs an engine of its own"):
+        trainer.create_model()
+
+
+def test_a_policy_is_evaluated_on_as_many_engines_as_there_are_and_seated_against_a_bot(
+    start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engines = start(2)
+    run = _train(_config(tmp_path, total_timesteps=64))
+    before = [engine.standin.counts["Reset"] for engine in engines]
+    assert main(["eval", str(run.path), "--episodes", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["episodes"] == 3
+    played = [engine.standin.counts["Reset"] - n for engine, n in zip(engines, before, strict=True)]
+    assert sum(played) == 3 and min(played) >= 1
+    result = fight_duels(str(run.path), "brawler", fights=2, root=tmp_path)
+    assert len(result.rewards) == 2 and 0 <= result.won <= 2
+    both = fight_duels(str(run.path), str(run.path), fights=1, root=tmp_path)
+    assert len(both.rewards) == 1
+
+
+def test_the_documents_settings_train_as_written(start: Start, tmp_path: Path, monkeypatch: Any) -> None:
+    start(2)
+    monkeypatch.chdir(tmp_path)
+    Path("settings.yaml").write_bytes((DATA / "settings.yaml").read_bytes())
+    assert load_config("settings.yaml").config.hyperparams.given()["batch_size"] == 128 * 32 // 8
+    short = ["n_envs=2", "total_timesteps=256", "hyperparams.batch_size=64"]
+    assert main(["train", "settings.yaml", *short, "-q"]) == 0
+    (run,) = Path("trained_models").glob("*/*/*")
+    assert list(Path("tensorboard_logs").glob("*/events*")) and list(
+        Path("output/logs").glob("*/monitor.csv")
+    )
+    assert CheckpointManager(run / "checkpoints").latest() is not None
+
+
+def test_a_wrong_number_of_engines_is_three_lines_with_the_line_of_the_file(
+    start: Start, tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(2)
+    monkeypatch.chdir(tmp_path)
+    Path("settings.yaml").write_bytes((DATA / "settings.yaml").read_bytes())
+    assert main(["train", "settings.yaml"]) == 2
+    what, where, fix = capsys.readouterr().err.splitlines()[-3:]
+    assert "n_envs is 32, but DIAMBRA_ENVS names 2 engines" in what
+    assert "settings.yaml, line 2 (env_settings.env_num)" in where and "n_envs=2" in fix
+
+
+def test_ctrl_c_saves_and_closes_the_engines_and_the_run_goes_on(start: Start, tmp_path: Path) -> None:
+    engines = start(2)
+    config = {
+        **_config(tmp_path, total_timesteps=1_000_000).model_dump(mode="json", exclude_unset=True),
+        "resume": "auto",
+    }
+    path = tmp_path / "my config.yaml"
+    path.write_text(json.dumps(config))
+    command = [sys.executable, "-m", "ludus", "train", str(path), "--json"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    deadline = time.monotonic() + 120
+    while engines[0].standin.counts["Step"] < 50:
+        assert time.monotonic() < deadline and running.poll() is None
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    out, _ = running.communicate(timeout=60)
+    told = json.loads(out.splitlines()[-1])
+    assert (running.returncode, told["status"]) == (130, "interrupted")
+    assert [engine.standin.counts["Close"] for engine in engines] == [1, 1]
+    trainer = open_trainer(RunDirectory.open(told["run"]))
+    try:
+        found = trainer.resume(told["run"])
+        assert found.step == told["steps"] > 0
+        assert trainer.train(told["steps"] + 64).steps == told["steps"] + 64
+    finally:
+        trainer.close()
