@@ -15,6 +15,9 @@ import pytest
 from command_line import TINY, Command, Outcome
 
 from ludus.cli.app import main
+from ludus.envs.registration import register_envs
+
+register_envs()  # now, or they would be gone with the first test that imports them
 
 
 @pytest.fixture
