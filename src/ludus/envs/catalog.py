@@ -69,6 +69,7 @@ def find_gym_spec(env_id: str) -> GymSpec:
     if name.startswith("ALE/") and missing_extra("atari"):
         raise MissingExtra(f"the env '{env_id}'", "atari")
     if name not in gym.registry:
+        register_envs()
         _register_atari()
     spec = gym.registry.get(name)
     if spec is None or _is_tombstone(spec):
