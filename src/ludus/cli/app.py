@@ -33,6 +33,7 @@ from ludus.cli.resume import resume
 from ludus.cli.runs import runs_app
 from ludus.cli.sweep import SWEEP_EXAMPLES, sweep
 from ludus.cli.train import EXAMPLES, train
+from ludus.cli.unity import unity_app
 from ludus.cli.validate import validate
 from ludus.errors import EXIT_OK
 
@@ -56,6 +57,7 @@ app.add_typer(runs_app, name="runs")
 app.add_typer(bench_app, name="bench")
 app.add_typer(balatro_app, name="balatro")
 app.add_typer(diambra_app, name="diambra")
+app.add_typer(unity_app, name="unity")
 app.command("presets")(presets)
 app.command("envs")(envs)
 app.command("validate")(validate)

@@ -155,7 +155,7 @@ class TrainerConfig(Section):
     )
     env: EnvConfig | None = None
     n_envs: int = Field(default=8, ge=1)
-    vector: Literal["auto", "serial", "process", "batched", "envpool"] = Field(
+    vector: Literal["auto", "serial", "process", "batched", "envpool", "endpoint"] = Field(
         default="auto", description="what steps the envs; auto: the fastest that is correct"
     )
     total_timesteps: When = When(1_000_000)

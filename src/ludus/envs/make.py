@@ -18,6 +18,7 @@ from ludus.envs.catalog import check_env_exists, env_groups, find_gym_spec, know
 from ludus.envs.curriculum import CurriculumWrapper
 from ludus.envs.diambra import outside
 from ludus.envs.masks import MASK_KEY, ActionMaskWrapper, checked_mask, declares_masks, sample_legal
+from ludus.envs.unity import choice as unity
 from ludus.envs.vector import ChunkedVectorEnv, batched, make_vector, pool
 from ludus.envs.vector.remote import RemoteVectorEnv
 from ludus.envs.wrapper_names import (
@@ -51,6 +52,7 @@ EnvFactory = Callable[[], Env]
 _BY_ID: dict[str, Callable[..., gym.vector.VectorEnv[Any, Any, Any]]] = {
     "batched": batched.make_batched,
     "envpool": pool.EnvPoolVectorEnv,
+    "endpoint": unity.make_endpoint,
 }
 _TIMED_STEPS = 50
 _SLOW_STEP_S = 1e-3
@@ -115,6 +117,8 @@ class EnvSpec:
 
     def copies(self, n_envs: int) -> list[EnvFactory]:
         """What builds each of `n_envs` envs: this very spec, or one for each simulator. Raises ConfigError."""
+        if unity.is_unity(self.id):
+            return [replace(self, kwargs={**self.kwargs, "index": index}) for index in range(n_envs)]
         if not self.runs_outside:
             return [self] * n_envs
         outside.check_number(n_envs)
@@ -211,7 +215,7 @@ def make_env(id_or_spec: str | EnvSpec, **fields: Any) -> Env:
 def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int) -> tuple[str, str]:
     """The backend that `auto` means, and why, as (backend, reason).
 
-    `process`, with a worker for each, where the game runs outside. Else, in this order: `batched` where the env is
+    `process`, with a worker for each, where the game runs outside, or `endpoint` for Unity. Else: `batched` where it is
     written as a batched game (`vector/batched.py`). `serial` for one env. `envpool` for 4 envs or more where the
     extra is installed and holds this very env (`vector/pool.py`). `process` when a step of one env takes over 1 ms
     (the median of 50 random steps, measured here on an env built for it). Else `serial`: handing a light step to
@@ -220,6 +224,9 @@ def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int) -> tuple[str, s
     spec = EnvSpec(env) if isinstance(env, str) else env if isinstance(env, EnvSpec) else None
     if spec is not None and spec.runs_outside:
         return "process", "one worker for each engine"
+    if spec is not None and unity.is_unity(spec.id):
+        reason = unity.why_not(spec)
+        return ("endpoint", "all simulators asked at once") if reason is None else ("serial", reason)
     if spec is not None and batched.why_not(spec) is None:
         return "batched", "all envs in one compiled step"
     if n_envs == 1:

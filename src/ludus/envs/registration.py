@@ -8,6 +8,7 @@ from ludus.envs.diambra.games import DIAMBRA, GAMES
 
 _OWN = {
     "ludus/Balatro-v0": "ludus.envs.balatro.env:BalatroEnv",
+    "ludus/Unity-v0": "ludus.envs.unity.env:UnityEnv",
 }
 
 

@@ -13,6 +13,7 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 from ludus.config.schema import CurriculumConfig, EnvConfig, TrainerConfig
 from ludus.envs.make import EnvSpec, choose_backend, make_vectorized_env
 from ludus.envs.masks import ActionMaskWrapper, declares_masks, has_masks
+from ludus.envs.unity.choice import is_unity
 from ludus.envs.vector import make_vector
 from ludus.errors import UserError
 
@@ -50,7 +51,7 @@ class EnvSource:
         self.env_id = _name(env, config)
         self.n_envs = config.n_envs if self._instance is None else 1
         # an instance is the user's, and a simulator need not take a second connection: a seeded reset must do
-        self.rebuild = self._instance is None and not self.runs_outside
+        self.rebuild = self._instance is None and not (self.runs_outside or _is_unity(self.spec))
         self.reports_episodes = isinstance(self._factory, EnvSpec) and self._factory.reports_episodes
 
     @property
@@ -138,6 +139,10 @@ def _spec(env: str | EnvSpec | None, config: TrainerConfig) -> EnvSpec:
     return EnvSpec(
         **section.model_dump(), curriculum=config.curriculum.model_dump() if config.curriculum else None
     ).resolve()
+
+
+def _is_unity(spec: EnvSpec | None) -> bool:
+    return spec is not None and is_unity(spec.id)
 
 
 def _masked(env: Env) -> Env:

@@ -172,7 +172,9 @@ class TrainingRun:
         self._consider_stopping()
         every = self.crew.config.checkpoint.every
         if self._due(every):
-            self._try_to_save(exact=every is not None and not every.is_wall_clock)
+            # simulators that take no seed cannot be brought to the same start again
+            seeded = getattr(self.crew.collector.stepper.envs, "seeded", True)
+            self._try_to_save(exact=seeded and every is not None and not every.is_wall_clock)
             self.crew.collector.barrier(self._barriers)
         elif self._new_best:
             self._try_to_save(resumable=False)
@@ -339,7 +341,14 @@ class TrainingRun:
             self._means.take()
             | self._window.metrics()
             | {"time/fps": round(fps, 1), "time/seconds": round(self.progress.seconds, 3)}
+            | self._times_of_envs()
         )
+
+    def _times_of_envs(self) -> Metrics:
+        """What a vector env has to tell about its time: only `time/` names, which no resume must reproduce."""
+        envs: Any = self.crew.collector.stepper.envs
+        told: Metrics = envs.take_metrics() if hasattr(envs, "take_metrics") else {}
+        return {name: value for name, value in told.items() if name.startswith("time/")}
 
     def _log_row(self, metrics: Metrics) -> dict[str, Any]:
         best_metric = self.crew.config.checkpoint.best_metric

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ludus.config.importers import diambra, pipeline, zoo
+from ludus.config.importers import diambra, pipeline, unity, zoo
 from ludus.config.importers.document import SUFFIXES, Document, read_document
 from ludus.config.importers.translation import Choice, Imported, PlaySection, Remark
 
@@ -25,6 +25,7 @@ __all__ = [
 _FORMATS: list[tuple[Callable[[Document], bool], Callable[[Document, Choice], Imported]]] = [
     (pipeline.recognise, pipeline.translate),
     (diambra.recognise, diambra.translate),
+    (unity.recognise, unity.translate),
     (zoo.recognise, zoo.translate),
 ]
 

@@ -7,6 +7,7 @@ from typing import Any
 from ludus.config.importers.document import Document
 from ludus.config.importers.sb3_arguments import put_arguments, put_device
 from ludus.config.importers.translation import Choice, Imported, PlaySection, Translation
+from ludus.config.importers.unity import put_unity_env, use_case_in
 
 KIND = "a training-pipeline config (experiment, environment, training)"
 _WANDB_PROJECT = "sb3"  # what the pipeline's own trainer calls it
@@ -28,14 +29,20 @@ def translate(document: Document, choice: Choice) -> Imported:
     if t.take("experiment", "name") is not None:
         t.put("name", t.take("experiment", "name"), "experiment", "name")
     t.put("algorithm", algorithm, "training", "algorithm")
-    t.put("env.id", env_id, "environment", "id")
+    use_case = use_case_in(env_id)
+    if use_case is None:
+        t.put("env.id", env_id, "environment", "id")
+    else:
+        t.section("unity")
+        put_unity_env(t, use_case)
     _put_environment(t)
     total = t.integer(*_INNER, "total_timesteps")
     if total is not None:
         t.put("total_timesteps", total, *_INNER, "total_timesteps")
-    n_envs = t.integer(*_INNER, "num_envs", default=1)
-    source = (*_INNER, "num_envs") if t.has(*_INNER, "num_envs") else ()
-    t.put("n_envs", n_envs, *source, place="the pipeline trains on one env")
+    if use_case is None or t.has(*_INNER, "num_envs"):
+        n_envs = t.integer(*_INNER, "num_envs", default=1)
+        source = (*_INNER, "num_envs") if t.has(*_INNER, "num_envs") else ()
+        t.put("n_envs", n_envs, *source, place="the pipeline trains on one env")
     for name in ("normalize_obs", "normalize_reward"):
         t.put(name, False, place="the pipeline normalises nothing")
     t.section(*_ARGUMENTS)
