@@ -36,6 +36,8 @@ HYPERPARAMS = ["hyperparams.learning_rate={linear: [1.0e-3, 1.0e-4]}", "hyperpar
 
 
 def main() -> None:
+    # this file's own folder would have it imported in place of the client, which is called the same
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -45,6 +45,7 @@ _PUBLIC = {
     "create_trainer": "ludus.trainers.factory",
     "export_policy": "ludus.evaluation.export",
     "get_default_config": "ludus.config.schema",
+    "get_filter_keys": "ludus.envs.diambra.games",
     "load": "ludus.evaluation.load",
     "load_config": "ludus.config.loading",
     "make_env": "ludus.envs.make",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from ludus.envs.balatro.metrics import BalatroMetrics
     from ludus.envs.balatro.wrappers import BalatroGymWrapper, create_balatro_env, wrap_balatro_env
     from ludus.envs.curriculum import CurriculumWrapper
+    from ludus.envs.diambra.games import get_filter_keys
     from ludus.envs.make import EnvSpec, make_env, make_vectorized_env
     from ludus.envs.masks import ActionMaskWrapper
     from ludus.envs.validate import validate_environment

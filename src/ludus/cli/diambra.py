@@ -63,8 +63,8 @@ def engine(
     except OSError as error:
         raise UserError(
             f"no engine can listen at {host}:{port}",
-            where=f"command line: --port {port} ({error})",
-            fix="another --port, or 0 for any free one",
+            where=f"command line: --host {host} --port {port}",
+            fix="another --port (somebody else may use this one), or 0 for any free one",
         ) from error
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: standin.shutdown.set())

@@ -30,6 +30,7 @@ _EXTRAS = {
     "sb3": ("stable_baselines3", "`engine: sb3`: the algorithms of Stable-Baselines3 and sb3-contrib"),
     "sweep": ("optuna", "`ludus sweep`: search for hyperparameters"),
     "export": ("onnx", "`ludus export RUN --to onnx`"),
+    "diambra": ("diambra", "DIAMBRA Arena's fighting games (an environment of its own: old protobuf)"),
 }
 
 

@@ -67,8 +67,11 @@ def _describe(env_id: str) -> dict[str, str]:
     import gymnasium as gym
 
     from ludus.envs.catalog import find_gym_spec
+    from ludus.envs.diambra.outside import is_outside
     from ludus.envs.spaces import describe_space
 
+    if is_outside(env_id):  # to make one, its simulator would have to run
+        return {"observation": "Dict: frame and states", "action": "MultiDiscrete or Discrete"}
     try:
         env = gym.make(find_gym_spec(env_id), disable_env_checker=True)
     except UserError as error:

@@ -136,7 +136,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
 
     def close_extras(self, **kwargs: Any) -> None:
         self._release()
-        del self._batch  # the last holder of the mapped memory
+        self.__dict__.pop("_batch", None)  # the last holder of the mapped memory; none where the start failed
 
     def _unplayed(self) -> set[int]:
         """The workers whose envs did not play the step that was just taken."""

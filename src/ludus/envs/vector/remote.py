@@ -20,6 +20,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # before trying again, doubled each ti
 _IDLE_SECONDS = 0.05
 _STEADY_STEPS = 100  # after so many steps an env counts as well again
 _END_SECONDS = 2.0
+_STARTING_SECONDS_EACH = 3.0
 _BUILD_SECONDS = 60.0
 
 
@@ -122,6 +123,10 @@ class RemoteVectorEnv(ProcessVectorEnv):
         self._dismiss(k)
         return WorkerLost(f"lost its simulator: {error.what}")
 
+    def _exchange_at_start(self, kind: Kind, requests: list[bytes], seconds: float) -> dict[int, Any]:
+        # there may be many more workers than cores, and all of them start at once
+        return super()._exchange_at_start(kind, requests, seconds + _STARTING_SECONDS_EACH * len(requests))
+
     def _replace(self, k: int, lost: WorkerLost) -> None:
         """Env k is away from now on."""
         if self._playing:
@@ -159,13 +164,12 @@ class RemoteVectorEnv(ProcessVectorEnv):
             self._failures[k] += 1
             self.respawned += 1
             count = f"attempt {self._failures[k]} of {self._respawns}"
-            _log.warning(
-                "%s: its worker %s; the others play on, %s in %g s", self._places[k], lost, count, pause
-            )
+            cause = self._causes.pop(k, None)
+            told = f"{self._places[k]}: its worker {lost}" if cause is None else cause.what
+            _log.warning("%s; the others play on, %s in %g s", told, count, pause)
             resume_at = time.monotonic() + pause
             while time.monotonic() < resume_at:
                 yield
-            self._causes.pop(k, None)
             try:
                 self._workers[k] = self._hire()
                 yield from self._asked(
