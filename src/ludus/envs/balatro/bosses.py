@@ -9,7 +9,7 @@ import numpy as np
 from ludus.envs.balatro.cards import DEBUFF, FORCED, HIDDEN, PLAYED_ANTE, is_face, is_suit
 from ludus.envs.balatro.chance import GIVEN_BOSS, below, given, position
 from ludus.envs.balatro.compiled import entry, kernel
-from ludus.envs.balatro.drawing import change_hand_size
+from ludus.envs.balatro.drawing import change_hand_size, draw
 from ludus.envs.balatro.facts import ANTE_BASE, BLIND_MULT, BLIND_SUIT, BOSS_MIN_ANTE, SHOWDOWN
 from ludus.envs.balatro.jokers import change_discards, set_debuffed, swap_jokers
 from ludus.envs.balatro.lineup import count_joker
@@ -37,6 +37,7 @@ from ludus.envs.balatro.names import (
     BL_WATER,
     J_PAREIDOLIA,
     J_SMEARED,
+    SELECTING_HAND,
 )
 from ludus.envs.balatro.state import (
     ANTE,
@@ -67,6 +68,7 @@ from ludus.envs.balatro.state import (
     N_HAND,
     N_JOKERS,
     PERISHABLE,
+    PHASE,
     PREPPED,
     STAKE,
     TARGET,
@@ -245,6 +247,8 @@ def disable_boss(s: Any, f: Any, q: Any) -> None:
         f[TARGET] = f[TARGET] / 3
     elif blind == BL_MANACLE:
         change_hand_size(s, q, 1)
+        if s[PHASE] == SELECTING_HAND:
+            draw(s, q, 1)  # the game draws for the larger hand and once more for the boss
     elif blind in (BL_FINAL_HEART, BL_FINAL_ACORN):
         _show_and_revive_jokers(s, q)
     refresh_debuffs(s)

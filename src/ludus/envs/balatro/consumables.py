@@ -10,6 +10,7 @@ from ludus.envs.balatro.cards import (
     DEBUFF,
     FACE_MASK,
     FORCED,
+    PLAYED_ANTE,
     destroy_card,
     edition_of,
     enhancement_of,
@@ -172,7 +173,7 @@ def can_use(s: Any, item: Any, held: Any) -> Any:
     if item in (C_WHEEL_OF_FORTUNE, C_ECTOPLASM, C_HEX):
         return _plain_jokers(s) > 0
     if item == C_ANKH:
-        return s[N_JOKERS] > 0 and joker_limit(s) > 1
+        return s[N_JOKERS] > 0 and joker_limit(s) > 1 and joker_room(s) > 0
     if C_FAMILIAR <= item <= C_INCANTATION:
         return s[N_HAND] > 1 and s[N_CARDS] <= MAX_CARDS - 3
     return s[N_HAND] > 1
@@ -268,8 +269,8 @@ def _change_card(s: Any, q: Any, item: Any, place: Any) -> None:
 
 
 @kernel
-def _destroy_hand_cards(s: Any, f: Any, bits: Any) -> None:
-    """Destroys the cards at these positions of the hand."""
+def _destroy_hand_cards(s: Any, f: Any, bits: Any, breaks_glass: Any) -> None:
+    """Destroys the cards at these positions of the hand; Glass Joker sees it only where `breaks_glass`."""
     all_faces = count_joker(s, J_PAREIDOLIA) > 0
     faces, glasses = 0, 0
     for i in range(s[N_HAND] - 1, -1, -1):
@@ -278,7 +279,7 @@ def _destroy_hand_cards(s: Any, f: Any, bits: Any) -> None:
             card = s[CARD + place]
             if is_face(card, all_faces, False):
                 faces += 1
-            if enhancement_of(card) == M_GLASS:
+            if breaks_glass and enhancement_of(card) == M_GLASS:
                 glasses += 1
             destroy_card(s, place)
     cards_destroyed(s, f, faces, glasses)
@@ -286,7 +287,7 @@ def _destroy_hand_cards(s: Any, f: Any, bits: Any) -> None:
 
 @kernel
 def _copy_card(s: Any, source: Any) -> Any:
-    place = new_card(s, s[CARD + source] & (FACE_MASK | DEBUFF))
+    place = new_card(s, s[CARD + source] & (FACE_MASK | DEBUFF | PLAYED_ANTE))
     if place >= 0:
         s[CARD_BONUS + place] = s[CARD_BONUS + source]
         to_hand(s, place)
@@ -296,7 +297,7 @@ def _copy_card(s: Any, source: Any) -> Any:
 @kernel
 def _on_targets(s: Any, f: Any, q: Any, item: Any, bits: Any) -> None:
     if item == C_HANGED_MAN:
-        _destroy_hand_cards(s, f, bits)
+        _destroy_hand_cards(s, f, bits, True)
         return
     first, last = -1, -1
     for i in range(s[N_HAND]):
@@ -305,7 +306,8 @@ def _on_targets(s: Any, f: Any, q: Any, item: Any, bits: Any) -> None:
                 first = s[HAND + i]
             last = s[HAND + i]
     if item == C_DEATH:
-        s[CARD + first] = s[CARD + last] & FACE_MASK
+        kept = s[CARD + first] & FORCED
+        s[CARD + first] = s[CARD + last] & (FACE_MASK | PLAYED_ANTE) | kept
         s[CARD_BONUS + first] = s[CARD_BONUS + last]
     elif item == C_CRYPTID:
         _copy_card(s, first)
@@ -332,7 +334,7 @@ def _random_positions(s: Any, q: Any, count: Any) -> Any:
 @kernel
 def _replace_one_card(s: Any, f: Any, q: Any, item: Any) -> None:
     """Familiar, Grim, Incantation: one card goes, enhanced ones of a kind come."""
-    _destroy_hand_cards(s, f, _random_positions(s, q, 1))
+    _destroy_hand_cards(s, f, _random_positions(s, q, 1), False)
     count = 3 if item == C_FAMILIAR else (2 if item == C_GRIM else 4)
     added = 0
     for _ in range(count):
@@ -449,7 +451,7 @@ def _without_targets(s: Any, f: Any, q: Any, item: Any) -> None:
     elif item in (C_SIGIL, C_OUIJA):
         _all_hand_cards(s, q, item)
     elif item == C_IMMOLATE:
-        _destroy_hand_cards(s, f, _random_positions(s, q, 5))
+        _destroy_hand_cards(s, f, _random_positions(s, q, 5), False)
         s[MONEY] += 20
     else:
         _on_jokers(s, f, q, item)

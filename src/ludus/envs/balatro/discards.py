@@ -40,9 +40,11 @@ from ludus.envs.balatro.scoring import name_hand
 from ludus.envs.balatro.state import (
     CARD,
     CASTLE_SUIT,
+    DEBUFFED,
     DISCARDS_USED,
     HAND,
     J_COUNT,
+    J_STICKERS,
     J_VALUE,
     JOKER,
     LEVEL,
@@ -76,11 +78,9 @@ def _jokers_on_discard(s: Any, f: Any, q: Any, card: Any, last: Any, n: Any, fac
     """Every joker, left to right, sees one card go; whether it is destroyed instead."""
     debuffed = (card & DEBUFF) != 0
     destroyed = False
-    i = 0
-    while i < s[N_JOKERS]:
+    for i in range(s[N_JOKERS]):
         at = acting(s, i)
         joker = s[JOKER + at] if at >= 0 else 0
-        gone = False
         if joker == J_MAIL:
             if not debuffed and rank_shown(card) == s[MAIL_RANK]:
                 s[MONEY] += 5
@@ -90,7 +90,6 @@ def _jokers_on_discard(s: Any, f: Any, q: Any, card: Any, last: Any, n: Any, fac
         elif at == i:
             if joker == J_RAMEN:
                 f[J_VALUE + i] -= 0.01
-                gone = f[J_VALUE + i] <= 1.0
             elif joker == J_YORICK:
                 s[J_COUNT + i] -= 1
                 if s[J_COUNT + i] <= 0:
@@ -108,11 +107,15 @@ def _jokers_on_discard(s: Any, f: Any, q: Any, card: Any, last: Any, n: Any, fac
                     f[J_VALUE + i] += 0.5
             elif joker == J_GREEN_JOKER and last:
                 f[J_VALUE + i] = max(0.0, f[J_VALUE + i] - 1.0)
-        if gone:
-            remove_joker(s, f, q, i)
-        else:
-            i += 1
     return destroyed
+
+
+@kernel
+def _remove_eaten(s: Any, f: Any, q: Any) -> None:
+    """Ramen that is worth nothing any more leaves, once the whole discard is over."""
+    for i in range(s[N_JOKERS] - 1, -1, -1):
+        if s[JOKER + i] == J_RAMEN and f[J_VALUE + i] <= 1.0 and not s[J_STICKERS + i] & DEBUFFED:
+            remove_joker(s, f, q, i)
 
 
 @kernel
@@ -158,5 +161,6 @@ def discard_cards(s: Any, f: Any, q: Any, bits: Any, by_hook: Any) -> None:
                 s, s[PLAY + k]
             )  # only a single card is ever destroyed, so the others keep their place
     s[N_PLAY] = 0
+    _remove_eaten(s, f, q)
     if lost_faces + lost_glass > 0:
         cards_destroyed(s, f, lost_faces, lost_glass)

@@ -8,6 +8,7 @@ from typing import Any
 from ludus.envs.balatro.cards import (
     DEBUFF,
     FACE_MASK,
+    PLAYED_ANTE,
     count_enhancement,
     enhancement_of,
     in_flush,
@@ -179,16 +180,15 @@ def _midas(s: Any) -> None:
 
 
 @kernel
-def _drink(s: Any) -> Any:
-    """Vampire takes the enhancements of scoring cards; returns how many."""
-    taken = 0
+def _drink(s: Any, drunk: Any) -> Any:
+    """Vampire takes the enhancements of scoring cards, of each once a hand; returns `drunk` (bits) with those added."""
     for k in range(s[N_PLAY]):
         place = s[PLAY + k]
         card = s[CARD + place]
-        if _scores(s, k) and enhancement_of(card) != 0 and not card & DEBUFF:
+        if _scores(s, k) and enhancement_of(card) != 0 and not card & DEBUFF and not (drunk >> k) & 1:
             s[CARD + place] = with_enhancement(card, 0)
-            taken += 1
-    return taken
+            drunk |= 1 << k
+    return drunk
 
 
 @kernel
@@ -204,7 +204,7 @@ def _is_most_played(s: Any, hand: Any) -> Any:
 @kernel
 def _copy_played_card(s: Any, f: Any) -> None:
     source = s[PLAY]
-    place = new_card(s, s[CARD + source] & (FACE_MASK | DEBUFF))
+    place = new_card(s, s[CARD + source] & (FACE_MASK | DEBUFF | PLAYED_ANTE))
     if place >= 0:
         s[CARD_BONUS + place] = s[CARD_BONUS + source]
         to_hand(s, place)
@@ -215,6 +215,7 @@ def _copy_played_card(s: Any, f: Any) -> None:
 def jokers_before(s: Any, f: Any, q: Any, log: Any) -> None:
     """Left to right, before chips and mult of the hand are set. Growing is not copied by Blueprint."""
     hand, contained = s[W_HAND], s[W_CONTAINED]
+    drunk = 0
     for i in range(s[N_JOKERS]):
         at = s[W_ACTING + i]
         if at < 0:
@@ -243,7 +244,12 @@ def jokers_before(s: Any, f: Any, q: Any, log: Any) -> None:
         elif joker == J_MIDAS_MASK:
             _midas(s)
         elif joker == J_VAMPIRE:
-            f[J_VALUE + i] += 0.1 * _drink(s)
+            before = drunk
+            drunk = _drink(s, before)
+            taken = 0
+            for k in range(s[N_PLAY]):
+                taken += ((drunk ^ before) >> k) & 1
+            f[J_VALUE + i] += 0.1 * taken
         elif joker == J_RIDE_THE_BUS:
             if _any_face_scores(s):
                 f[J_VALUE + i] = 0.0
@@ -347,7 +353,24 @@ def _purse(s: Any) -> Any:
 
 
 @kernel
-def _chips_of(s: Any, f: Any, at: Any, joker: Any) -> Any:
+def count_deck(s: Any) -> Any:
+    """How many Stone, Steel and enhanced cards the deck has, where a joker asks for it.
+
+    The game counts them between hands: what Midas Mask, Vampire or DNA do in a hand shows in the next one.
+    """
+    stones, steels, enhanced = 0, 0, 0
+    for i in range(s[N_JOKERS]):
+        if s[JOKER + i] == J_STONE:
+            stones = count_enhancement(s, M_STONE)
+        elif s[JOKER + i] == J_STEEL_JOKER:
+            steels = count_enhancement(s, M_STEEL)
+        elif s[JOKER + i] == J_DRIVERS_LICENSE:
+            enhanced = _enhanced_cards(s)
+    return stones, steels, enhanced
+
+
+@kernel
+def _chips_of(s: Any, f: Any, at: Any, joker: Any, stones: Any) -> Any:
     """Chips that a joker adds in its turn."""
     if joker in (J_RUNNER, J_ICE_CREAM, J_SQUARE, J_CASTLE, J_WEE):
         return f[J_VALUE + at]
@@ -356,7 +379,7 @@ def _chips_of(s: Any, f: Any, at: Any, joker: Any) -> Any:
     if joker == J_BLUE_JOKER:
         return 2.0 * s[N_DRAW]
     if joker == J_STONE:
-        return 25.0 * count_enhancement(s, M_STONE)
+        return 25.0 * stones
     if joker == J_BULL:
         return 2.0 * max(0, _purse(s))
     if joker == J_STUNTMAN:
@@ -396,7 +419,7 @@ def _mult_of(s: Any, f: Any, q: Any, at: Any, joker: Any) -> Any:
 
 
 @kernel
-def _factor_of(s: Any, f: Any, at: Any, joker: Any) -> Any:
+def _factor_of(s: Any, f: Any, at: Any, joker: Any, steels: Any, enhanced: Any) -> Any:
     """What a joker multiplies mult by in its turn."""
     if joker in (
         J_CONSTELLATION,
@@ -418,7 +441,7 @@ def _factor_of(s: Any, f: Any, at: Any, joker: Any) -> Any:
     if joker == J_LOYALTY_CARD:
         return 4.0 if (s[HANDS_PLAYED] - s[J_COUNT + at]) % 6 == 5 else 1.0
     if joker == J_STEEL_JOKER:
-        return 1.0 + 0.2 * count_enhancement(s, M_STEEL)
+        return 1.0 + 0.2 * steels
     if joker == J_BLACKBOARD:
         return 3.0 if _all_black(s) else 1.0
     if joker == J_CAVENDISH:
@@ -434,13 +457,13 @@ def _factor_of(s: Any, f: Any, at: Any, joker: Any) -> Any:
     if joker == J_SEEING_DOUBLE:
         return 2.0 if _has_club_and_other(s) else 1.0
     if joker == J_DRIVERS_LICENSE:
-        return 3.0 if _enhanced_cards(s) >= 16 else 1.0
+        return 3.0 if enhanced >= 16 else 1.0
     return 1.0
 
 
 @kernel
-def joker_turn(s: Any, f: Any, q: Any, log: Any, i: Any) -> None:
-    """The joker at i has its turn."""
+def joker_turn(s: Any, f: Any, q: Any, log: Any, i: Any, stones: Any, steels: Any, enhanced: Any) -> None:
+    """The joker at i has its turn; the last three are those of `count_deck` from before the hand."""
     at = s[W_ACTING + i]
     if at < 0:
         return
@@ -470,7 +493,7 @@ def joker_turn(s: Any, f: Any, q: Any, log: Any, i: Any) -> None:
         if s[TRIGGERED]:
             add_money(s, f, log, FROM_JOKER, i, 8)
         return
-    chips = _chips_of(s, f, at, joker)
+    chips = _chips_of(s, f, at, joker, stones)
     if chips != 0:
         add_chips(f, log, FROM_JOKER, i, chips)
         return
@@ -478,7 +501,7 @@ def joker_turn(s: Any, f: Any, q: Any, log: Any, i: Any) -> None:
     if mult != 0:
         add_mult(f, log, FROM_JOKER, i, mult)
         return
-    factor = _factor_of(s, f, at, joker)
+    factor = _factor_of(s, f, at, joker, steels, enhanced)
     if factor > 1:
         times_mult(f, log, FROM_JOKER, i, factor)
 

@@ -168,24 +168,17 @@ from ludus.envs.balatro.state import (
 
 
 @kernel
-def _dagger(s: Any, f: Any, q: Any, i: Any) -> None:
-    if i + 1 < s[N_JOKERS] and not s[J_STICKERS + i + 1] & ETERNAL:
-        f[J_VALUE + i] += 2.0 * joker_sell_value(s, i + 1)
-        remove_joker(s, f, q, i + 1)
-
-
-@kernel
-def _madness_victim(s: Any, q: Any, i: Any) -> Any:
-    """Another joker that can be destroyed, by chance; -1 for none."""
+def _madness_victim(s: Any, q: Any, i: Any, doomed: Any) -> Any:
+    """Another joker that can be destroyed and is not yet doomed, by chance; -1 for none."""
     count = 0
     for k in range(s[N_JOKERS]):
-        if k != i and not s[J_STICKERS + k] & ETERNAL:
+        if k != i and not s[J_STICKERS + k] & ETERNAL and not (doomed >> k) & 1:
             count += 1
     if count == 0:
         return -1
     wanted = position(s, q, count)
     for k in range(s[N_JOKERS]):
-        if k != i and not s[J_STICKERS + k] & ETERNAL:
+        if k != i and not s[J_STICKERS + k] & ETERNAL and not (doomed >> k) & 1:
             if wanted == 0:
                 return k
             wanted -= 1
@@ -194,19 +187,24 @@ def _madness_victim(s: Any, q: Any, i: Any) -> Any:
 
 @kernel
 def _jokers_at_blind(s: Any, f: Any, q: Any) -> None:
-    """Left to right, when a blind is taken on; jokers made here wait for the next one."""
+    """Left to right, when a blind is taken on.
+
+    What is destroyed leaves, what is made comes and the boss is disabled once every joker had its turn: a doomed joker
+    does nothing more but keeps its place, and only Ceremonial Dagger's is free for Riff-raff.
+    """
     boss = s[BLIND] >= BL_HOOK
-    last = s[N_JOKERS]
-    i = 0
-    while i < last:
+    doomed, made, freed = 0, 0, 0
+    disabled = False
+    for i in range(s[N_JOKERS]):
         at = acting(s, i)
-        joker = s[JOKER + at] if at >= 0 else 0
+        if at < 0 or (doomed >> i) & 1 or (doomed >> at) & 1:
+            continue
+        joker = s[JOKER + at]
         if joker == J_BURGLAR:
             s[HANDS_LEFT] += 3
             s[DISCARDS_LEFT] = 0
         elif joker == J_RIFF_RAFF:
-            for _ in range(min(2, joker_room(s))):
-                create_joker(s, f, q, 1)
+            made += max(0, min(2, joker_room(s) + freed - made))
         elif joker == J_CARTOMANCER:
             create_tarot(s, q)
         elif joker == J_MARBLE:
@@ -216,21 +214,28 @@ def _jokers_at_blind(s: Any, f: Any, q: Any) -> None:
                 cards_added(s, f, 1)
         elif at == i:
             if joker == J_CHICOT:
-                disable_boss(s, f, q)
+                disabled = boss
             elif joker == J_CEREMONIAL:
-                before = s[N_JOKERS]
-                _dagger(s, f, q, i)
-                last -= before - s[N_JOKERS]
+                if (
+                    i + 1 < s[N_JOKERS]
+                    and not s[J_STICKERS + i + 1] & ETERNAL
+                    and not (doomed >> (i + 1)) & 1
+                ):
+                    f[J_VALUE + i] += 2.0 * joker_sell_value(s, i + 1)
+                    doomed |= 1 << (i + 1)
+                    freed += 1
             elif joker == J_MADNESS and not boss:
                 f[J_VALUE + i] += 0.5
-                victim = _madness_victim(s, q, i)
+                victim = _madness_victim(s, q, i, doomed)
                 if victim >= 0:
-                    remove_joker(s, f, q, victim)
-                    if victim < last:
-                        last -= 1
-                    if victim < i:
-                        i -= 1
-        i += 1
+                    doomed |= 1 << victim
+    for i in range(s[N_JOKERS] - 1, -1, -1):
+        if (doomed >> i) & 1:
+            remove_joker(s, f, q, i)
+    for _ in range(made):
+        create_joker(s, f, q, 1)
+    if disabled:
+        disable_boss(s, f, q)
 
 
 @kernel
@@ -417,13 +422,12 @@ def _jokers_at_end(s: Any, f: Any, q: Any, boss: Any, lost: Any) -> Any:
                     gone = True
             else:
                 gone = _grow_old(s, f, q, i, boss)
-        if not gone:
-            if s[J_STICKERS + i] & RENTAL:
-                s[MONEY] -= 3
-            if s[J_STICKERS + i] & PERISHABLE and s[J_PERISH + i] > 0:
-                s[J_PERISH + i] -= 1
-                if s[J_PERISH + i] == 0:
-                    set_debuffed(s, q, i, True)
+        if s[J_STICKERS + i] & RENTAL:
+            s[MONEY] -= 3
+        if not gone and s[J_STICKERS + i] & PERISHABLE and s[J_PERISH + i] > 0:
+            s[J_PERISH + i] -= 1
+            if s[J_PERISH + i] == 0:
+                set_debuffed(s, q, i, True)
         if gone:
             remove_joker(s, f, q, i)
         else:
@@ -508,6 +512,7 @@ def end_round(s: Any, f: Any, q: Any) -> None:
     blind = s[BLIND]
     boss = blind >= BL_HOOK
     lost = f[CHIPS] < f[TARGET]
+    s[PHASE] = CASHING_OUT  # a hand that grows now draws no more cards
     saved = _jokers_at_end(s, f, q, boss, lost)
     if lost and not saved:
         s[LOST_TO] = blind
@@ -516,11 +521,10 @@ def end_round(s: Any, f: Any, q: Any) -> None:
     s[SAVED] = saved
     s[UNUSED_DISCARDS] += s[DISCARDS_LEFT]
     _held_at_end(s, q)
-    most = 0
-    for hand in range(N_HANDS):
-        if s[PLAYED + hand] >= s[PLAYED + most]:
-            most = hand
-    s[MOST_PLAYED] = most
+    if boss:  # The Ox takes what was played most when the last boss was beaten, High Card before that
+        for hand in range(N_HANDS):
+            if hand == 0 or s[PLAYED + hand] >= s[PLAYED + s[MOST_PLAYED]]:
+                s[MOST_PLAYED] = hand
     s[PAYOUT] = _payout(s, blind)
     f[REWARD] += f[R_BLIND]
     end_blind(s, q)
@@ -535,4 +539,3 @@ def end_round(s: Any, f: Any, q: Any) -> None:
             s[PHASE] = GAME_OVER
             return
     new_targets(s, q)
-    s[PHASE] = CASHING_OUT

@@ -35,7 +35,13 @@ from ludus.envs.balatro.facts import (
 )
 from ludus.envs.balatro.hands import poker_hand, stones
 from ludus.envs.balatro.joker_cards import extra_triggers, held_triggers, jokers_for_held, jokers_for_scored
-from ludus.envs.balatro.joker_hands import cards_destroyed, joker_turn, jokers_after, jokers_before
+from ludus.envs.balatro.joker_hands import (
+    cards_destroyed,
+    count_deck,
+    joker_turn,
+    jokers_after,
+    jokers_before,
+)
 from ludus.envs.balatro.lineup import count_joker, luck, note_acting
 from ludus.envs.balatro.names import (
     B_PLASMA,
@@ -226,14 +232,14 @@ def _jokers_on_joker(s: Any, f: Any, log: Any, other: Any) -> None:
 
 
 @kernel
-def _score_jokers(s: Any, f: Any, q: Any, log: Any) -> None:
+def _score_jokers(s: Any, f: Any, q: Any, log: Any, stones: Any, steels: Any, enhanced: Any) -> None:
     for i in range(s[N_JOKERS]):
         edition = 0 if s[J_STICKERS + i] & DEBUFFED else s[J_EDITION + i]
         if edition == FOIL:
             add_chips(f, log, FROM_JOKER, i, 50.0)
         elif edition == HOLOGRAPHIC:
             add_mult(f, log, FROM_JOKER, i, 10.0)
-        joker_turn(s, f, q, log, i)
+        joker_turn(s, f, q, log, i, stones, steels, enhanced)
         _jokers_on_joker(s, f, log, i)
         if edition == POLYCHROME:
             times_mult(f, log, FROM_JOKER, i, 1.5)
@@ -254,19 +260,21 @@ def _break_cards(s: Any, f: Any, q: Any) -> None:
             if s[JOKER + i] == J_SIXTH_SENSE and not s[J_STICKERS + i] & DEBUFFED and not sixth:
                 sixth = True
                 create_spectral(s, q)
-    scoring = s[W_SCORING]
-    for k in range(s[N_PLAY] - 1, -1, -1):
-        if not (scoring >> k) & 1:
+    broken = 0
+    for k in range(s[N_PLAY]):
+        if not (s[W_SCORING] >> k) & 1:
             continue
-        place = s[PLAY + k]
-        card = s[CARD + place]
+        card = s[CARD + s[PLAY + k]]
         glass = enhancement_of(card) == M_GLASS
         if sixth or (glass and not card & DEBUFF and happens(s, q, luck(s), 4)):
             if is_face(card, s[W_ALL_FACES], False):
                 faces += 1
             if glass:
                 glasses += 1
-            destroy_card(s, place)
+            broken |= 1 << k
+    for k in range(s[N_PLAY] - 1, -1, -1):
+        if (broken >> k) & 1:
+            destroy_card(s, s[PLAY + k])
     if faces + glasses > 0:
         cards_destroyed(s, f, faces, glasses)
 
@@ -296,6 +304,7 @@ def evaluate(s: Any, f: Any, q: Any, log: Any) -> None:
                 add_money(s, f, log, FROM_JOKER, i, 8)
     else:
         s[W_MONEY] = s[MONEY]
+        stones, steels, enhanced = count_deck(s)
         jokers_before(s, f, q, log)
         hand_base(s, f, hand)
         note(f, log, FROM_HAND, hand, SET_BOTH, 0.0)
@@ -305,7 +314,7 @@ def evaluate(s: Any, f: Any, q: Any, log: Any) -> None:
             note(f, log, FROM_BLIND, 0, SET_BOTH, 0.5)
         _score_played(s, f, q, log)
         _score_held(s, f, q, log)
-        _score_jokers(s, f, q, log)
+        _score_jokers(s, f, q, log, stones, steels, enhanced)
         if s[DECK] == B_PLASMA:
             half = np.floor((f[W_CHIPS] + f[W_MULT]) / 2)
             f[W_CHIPS] = half

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ludus.envs.balatro.bosses import disable_boss
+from ludus.envs.balatro.bosses import disable_boss, refresh_debuffs
 from ludus.envs.balatro.cards import with_edition
 from ludus.envs.balatro.chance import (
     GIVEN_BOOSTER,
@@ -26,7 +26,7 @@ from ludus.envs.balatro.lineup import (
     consumable_sell_value,
     count_joker,
     discounted,
-    joker_room,
+    joker_limit,
     joker_sell_value,
     price,
     take_consumable,
@@ -48,6 +48,7 @@ from ludus.envs.balatro.names import (
     NEGATIVE,
     PLAYING_CARD,
     POLYCHROME,
+    SELECTING_HAND,
     SHOPPING,
     TAG_DOUBLE,
     V_ILLUSION,
@@ -69,11 +70,14 @@ from ludus.envs.balatro.pools import (
     new_tarot,
     random_card,
 )
+from ludus.envs.balatro.rounds import end_round
 from ludus.envs.balatro.state import (
     ANTE_VOUCHER,
     BLIND,
     BOOSTER_FREE,
     BOOSTER_SLOTS,
+    C_EXTRA,
+    CHIPS,
     CONSUMABLE,
     D6,
     DEBUFFED,
@@ -98,6 +102,7 @@ from ludus.envs.balatro.state import (
     SHOP_SLOTS,
     SHOP_STICKERS,
     SHOP_VOUCHER,
+    TARGET,
     VOUCHER,
     VOUCHER_SLOTS,
 )
@@ -316,19 +321,22 @@ def sell_joker(s: Any, f: Any, q: Any, i: Any) -> None:
     """Sells a joker; some do something as they go."""
     at = acting(s, i)
     acts_as = s[JOKER + at] if at >= 0 else 0
-    ready = acts_as == J_INVISIBLE and at == i and s[J_COUNT + i] >= 2
+    ready = acts_as == J_INVISIBLE and at == i and s[J_COUNT + i] >= 2 and s[N_JOKERS] <= joker_limit(s)
     s[MONEY] += joker_sell_value(s, i)
     remove_joker(s, f, q, i)
     _card_sold(s, f)
     if acts_as == J_LUCHADOR or s[BLIND] == BL_FINAL_LEAF:
         disable_boss(s, f, q)
+    refresh_debuffs(s)
     if acts_as == J_DIET_COLA:
         add_tag(s, TAG_DOUBLE, 0)
-    elif ready and s[N_JOKERS] > 0 and joker_room(s) > 0:
+    elif ready and s[N_JOKERS] > 0:
         chosen = position(s, q, s[N_JOKERS])
         copy = duplicate_joker(s, f, q, chosen, False)
         if copy >= 0 and s[JOKER + copy] == J_INVISIBLE:
             s[J_COUNT + copy] = 0
+    if s[PHASE] == SELECTING_HAND and f[CHIPS] >= f[TARGET]:
+        end_round(s, f, q)  # a disabled Wall or Violet Vessel may be beaten already
 
 
 @kernel
@@ -338,7 +346,8 @@ def leave_shop(s: Any, q: Any) -> None:
         at = acting(s, i)
         if at >= 0 and s[JOKER + at] == J_PERKEO and s[N_CONSUMABLES] > 0:
             chosen = position(s, q, s[N_CONSUMABLES])
-            add_consumable(s, s[CONSUMABLE + chosen], NEGATIVE)
+            if add_consumable(s, s[CONSUMABLE + chosen], NEGATIVE):
+                s[C_EXTRA + s[N_CONSUMABLES] - 1] = s[C_EXTRA + chosen]
     for k in range(SHOP_SLOTS):
         s[SHOP + k] = 0
     for k in range(VOUCHER_SLOTS):

@@ -46,6 +46,7 @@ from ludus.envs.balatro.state import (
     ANTE,
     BLIND_TAG,
     BLIND_TAG_HAND,
+    BOSS_REROLLED,
     D6,
     HANDS_PLAYED,
     JOKER,
@@ -172,6 +173,7 @@ def tags_at_blind_choice(s: Any, q: Any) -> None:
             booster = _SPECTRAL
         if tag == TAG_BOSS:
             _drop(s, i)
+            s[BOSS_REROLLED] = 1
             choose_boss(s, q)
         elif booster > 0:
             _drop(s, i)

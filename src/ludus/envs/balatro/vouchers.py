@@ -30,6 +30,7 @@ from ludus.envs.balatro.names import (
 )
 from ludus.envs.balatro.state import (
     ANTE,
+    ANTE_VOUCHER,
     CONSUMABLE_SLOTS,
     DISCARDS_PER_ROUND,
     HANDS_LEFT,
@@ -44,8 +45,9 @@ from ludus.envs.balatro.state import (
 
 @kernel
 def redeem(s: Any, q: Any, voucher: Any) -> None:
-    """The voucher is the player's from now on."""
+    """The voucher is the player's from now on; the later shops of the ante have none."""
     s[VOUCHER + voucher] = 1
+    s[ANTE_VOUCHER] = 0
     if voucher in (V_REROLL_SURPLUS, V_REROLL_GLUT):
         s[REROLL_BASE] = max(0, s[REROLL_BASE] - 2)
     elif voucher == V_CRYSTAL_BALL:
