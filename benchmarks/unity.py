@@ -1,9 +1,10 @@
 """How much faster eight simulators are than one when each takes 10 ms for an answer.
 
-    python benchmarks/unity.py [--n 8] [--latency-ms 10] [--steps 300]
+    python benchmarks/unity.py [--n 8] [--latency-ms 10] [--rounds 15] [--steps 60]
 
-The simulators are stand-ins in a process of their own, over TCP on loopback. Ideal is a factor of N; what is missing is
-the time that Ludus and the stand-ins need for themselves, and simulators that wait for another's next episode.
+The simulators are stand-ins in processes of their own, over TCP on loopback. One and many play in turn, so that other
+work on the machine meets both; the figure is the median of the rounds, its range stands beside it. Ideal is a factor
+of N; what is missing is the time that Ludus and the stand-ins need for themselves.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import contextlib
 import json
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -29,49 +31,51 @@ def main() -> None:
     )
     parser.add_argument("--n", type=int, default=8)
     parser.add_argument("--latency-ms", type=float, default=10.0)
-    parser.add_argument("--steps", type=int, default=300, help="vector steps to time")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=60, help="vector steps of each in a round")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    with simulators(given.n, given.latency_ms) as port:
-        one = measure(port, 1, given.steps)
-        many = measure(port, given.n, given.steps)
-    factor = many["steps_per_second"] / one["steps_per_second"]
+    with envs_of(1, given.latency_ms) as one, envs_of(given.n, given.latency_ms) as many:
+        for envs in (one, many):
+            steps_per_second(envs, 20)  # to warm up
+            envs.take_metrics()
+        rounds = [[steps_per_second(envs, given.steps) for envs in (one, many)] for _ in range(given.rounds)]
+        metrics = [envs.take_metrics() for envs in (one, many)]
+    factors = [fast / slow for slow, fast in rounds]
+    rates = [statistics.median(column) for column in zip(*rounds, strict=True)]
+    factor = statistics.median(factors)
     if given.json:
-        print(json.dumps({"one": one, "many": many, "factor": factor}))
-        return
-    for row in (one, many):
         print(
-            f"{row['n']:>3} simulators at {given.latency_ms:g} ms: {row['steps_per_second']:8.1f} steps/s"
-            f"   an answer takes {row['sim_ms']:.1f} ms (p99 {row['sim_ms_p99']:.1f})"
+            json.dumps({"steps_per_second": rates, "factor": factor, "factors": factors, "metrics": metrics})
         )
-    print(f"factor {factor:.2f} of {given.n}")
+        return
+    for n, rate, row in zip((1, given.n), rates, metrics, strict=True):
+        print(
+            f"{n:>3} at {given.latency_ms:g} ms: {rate:7.1f} steps/s   an answer takes {row['time/sim_ms']:.1f} ms"
+            f" (p99 {row['time/sim_ms_p99']:.1f})"
+        )
+    print(f"factor {factor:.2f} of {given.n} (lowest {min(factors):.2f}, highest {max(factors):.2f})")
 
 
-def measure(port: int, n: int, steps: int) -> dict[str, float]:
-    """Steps per second of `n` envs with random actions, after a few to warm up."""
-    envs = UnityVectorEnv(EnvSpec("ludus/Unity-v0", kwargs={"use_case": "uc1", "port": port}), n)
+def steps_per_second(envs: UnityVectorEnv, steps: int) -> float:
+    """Env steps in a second, with random actions."""
     rng = np.random.default_rng(0)
+    started = time.perf_counter()
+    for _ in range(steps):
+        envs.step(rng.uniform(-1.0, 1.0, (envs.num_envs, 2)).astype(np.float32))
+    return envs.num_envs * steps / (time.perf_counter() - started)
 
-    def play(count: int) -> float:
-        started = time.perf_counter()
-        for _ in range(count):
-            envs.step(rng.uniform(-1.0, 1.0, (n, 2)).astype(np.float32))
-        return time.perf_counter() - started
 
-    try:
-        envs.reset()
-        play(20)
-        envs.take_metrics()
-        seconds = play(steps)
-        metrics = envs.take_metrics()
-    finally:
-        envs.close()
-    return {
-        "n": n,
-        "steps_per_second": n * steps / seconds,
-        "sim_ms": metrics["time/sim_ms"],
-        "sim_ms_p99": metrics["time/sim_ms_p99"],
-    }
+@contextlib.contextmanager
+def envs_of(n: int, latency_ms: float) -> Iterator[UnityVectorEnv]:
+    """`n` envs in an episode, with simulators of their own."""
+    with simulators(n, latency_ms) as port:
+        envs = UnityVectorEnv(EnvSpec("ludus/Unity-v0", kwargs={"use_case": "uc1", "port": port}), n)
+        try:
+            envs.reset()
+            yield envs
+        finally:
+            envs.close()
 
 
 @contextlib.contextmanager

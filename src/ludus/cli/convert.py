@@ -14,6 +14,7 @@ EXAMPLES = """\b
 Reads, by the shape of the file:
   rl-baselines3-zoo hyperparameters       ludus convert ppo.yml --env CartPole-v1
   experiment/environment/training YAML    ludus convert base_ppo_config.yaml
+  n_environments/ros/unity YAML           ludus convert config.yml
   DIAMBRA training settings               ludus convert config.py   (read, never run)
 """
 
