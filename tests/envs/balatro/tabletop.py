@@ -139,7 +139,7 @@ class Game:
             self.legal,
             MAX_HAND,
             10**9,
-            False,
+            0,
             none,
             np.zeros((0, self.games.f.shape[1])),
             np.zeros((0, 6)),

@@ -454,6 +454,15 @@ def test_a_debuffed_jack_does_not_count_for_hit_the_road_nor_a_debuffed_suit_for
     assert (game.value(0), game.value(1)) == (1, 0)
 
 
+def test_a_hand_is_sorted_with_stone_cards_last_and_their_suits_the_other_way_round() -> None:
+    # spades lead among equals; a Stone card is worth its rank less 10, 20, 30, 40 for D, C, H, S
+    game = Game("2S KD KS AS:stone 2D:stone 3H:stone 9D:stone 4C")
+    game.discard(7)
+    drawn = [c for c in game.hand if c not in ("2S", "KD", "KS", "AS", "2D", "3H", "9D")]
+    assert len(drawn) == 1
+    assert [c for c in game.hand if c not in drawn] == ["KS", "KD", "2S", "9D", "2D", "3H", "AS"]
+
+
 # ---- shop, tags, vouchers, consumables
 
 

@@ -145,11 +145,13 @@ def is_face(card: Any, all_faces: Any, through_debuff: Any) -> Any:
 
 @kernel
 def sort_key(card: Any) -> Any:
-    """Larger stands further left: rank, then Spades, Hearts, Clubs, Diamonds; Stone cards come last."""
-    key = (card & 15) * 4 + (3 - suit_of(card))
+    """Larger stands further left: rank, then Spades, Hearts, Clubs, Diamonds.
+
+    Stone cards come last, by suit the other way round and then by rank.
+    """
     if enhancement_of(card) == M_STONE:
-        return key - 1000
-    return key
+        return suit_of(card) * 16 + (card & 15) - 1000
+    return (card & 15) * 4 + (3 - suit_of(card))
 
 
 @kernel

@@ -90,7 +90,7 @@ class BalatroEnv(gym.Env[Any, Any]):
             self._mask,
             self.settings.max_hand,
             self.settings.max_steps,
-            False,
+            0,
             self._final.s,
             self._final.f,
             NO_LOG,

@@ -128,7 +128,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
             mask,
             self.settings.max_hand,
             self.settings.max_steps,
-            True,
+            1,
             self._final.s,
             self._final.f,
             NO_LOG,
