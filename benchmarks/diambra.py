@@ -88,7 +88,11 @@ def _rate(number: int, seconds: float = 5.0) -> float:
 def learn(folder: Path, steps: int, difficulty: int) -> None:
     """PPO on eight engines: killed on the way, resumed, and rated beside the bots on the same seeds."""
     overrides = [f"total_timesteps={steps}", f"env.kwargs.difficulty={difficulty}", f"save_dir={folder}"]
-    overrides += [*SMALL_FRAMES, *HYPERPARAMS, f"checkpoint.every={max(steps // 10, 1)}"]
+    overrides += [
+        *SMALL_FRAMES,
+        *HYPERPARAMS,
+        f"checkpoint.every={max(steps // 3, 1)}",
+    ]  # rarely: an episode ends there
     command = [sys.executable, "-m", "ludus", "train", "diambra-sfiii3n", "--resume", *overrides]
     with engines(ENGINES, 0.0) as addresses:
         os.environ["DIAMBRA_ENVS"] = " ".join(addresses)
@@ -98,17 +102,18 @@ def learn(folder: Path, steps: int, difficulty: int) -> None:
         env = spec()
         spaces = env.observation_space, env.action_space
         env.close()
-        print(f"\n{steps:,} steps at difficulty {difficulty}; mean return over 50 episodes, the same seeds:")
+        print(f"\n{steps:,} steps at difficulty {difficulty}; mean return over 20 episodes, the same seeds:")
         players = {name: make_bot(name, *spaces, seed=1) for name in BOTS} | {f"PPO ({run.name})": policy}
         for name, player in players.items():
-            result = evaluate(player, spec, range(1000, 1050), deterministic=False)
-            print(f"  {name:<40} {result.mean_reward:7.2f} ± {result.std_reward:.2f}")
+            result = evaluate(player, spec, range(1000, 1020), deterministic=False)
+            length = f"{result.mean_length:,.0f} steps"
+            print(f"  {name:<40} {result.mean_reward:7.2f} ± {result.std_reward:.2f}   {length}", flush=True)
 
 
 def _train_through_a_kill(command: list[str], folder: Path) -> Path:
-    """Train, kill -9 after the third checkpoint, train on to the end; the run."""
+    """Train, kill -9 after the first checkpoint, train on to the end; the run."""
     running = subprocess.Popen(command)
-    while running.poll() is None and len(list(folder.glob("*/*/*/checkpoints/0*"))) < 3:
+    while running.poll() is None and len(list(folder.glob("*/*/*/checkpoints/0*"))) < 1:
         time.sleep(1.0)
     if running.poll() is None:
         running.send_signal(signal.SIGKILL)
@@ -124,8 +129,12 @@ def _train_through_a_kill(command: list[str], folder: Path) -> Path:
 @contextmanager
 def engines(number: int, step_ms: float) -> Iterator[list[str]]:
     """So many stand-in engines, each a process; their addresses."""
-    command = [sys.executable, "-m", "ludus", "diambra", "engine", "--port", "0", "--step-ms", str(step_ms)]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(number)]
+    command = [sys.executable, "-m", "ludus", "diambra", "engine", "--port", "0", "--until-eof"]
+    command += ["--step-ms", str(step_ms)]
+    started = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(number)
+    ]
     try:
         yield [one.stdout.readline().split(" at ")[1].split(",")[0] for one in started if one.stdout]
     finally:

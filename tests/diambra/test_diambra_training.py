@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -185,3 +186,16 @@ def test_ctrl_c_saves_and_closes_the_engines_and_the_run_goes_on(start: Start, t
         assert trainer.train(told["steps"] + 64).steps == told["steps"] + 64
     finally:
         trainer.close()
+
+
+def test_a_command_runs_with_engines_of_its_own_and_its_exit_code_is_the_answer() -> None:
+    program = "import os, sys; print(os.environ['DIAMBRA_ENVS']); sys.exit(7)"
+    command = [sys.executable, "-m", "ludus", "diambra", "run", "-s", "1", "--game", "doapp"]
+    ended = subprocess.run(
+        [*command, sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 7, ended.stderr
+    host, _, port = ended.stdout.strip().rpartition(":")
+    assert host == "127.0.0.1"
+    with pytest.raises(OSError):
+        socket.create_connection((host, int(port)), timeout=5).close()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +47,7 @@ def engine(
     ] = 50051,
     host: Annotated[str, typer.Option("--host", metavar="NAME", help="Where to listen.")] = "127.0.0.1",
     step_ms: StepMs = 0.0,
+    until_eof: Annotated[bool, typer.Option("--until-eof", help="End when its input does.")] = False,
 ) -> None:
     """Serve DIAMBRA's protocol with a small fighting game in place of the real one, until Ctrl-C.
 
@@ -68,6 +70,8 @@ def engine(
         ) from error
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: standin.shutdown.set())
+    if until_eof:
+        threading.Thread(target=_after_input, args=(standin.shutdown,), daemon=True).start()
     print(f"stand-in engine at {serving.address}, plays {game or 'any game'} (Ctrl-C ends it)", flush=True)
     standin.shutdown.wait()
     serving.close(grace=0.5)
@@ -84,13 +88,21 @@ def run(
 ) -> None:
     """Run a command with stand-in engines, as `diambra run` does with real ones: DIAMBRA_ENVS says where they are."""
     _require_client()
-    arguments = ["--port", "0", "--step-ms", str(step_ms), *([] if game is None else ["--game", game])]
+    arguments = [
+        "--port",
+        "0",
+        "--until-eof",
+        "--step-ms",
+        str(step_ms),
+        *([] if game is None else ["--game", game]),
+    ]
     started: list[subprocess.Popen[str]] = []
     try:
         for _ in range(scale):
             started.append(
                 subprocess.Popen(
                     [sys.executable, "-m", "ludus", "diambra", "engine", *arguments],
+                    stdin=subprocess.PIPE,  # closed however this process ends, and the engine with it
                     stdout=subprocess.PIPE,
                     text=True,
                     process_group=0,  # Ctrl-C is for the command: the engines must outlive its last words
@@ -136,6 +148,11 @@ def _require_client() -> None:
 
     if importlib.util.find_spec("diambra") is None:
         raise MissingExtra("`ludus diambra`", "diambra")
+
+
+def _after_input(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
 
 
 def _address(started: subprocess.Popen[str]) -> str:
