@@ -126,7 +126,6 @@ class Game:
     def do(self, action: int, given: Iterable[tuple[int, int]] = (), *, illegal: bool = False) -> Game:
         """One step; `given` are outcomes of chance."""
         assert self.can(action) or illegal, f"not legal: {act.describe(action)} in phase {self.s[st.PHASE]}"
-        none = np.zeros((0, self.games.s.shape[1]), dtype=np.int64)
         engine.step(
             self.games.s,
             self.games.f,
@@ -140,8 +139,8 @@ class Game:
             MAX_HAND,
             10**9,
             0,
-            none,
-            np.zeros((0, self.games.f.shape[1])),
+            self.games.s[:0],
+            self.games.f[:0],
             np.zeros((0, 6)),
         )
         return self

@@ -1,8 +1,8 @@
-"""A game as two rows of numbers: `s` (int64) and `f` (float64), N games as two arrays of such rows.
+"""A game as two rows of numbers: `s` (int32) and `f` (float64), N games as two arrays of such rows.
 
 The constants are positions in a row; one that begins a list is followed by its length of cells. To save a game
-is to copy its two rows. Nothing of a game lives anywhere else. The integers are wide so that a kernel is compiled
-for one kind of integer only.
+is to copy its two rows. Nothing of a game lives anywhere else. Small rows matter: a step reaches into
+most of one, and 256 games should stay near the processor.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Games:
     @classmethod
     def empty(cls, n_games: int) -> Games:
         """Rows of zeros, to be filled by starting a run."""
-        return cls(np.zeros((n_games, S_SIZE), dtype=np.int64), np.zeros((n_games, F_SIZE), dtype=np.float64))
+        return cls(np.zeros((n_games, S_SIZE), dtype=np.int32), np.zeros((n_games, F_SIZE), dtype=np.float64))
 
     def copy(self) -> Games:
         """The same games, to go back to."""
