@@ -113,7 +113,7 @@ def learn(folder: Path, steps: int, difficulty: int) -> None:
 def _train_through_a_kill(command: list[str], folder: Path) -> Path:
     """Train, kill -9 after the first checkpoint, train on to the end; the run."""
     running = subprocess.Popen(command)
-    while running.poll() is None and len(list(folder.glob("*/*/*/checkpoints/0*"))) < 1:
+    while running.poll() is None and not list(folder.glob("*/*/*/checkpoints/latest.json")):
         time.sleep(1.0)
     if running.poll() is None:
         running.send_signal(signal.SIGKILL)

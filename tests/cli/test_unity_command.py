@@ -73,9 +73,13 @@ def test_the_simulator_says_what_it_is_and_ends_with_ctrl_c() -> None:
         text=True,
     )
     assert process.stdout is not None
-    said = [process.stdout.readline() for _ in range(3)]
-    assert "not a Unity build" in said[0] and f"127.0.0.1:{port}" in said[1]
-    assert "nobody listens" in said[2]
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
-    assert (process.returncode, errors) == (0, "")
+    try:
+        said = [process.stdout.readline() for _ in range(3)]
+        assert "not a Unity build" in said[0] and f"127.0.0.1:{port}" in said[1]
+        assert "nobody listens" in said[2]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+        assert (process.returncode, errors) == (0, "")
+    finally:
+        process.kill()
+        process.communicate()

@@ -179,7 +179,7 @@ def test_killed_in_the_middle_it_is_resumed_on_the_same_simulators(tmp_path: Pat
             "evaluation=null", f"save_dir={tmp_path}", f"env.kwargs.port={port}", "total_timesteps=20_000",
         ]  # fmt: skip
         driver = subprocess.Popen([sys.executable, "-m", "ludus", "train", str(PRESET), "-q", *overrides])
-        while not list(tmp_path.rglob("checkpoints/latest.json")):
+        while not list(tmp_path.glob("*/*/*/checkpoints/latest.json")):
             assert driver.poll() is None
         driver.kill()
         driver.wait()

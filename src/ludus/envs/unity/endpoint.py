@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import socket
 import time
 from collections.abc import Callable, Iterable
 
@@ -25,9 +24,9 @@ from ludus.envs.unity.frames import (
     UNITY_SERVICE,
     Frame,
     FrameError,
+    FrameParser,
     pack_command,
     pack_frame,
-    read_frame,
 )
 from ludus.errors import UserError
 
@@ -88,7 +87,9 @@ class Endpoint:
     async def open(self) -> None:
         """Start to listen; UserError when the address cannot be used."""
         try:
-            self._server = await asyncio.start_server(self._accept, self.host, self.port)
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: _Connection(self, self._longest), self.host, self.port
+            )
         except (OSError, OverflowError) as error:
             raise UserError(
                 f"cannot listen at {self.address} for simulator {self.index}: {error}",
@@ -141,23 +142,22 @@ class Endpoint:
 
     # Connections
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def welcome(self, connection: _Connection) -> bool:
+        """Whether there is room for one that has not registered yet; it must do so soon."""
         if len(self._guests) >= _MOST_GUESTS:
-            writer.close()
-            return
-        connection = _Connection(self, reader, writer, self._longest)
+            return False
         self._guests.add(connection)
-        patience = asyncio.get_running_loop().call_later(_GUEST_SECONDS, self._send_away, connection)
-        try:
-            await connection.serve()
-        finally:
-            patience.cancel()
-            self._guests.discard(connection)
-            if self._serving is connection:
-                self._serving = None
-                self._arrived.clear()
-            elif connection.reason:
-                self.trouble = connection.reason
+        asyncio.get_running_loop().call_later(_GUEST_SECONDS, self._send_away, connection)
+        return True
+
+    def part(self, connection: _Connection) -> None:
+        """`connection` is gone."""
+        if connection in self._guests and connection.reason:
+            self.trouble = connection.reason
+        self._guests.discard(connection)
+        if self._serving is connection:
+            self._serving = None
+            self._arrived.clear()
 
     def _send_away(self, connection: _Connection) -> None:
         if connection in self._guests:
@@ -174,49 +174,28 @@ class Endpoint:
             before.close("was replaced by a newer connection")
 
 
-class _Connection:
+class _Connection(asyncio.Protocol):
     """One TCP connection with what a simulator calls itself."""
 
-    def __init__(
-        self, endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, longest: int
-    ) -> None:
+    _transport: asyncio.Transport
+
+    def __init__(self, endpoint: Endpoint, longest: int) -> None:
         self.reason = ""
         self._endpoint = endpoint
-        self._reader = reader
-        self._writer = writer
-        self._longest = longest
+        self._parser = FrameParser(longest)
         self._registered: set[str] = set()
         self._numbers = itertools.count(FIRST_CALL)
         self._calls: dict[int, asyncio.Future[bytes]] = {}
         self._answering: int | None = None
         self._logged = _LogBudget()
-        sock = writer.get_extra_info("socket")
-        if sock is not None:
-            with contextlib.suppress(OSError):  # not a TCP socket: nothing to speed up
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._keepalive: asyncio.TimerHandle | None = None
 
     def request(self, service: str, payload: bytes) -> asyncio.Future[bytes]:
         number = next(self._numbers)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._calls[number] = answer
-        self._writer.write(pack_command(REQUEST, {"srv_id": number}) + pack_frame(service, payload))
+        self._transport.write(pack_command(REQUEST, {"srv_id": number}) + pack_frame(service, payload))
         return answer
-
-    async def serve(self) -> None:
-        """Until either end closes."""
-        self._writer.write(pack_command(HANDSHAKE, PROTOCOL))
-        keeping = asyncio.ensure_future(self._keep_alive())
-        try:
-            while True:
-                self._take(await read_frame(self._reader, self._longest))
-        except asyncio.IncompleteReadError:
-            self.close("closed the connection")
-        except OSError as error:
-            self.close(f"broke the connection ({error})")
-        except FrameError as error:
-            self.close(f"sent garbage ({error})")
-        finally:
-            keeping.cancel()
 
     def close(self, reason: str) -> None:
         """End the connection; calls that wait for an answer raise Lost with `reason`, the first given."""
@@ -226,10 +205,40 @@ class _Connection:
                 answer.set_exception(Lost(self.reason))
                 answer.exception()  # asked for here, so that one nobody awaits any more makes no noise
         self._calls.clear()
-        self._writer.close()
-        if self._endpoint._serving is self:
-            self._endpoint._serving = None
-            self._endpoint._arrived.clear()
+        if self._keepalive is not None:
+            self._keepalive.cancel()
+        self._endpoint.part(self)
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()  # one that does not read would keep it open for ever
+
+    # What asyncio tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if not self._endpoint.welcome(self):
+            transport.close()
+            return
+        transport.write(pack_command(HANDSHAKE, PROTOCOL))
+        self._keep_alive(first=True)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._parser.feed(data):
+                self._take(frame)
+        except FrameError as error:
+            self.close(f"sent garbage ({error})")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.close("closed the connection" if exc is None else f"broke the connection ({exc})")
+
+    # Within
+
+    def _keep_alive(self, *, first: bool = False) -> None:
+        if not first:
+            self._transport.write(KEEPALIVE)
+        self._keepalive = asyncio.get_running_loop().call_later(KEEPALIVE_SECONDS, self._keep_alive)
 
     def _take(self, frame: Frame) -> None:
         if frame.is_keepalive:
@@ -274,11 +283,6 @@ class _Connection:
         shown = "".join(c if c.isprintable() else " " for c in text).strip()
         level = logging.getLevelNamesMapping()[LOGS[frame.destination].upper()]
         self._endpoint.heard(level, f"simulator {self._endpoint.index}: {shown}")
-
-    async def _keep_alive(self) -> None:
-        while True:
-            await asyncio.sleep(KEEPALIVE_SECONDS)
-            self._writer.write(KEEPALIVE)
 
 
 class _LogBudget:

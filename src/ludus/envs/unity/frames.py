@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,20 +72,66 @@ def pack_command(destination: str, content: Mapping[str, Any]) -> bytes:
 KEEPALIVE = pack_frame("")
 
 
-async def read_frame(reader: asyncio.StreamReader, longest: int = LONGEST_PAYLOAD) -> Frame:
-    """The next frame. FrameError for lengths beyond the limits, before anything of that size is read.
+class FrameParser:
+    """Frames out of bytes as they arrive. Holds one frame at the most, and no more than the limits allow."""
+
+    def __init__(self, longest: int = LONGEST_PAYLOAD) -> None:
+        self._longest = longest
+        self._held = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that `data` completes. FrameError for lengths beyond the limits, before so much is held."""
+        held = self._held
+        held += data
+        start = 0
+        try:
+            while (end := self._end(start)) is not None:
+                middle = start + 4 + _LENGTH.unpack_from(held, start)[0]
+                yield Frame(_name(held[start + 4 : middle]), bytes(held[middle + 4 : end]))
+                start = end
+        finally:
+            del held[:start]
+
+    def _end(self, start: int) -> int | None:
+        """Where the frame that begins at `start` ends; None while it is not all there."""
+        held = self._held
+        if len(held) < start + 4:
+            return None
+        size = _LENGTH.unpack_from(held, start)[0]
+        if size > LONGEST_DESTINATION:
+            raise FrameError(
+                f"a destination of {size:,} bytes; no more than {LONGEST_DESTINATION:,} are taken"
+            )
+        middle = start + 4 + size
+        if len(held) < middle + 4:
+            if len(held) >= middle:
+                _name(held[start + 4 : middle])  # garbage is not waited upon
+            return None
+        size = _LENGTH.unpack_from(held, middle)[0]
+        most = LONGEST_COMMAND if held.startswith(b"__", start + 4) else self._longest
+        if size > most:
+            name = _name(held[start + 4 : middle])
+            raise FrameError(f"a payload of {size:,} bytes for '{name}'; no more than {most:,} are taken")
+        end = middle + 4 + int(size)
+        return end if len(held) >= end else None
+
+
+def _name(raw: bytearray) -> str:
+    try:
+        return raw.decode("utf-8").rstrip("\0")
+    except UnicodeDecodeError:
+        raise FrameError("a destination that is not UTF-8") from None
+
+
+async def read_frame(reader: asyncio.StreamReader) -> Frame:
+    """The next frame of a stream, for those who wait for one at a time.
 
     Raises asyncio.IncompleteReadError where the other end stops, and OSError where the connection breaks.
     """
-    size = _LENGTH.unpack(await reader.readexactly(4))[0]
-    if size > LONGEST_DESTINATION:
-        raise FrameError(f"a destination of {size:,} bytes; no more than {LONGEST_DESTINATION:,} are taken")
-    try:
-        destination = (await reader.readexactly(size)).decode("utf-8").rstrip("\0")
-    except UnicodeDecodeError:
-        raise FrameError("a destination that is not UTF-8") from None
-    size = _LENGTH.unpack(await reader.readexactly(4))[0]
-    most = LONGEST_COMMAND if destination.startswith("__") else longest
-    if size > most:
-        raise FrameError(f"a payload of {size:,} bytes for '{destination}'; no more than {most:,} are taken")
-    return Frame(destination, await reader.readexactly(size))
+    parser = FrameParser()
+    head = await reader.readexactly(4)
+    list(parser.feed(head))
+    name = await reader.readexactly(_LENGTH.unpack(head)[0] + 4)
+    for frame in parser.feed(name):
+        return frame
+    return next(parser.feed(await reader.readexactly(_LENGTH.unpack(name[-4:])[0])))

@@ -15,41 +15,22 @@ _LOOK_SECONDS = 0.1
 _POLITE_SECONDS = 2.0
 
 
-class _Asked(Exception):
-    """SIGTERM."""
-
-
 def main(descriptor: int, command: list[str]) -> int:
+    asked = []
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to act upon
-    signal.signal(signal.SIGTERM, _ask)
-    program = subprocess.Popen(command, start_new_session=True)
+    # only taken note of: an exception could come in the middle of ending the program, and leave it behind
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+    program = subprocess.Popen(command)  # in this process's own group, which the driver can end by force
+    while program.poll() is None and not asked:
+        # nobody writes: it is ready when the driver's end is closed
+        if select.select([descriptor], [], [], _LOOK_SECONDS)[0]:
+            break
+    os.killpg(0, signal.SIGTERM)  # the program and what it started
     try:
-        while program.poll() is None:
-            # nobody writes: it is ready when the driver's end is closed
-            if select.select([descriptor], [], [], _LOOK_SECONDS)[0]:
-                break
-    except _Asked:
-        pass
-    _end(program)
-    code = program.wait()
+        code = program.wait(_POLITE_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(0, signal.SIGKILL)  # and this process with them
     return code if code >= 0 else 128 - code
-
-
-def _ask(number: int, frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise _Asked
-
-
-def _end(program: subprocess.Popen[bytes]) -> None:
-    """Ask the program and what it started to end; after a while they must."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(program.pid, number)
-            program.wait(_POLITE_SECONDS)
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
-            continue
 
 
 if __name__ == "__main__":

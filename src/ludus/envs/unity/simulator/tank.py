@@ -112,11 +112,11 @@ class Yard:
 
     def state(self) -> dict[str, Any]:
         """The AgentState message."""
-        ranges, tags = self.scan()
+        ranges, tags, ahead = self._look()
         turret = {
             "current_angle": math.degrees(self.turret),
             "max_laser_range": SHOT_RANGE,
-            "laser_range": min(SHOT_RANGE, self._free_way(self.tank.heading + self.turret)),
+            "laser_range": min(SHOT_RANGE, ahead),
             "fire_rate": FIRE_RATE,
             "cooldown": self.cooldown,
             "has_fired": self.fired,
@@ -148,11 +148,15 @@ class Yard:
 
     def scan(self) -> tuple[Array, Array]:
         """How far each ray gets, and what it meets: 0 nothing, 1 a wall, 2 an obstacle."""
-        angles = self.tank.heading + _RAY_ANGLES
-        walls, circles = self._cast(angles)
-        ranges = np.minimum(np.minimum(walls, circles), RANGE)
-        tags = np.where(ranges >= RANGE, 0, np.where(circles < walls, 2, 1)).astype(np.int32)
-        return ranges.astype(np.float32), tags
+        return self._look()[:2]
+
+    def _look(self) -> tuple[Array, Array, float]:
+        """As `scan`, and how far the turret could shoot."""
+        walls, circles = self._cast(self.tank.heading + np.append(_RAY_ANGLES, self.turret))
+        free = np.minimum(walls, circles)
+        ranges = np.minimum(free[:RAYS], RANGE)
+        tags = np.where(ranges >= RANGE, 0, np.where(circles[:RAYS] < walls[:RAYS], 2, 1)).astype(np.int32)
+        return ranges.astype(np.float32), tags, float(free[RAYS])
 
     def _cast(self, angles: Array) -> tuple[Array, Array]:
         """Distances along `angles` from the tank to the walls and to the nearest obstacle."""
