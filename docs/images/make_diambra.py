@@ -25,6 +25,8 @@ BOTS = {"random": "#d9480f", "brawler": "#2b8a3e"}
 PICTURE = (30, 60, 540, 315)  # left, top, width, height
 PLOT = (660, 60, 500, 290)
 
+RECENT = 20
+
 Point = tuple[float, float]
 
 
@@ -36,12 +38,7 @@ def main() -> None:
     for name in BOTS:
         parser.add_argument(f"--{name}", type=float, required=True)
     asked = parser.parse_args()
-    rows = [json.loads(line) for line in (asked.run / "metrics.jsonl").read_text("utf-8").splitlines()]
-    curve = [
-        (row["step"], row["rollout/ep_rew_mean"])
-        for row in rows
-        if row.get("rollout/ep_rew_mean") is not None
-    ]
+    curve = _recent_means(asked.run)
     image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), "white")
     left, top, width, height = (value * SCALE for value in PICTURE)
     image.paste(_fight().resize((width, height), Image.Resampling.NEAREST), (left, top))
@@ -49,6 +46,17 @@ def main() -> None:
     target = Path(__file__).with_name("diambra.png")
     image.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS).save(target, optimize=True)
     print(f"wrote {target}")
+
+
+def _recent_means(run: Path) -> list[Point]:
+    """The mean return of the last episodes, whenever one has ended."""
+    episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text("utf-8").splitlines()]
+    rewards = [episode["reward"] for episode in episodes]
+    return [
+        (episode["step"], sum(rewards[end - RECENT : end]) / RECENT)
+        for end, episode in enumerate(episodes, start=1)
+        if end >= RECENT
+    ]
 
 
 def _fight() -> Image.Image:
@@ -75,7 +83,7 @@ def _plot(pen: ImageDraw.ImageDraw, curve: list[Point], bots: dict[str, float]) 
     def write(xy: Point, words: str, size: int, color: str, anchor: str) -> None:
         pen.text(xy, words, fill=color, font=ImageFont.load_default(size * SCALE), anchor=anchor)
 
-    for y in range(int(low) - 1, int(high) + 1):
+    for y in range(int(low) - 1, int(high) + 1, 2):
         if low <= y <= high:
             pen.line([at(0, y), at(x_max, y)], fill=GRID, width=SCALE)
             write((at(0, y)[0] - 10 * SCALE, at(0, y)[1]), str(y), 15, PALE, "rm")
@@ -87,7 +95,13 @@ def _plot(pen: ImageDraw.ImageDraw, curve: list[Point], bots: dict[str, float]) 
         write((at(x_max, value)[0], at(x_max, value)[1] - 4 * SCALE), name, 15, BOTS[name], "rb")
     pen.line([at(*point) for point in curve], fill=LINE, width=3 * SCALE, joint="curve")
     write((PICTURE[0] * SCALE, 24 * SCALE), "a fight on the stand-in engine", 18, INK, "lt")
-    write((left * SCALE, 24 * SCALE), "PPO on eight of them: return while training", 18, INK, "lt")
+    write(
+        (left * SCALE, 24 * SCALE),
+        f"PPO on eight of them: mean return of the last {RECENT} episodes",
+        18,
+        INK,
+        "lt",
+    )
     write(((left + width / 2) * SCALE, (HEIGHT - 12) * SCALE), "environment steps", 15, PALE, "mb")
 
 
