@@ -17,15 +17,18 @@ from pydantic import (
 
 from ludus.config.explain import explain
 from ludus.config.hyperparameters import SHARED_FIELDS, HyperparameterConfig, Hyperparameters
+from ludus.config.language import (
+    GamesConfig,
+    GuardConfig,
+    LanguageConfig,
+    LeagueConfig,
+    RewardsConfig,
+    WarmupConfig,
+)
 from ludus.config.registry import ENGINES, Algorithm, find_algorithm
+from ludus.config.section import Section
 from ludus.config.when import When
 from ludus.errors import ConfigError, UnknownName
-
-
-class Section(BaseModel):
-    """A part of the config: strict about unknown keys, checked on assignment too."""
-
-    model_config = ConfigDict(extra="forbid", validate_assignment=True, validate_default=True)
 
 
 class EnvConfig(Section):
@@ -49,7 +52,7 @@ class PolicyConfig(Section):
         description="auto, FlattenExtractor, NatureCNN, CombinedExtractor, ResnetMLP, module:Class",
     )
     features_dim: int = Field(default=512, ge=1, description="output size of extractors that have one")
-    features_extractor_kwargs: dict[str, Any] = {}
+    features_extractor_kwargs: dict[str, Any] = Field(default={})
     activation: str = Field(
         default="auto", description="Tanh ReLU ELU GELU SiLU LeakyReLU; auto: Tanh for PPO and A2C, else ReLU"
     )
@@ -186,6 +189,14 @@ class TrainerConfig(Section):
     video: VideoConfig = VideoConfig()
     tracking: TrackingConfig = TrackingConfig()
     pretrained_model: str | None = Field(default=None, description="start from this policy: RUN, RUN@best, …")
+    language: LanguageConfig | None = Field(
+        default=None, description="a language model that learns text games; takes the place of env and policy"
+    )
+    games: GamesConfig | None = Field(default=None, description="the text games of a language run")
+    league: LeagueConfig = LeagueConfig()
+    rewards: RewardsConfig = RewardsConfig()
+    guard: GuardConfig | None = GuardConfig()
+    warmup: WarmupConfig | None = Field(default=None, description="a supervised start, before the first game")
     save_dir: str = "runs"
     timestamp: bool = Field(
         default=True, description="the run's folder is <name>_<time>; false: <name>, then <name>-2, …"
@@ -194,7 +205,7 @@ class TrainerConfig(Section):
     resume: Literal["auto"] | None = Field(
         default=None, description="auto: continue this config's newest run"
     )
-    tags: list[str] = []
+    tags: list[str] = Field(default=[])
     sweep: dict[str, Any] | None = Field(
         default=None, description="what `ludus sweep` tries; training takes no notice of it"
     )
@@ -226,6 +237,11 @@ class TrainerConfig(Section):
     @classmethod
     def _no_follower(cls, value: Any) -> Any:
         return {"tensorboard": False} if value is None else value
+
+    @field_validator("league", "rewards", mode="before")
+    @classmethod
+    def _as_usual(cls, value: Any) -> Any:
+        return {} if value is None else value
 
     @field_validator("engine")
     @classmethod
