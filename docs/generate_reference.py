@@ -62,6 +62,12 @@ MEANINGS = {
     "tracking.wandb.entity": "the user or team",
     "tracking.wandb.group": "group of runs",
     "tracking.wandb.mode": "null leaves the choice to W&B and `WANDB_MODE`",
+    "language.sampler": "how completions are drawn",
+    "language.adapter": "low-rank weights that learn; null: all weights of the model do",
+    "games.eval": "the games of evaluations; default: those of training",
+    "league": "who sits opposite the learner",
+    "rewards": "what a game's result becomes before anything learns from it",
+    "guard": "when a run counts as collapsed and goes back; null: never",
     "save_dir": "runs go to `<save_dir>/<env>/<algorithm>/<name>_<time>`",
     "tags": "words to find the run by, see `ludus runs`",
     "hyperparams.learning_rate": "step size of the optimizer",
@@ -130,6 +136,8 @@ def _section(annotation: Any) -> type[BaseModel] | None:
     for part in (annotation, *get_args(annotation)):
         if isinstance(part, type) and issubclass(part, BaseModel):
             return part
+        if get_origin(part) is list:
+            return _section(get_args(part)[0])
     return None
 
 

@@ -12,8 +12,8 @@ from ludus.config.section import Section
 class AdapterConfig(Section):
     """Low-rank weights beside the model's own, which stay as they are."""
 
-    rank: int = Field(default=32, ge=1)
-    alpha: float = Field(default=32.0, gt=0)
+    rank: int = Field(default=32, ge=1, description="columns of each low-rank pair")
+    alpha: float = Field(default=32.0, gt=0, description="the adapter counts alpha / rank times")
     targets: Literal["all-linear", "attention", "mlp"] | list[str] = Field(
         default="all-linear", description="which layers: all-linear, attention, mlp, or names as q_proj"
     )
@@ -23,10 +23,12 @@ class AdapterConfig(Section):
 class SamplerConfig(Section):
     """How completions are drawn."""
 
-    kind: Literal["local"] = "local"
-    temperature: float = Field(default=1.0, gt=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    max_new_tokens: int = Field(default=64, ge=1)
+    kind: Literal["local"] = Field(default="local", description="local: in the learner's process")
+    temperature: float = Field(default=1.0, gt=0, description="divides the logits before drawing")
+    top_p: float = Field(
+        default=1.0, gt=0, le=1, description="draw among the likeliest tokens with this much mass"
+    )
+    max_new_tokens: int = Field(default=64, ge=1, description="longest completion")
     max_prompt_tokens: int = Field(
         default=1024, ge=1, description="a longer prompt loses its beginning, and is counted"
     )
@@ -52,7 +54,9 @@ class LanguageConfig(Section):
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto", description="of the model's weights; auto: float32 on a CPU, bfloat16 on a GPU"
     )
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool = Field(
+        default=False, description="compute activations twice instead of keeping them: slower, less memory"
+    )
     tokens_per_step: int = Field(
         default=16_384, ge=1, description="tokens in one forward and backward pass; larger batches accumulate"
     )
@@ -63,7 +67,7 @@ class GameConfig(Section):
 
     id: str = Field(description="a TextArena id with its variant, as TicTacToe-v0 or Nim-v0-large")
     players: int | None = Field(default=None, ge=1, description="null: the fewest the game can be played by")
-    kwargs: dict[str, Any] = Field(default={})
+    kwargs: dict[str, Any] = Field(default={}, description="keyword arguments for the game")
     template: str | dict[str, str] = Field(
         default="chat",
         description="default, qwen3, qwen3-reasoning, gemma3, llama-instruct, chat (the tokenizer's own), or "
@@ -77,7 +81,7 @@ class GameConfig(Section):
 
 
 class GamesConfig(Section):
-    train: Annotated[list[GameConfig], Field(min_length=1)]
+    train: Annotated[list[GameConfig], Field(min_length=1, description="ids, or a section each")]
     eval: list[GameConfig] = Field(default=[], description="default: those of training")
     open: int = Field(default=64, ge=1, description="games played side by side")
     turns: int = Field(default=256, ge=1, description="learner's turns in one update (batch_size)")
@@ -154,7 +158,7 @@ class WarmupConfig(Section):
     source: str = Field(
         default="minimax", description="a bot's name, or a CSV with columns observation, action"
     )
-    pairs: int = Field(default=4_000, ge=1)
-    epochs: int = Field(default=3, ge=1)
-    batch_size: int = Field(default=64, ge=1)
-    learning_rate: float = Field(default=1e-3, gt=0)
+    pairs: int = Field(default=4_000, ge=1, description="observation-action pairs to train on")
+    epochs: int = Field(default=3, ge=1, description="passes over them")
+    batch_size: int = Field(default=64, ge=1, description="pairs in one step")
+    learning_rate: float = Field(default=1e-3, gt=0, description="of the warm start")
