@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from ludus.config.section import Section
 
@@ -62,22 +64,37 @@ class LanguageConfig(Section):
     )
 
 
+@dataclass(frozen=True)
+class GameSpec:
+    """Which game is played: with its seed and its actions, this is all of it."""
+
+    id: str
+    players: int | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    max_turns: int = 100
+
+
 class GameConfig(Section):
     """One text game, and how its turns become prompts and completions become moves."""
 
-    id: str = Field(description="a TextArena id with its variant, as TicTacToe-v0 or Nim-v0-large")
+    id: str = Field(
+        description="a TextArena id with its variant, as TicTacToe-v0 or Nim-v0-large; or gym:ID, an env of texts"
+    )
     players: int | None = Field(default=None, ge=1, description="null: the fewest the game can be played by")
     kwargs: dict[str, Any] = Field(default={}, description="keyword arguments for the game")
     template: str | dict[str, str] = Field(
         default="chat",
         description="default, qwen3, qwen3-reasoning, gemma3, llama-instruct, chat (the tokenizer's own), or "
-        "{prompt: text with {observation}, {board}, {rules}, {seat}}",
+        "{prompt: text with {observation}, {board}, {rules}, {seat}}, or {chat: such a text, system: text}",
     )
     extract: str | dict[str, str] = Field(
-        default="brackets", description="boxed, brackets, last-line, or {regex: pattern}"
+        default="brackets", description="boxed, brackets, last-line, whole, or {regex: pattern}"
     )
     max_turns: int = Field(default=100, ge=1, description="a game that has not ended by then is cut off")
     weight: float = Field(default=1.0, gt=0, description="how often it is drawn among the games")
+
+    def spec(self) -> GameSpec:
+        return GameSpec(self.id, self.players, self.kwargs, self.max_turns)
 
 
 class GamesConfig(Section):
@@ -85,6 +102,10 @@ class GamesConfig(Section):
     eval: list[GameConfig] = Field(default=[], description="default: those of training")
     open: int = Field(default=64, ge=1, description="games played side by side")
     turns: int = Field(default=256, ge=1, description="learner's turns in one update (batch_size)")
+    across_updates: bool = Field(
+        default=False,
+        description="games open at an update go on under the next version; false: all are played out",
+    )
     branch: int = Field(
         default=1, ge=1, description="GRPO: copies of a game played from one and the same state"
     )
@@ -116,11 +137,49 @@ class LeagueConfig(Section):
     mirror_share: float = Field(
         default=0.5, ge=0, le=1, description="share of games against itself where opponents is not mirror"
     )
-    lag: tuple[int, int] = Field(
+    lag: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] = Field(
         default=(1, 8), description="lagged: the youngest and the oldest, in versions"
     )
+    hardness: float = Field(
+        default=2.0, ge=0, description="prioritised: drawn by (1 - win rate) to this power; 0: all alike"
+    )
     version_every: int = Field(default=10, ge=1, description="updates between two frozen versions")
-    versions: int = Field(default=16, ge=1, description="frozen versions kept; the weakest go first")
+    versions: int = Field(
+        default=16, ge=1, description="frozen versions kept of each learner; the weakest go first"
+    )
+    reference: float = Field(
+        default=0.5,
+        description="single-player games: the reward of the opponent they are rated against; more is a win",
+    )
+
+    @field_validator("train")
+    @classmethod
+    def _weighed(cls, value: list[str | dict[str, float]]) -> list[str | dict[str, float]]:
+        names = [name for entry in value for name in ([entry] if isinstance(entry, str) else entry)]
+        if len(set(names)) < len(names):
+            raise ValueError("every opponent is named once; give a weight to meet it more often")
+        for entry in value:
+            if isinstance(entry, dict) and not (entry and min(entry.values()) > 0):
+                raise ValueError("an opponent with its weight is {name: number above 0}")
+        return value
+
+    @field_validator("lag")
+    @classmethod
+    def _in_order(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if value[0] > value[1]:
+            raise ValueError("the youngest comes first: [1, 8]")
+        return value
+
+    @model_validator(mode="after")
+    def _somebody_to_play(self) -> LeagueConfig:
+        if self.opponents == "fixed" and not self.train:
+            raise ValueError("opponents: fixed needs opponents in train, as [random, {minimax: 2}]")
+        return self
+
+    def weights(self) -> dict[str, float]:
+        """The opponents of training by name, each with its weight."""
+        entries = [{entry: 1.0} if isinstance(entry, str) else entry for entry in self.train]
+        return {name: weight for entry in entries for name, weight in entry.items()}
 
 
 class RewardsConfig(Section):
