@@ -17,7 +17,7 @@ install: $(STAMP)  ## create .venv and install Ludus into it
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[box2d,video,sb3,sweep,export,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[box2d,video,sb3,sweep,export,text,games,web,cloud,parquet,dev]'
 	@touch $(STAMP)
 
 demo: $(STAMP)  ## train the quickstart, evaluate it, film it

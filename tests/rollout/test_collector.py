@@ -379,8 +379,8 @@ def test_what_is_left_of_the_warm_up_survives_a_checkpoint() -> None:
     collector = replays(envs, 3, warmup=10)
     collector.collect(q_policy(envs))
     other = replays(envs, 3, warmup=10)
-    other.load_state_dict(collector.state_dict())
-    assert other.state_dict() == {"warmup_left": 4}
+    other.load({}, collector.values())
+    assert other.values()["collector"] == {"warmup_left": 4}
 
 
 def test_random_actions_are_uniform_over_the_legal_ones() -> None:

@@ -18,7 +18,7 @@ from ludus.config.schema import PolicyConfig
 from ludus.errors import ConfigError
 from ludus.policies.base import NetworkSpec, Policy
 from ludus.policies.observations import RewardNormalizer
-from ludus.rollout.collector import Collector
+from ludus.rollout.collector import EnvCollector
 from ludus.rollout.experience import Experience
 from ludus.rollout.stepper import Stepper
 from ludus.runs.streams import Streams
@@ -84,7 +84,7 @@ class Learner(ABC, Generic[E, H]):
         """Learn from `experience`; `fraction` of the run is done, which is what schedules read."""
 
     @abstractmethod
-    def make_collector(self, stepper: Stepper) -> Collector:
+    def make_collector(self, stepper: Stepper) -> EnvCollector:
         """The collector that gathers this learner's kind of experience."""
 
     @abstractmethod

@@ -30,6 +30,11 @@ _EXTRAS = {
     "sb3": ("stable_baselines3", "`engine: sb3`: the algorithms of Stable-Baselines3 and sb3-contrib"),
     "sweep": ("optuna", "`ludus sweep`: search for hyperparameters"),
     "export": ("onnx", "`ludus export RUN --to onnx`"),
+    "text": ("textarena", "language models that play text games"),
+    "games": ("pyspiel", "exploitability of Kuhn Poker policies, through OpenSpiel"),
+    "web": ("starlette", "`ludus ui`: the dashboard in a browser"),
+    "cloud": ("s3fs", "`mirror:` to S3, Google Cloud Storage and Google Drive"),
+    "parquet": ("pyarrow", "`ludus analyze --export parquet`"),
     "diambra": ("diambra", "DIAMBRA Arena's fighting games (an environment of its own: old protobuf)"),
 }
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ludus.config.when import When
     from ludus.runs.checkpoints import Checkpoint
     from ludus.runs.directory import RunDirectory
-    from ludus.trainers.native import NativeTrainer
+    from ludus.trainers.run_trainer import RunTrainer
 
 
 def resume(
@@ -94,14 +94,14 @@ def _total(text: str | None) -> When | None:
         raise UserError(str(error), where=f"command line: --steps {text}") from None
 
 
-def _is_complete(trainer: NativeTrainer, checkpoint: Checkpoint, total: When | None) -> bool:
+def _is_complete(trainer: RunTrainer, checkpoint: Checkpoint, total: When | None) -> bool:
     from ludus.types import Progress
 
     progress = Progress(**checkpoint.state()["progress"])
     return (total or trainer.config.total_timesteps).fraction(progress) >= 1.0
 
 
-def _kind(trainer: NativeTrainer, checkpoint: Checkpoint) -> str:
+def _kind(trainer: RunTrainer, checkpoint: Checkpoint) -> str:
     """Whether what follows repeats an uninterrupted run, in words."""
     if not checkpoint.exact:
         return "approximately: it was saved between two barriers, so open episodes begin anew"

@@ -118,11 +118,11 @@ def _newest_run(loaded: LoadedConfig, output: Output) -> RunDirectory | None:
 def _start_run(loaded: LoadedConfig, output: Output) -> None:
     from ludus.cli.training import train_and_tell
     from ludus.trainers.factory import create_trainer
-    from ludus.trainers.native import NativeTrainer
+    from ludus.trainers.run_trainer import RunTrainer
 
     with loaded.locating_errors():
         options: dict[str, Any] = {"display": output.display()}
         trainer = create_trainer(None, loaded.config, **options)
-        if isinstance(trainer, NativeTrainer):
+        if isinstance(trainer, RunTrainer):
             trainer.preset = loaded.preset
         train_and_tell(trainer, output)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ludus.envs.spaces import space_to_json
 from ludus.policies.extractors import BaseFeaturesExtractor, NatureCNN, ObservationTensor, make_extractor
 from ludus.policies.networks import orthogonal_init
 from ludus.policies.observations import ObservationNormalizer, to_tensor
@@ -51,6 +52,13 @@ class Policy(nn.Module, ABC):
         self.obs_normalizer = ObservationNormalizer(observation_space) if network.normalize_obs else None
         self.fast: Any = None  # kernels that act on this policy's memory, set by its learner
         self.half_features = False  # whether features are extracted in bfloat16
+
+    def description(self) -> dict[str, Any]:
+        """What of `state.json` it takes to build the policy again without its env."""
+        return {
+            "observation_space": space_to_json(self.observation_space),
+            "action_space": space_to_json(self.action_space),
+        }
 
     @property
     def device(self) -> torch.device:

@@ -1,4 +1,4 @@
-"""The two collectors: fixed-length rollouts for on-policy learners, single transitions for replay."""
+"""The collectors of vector envs: fixed-length rollouts for on-policy learners, single transitions for replay."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from ludus.policies.base import Policy
 from ludus.policies.observations import RewardNormalizer, to_tensor
 from ludus.rollout.experience import Experience, Rollout, Transitions
 from ludus.rollout.stepper import Step, Stepper, stack
-from ludus.types import Array, BoolArray, EpisodeRecord, Observation
+from ludus.types import Array, BoolArray, EpisodeRecord, Metrics, Observation
 
+_REWARDS = "reward_normalizer."
 StepHook = Callable[[int], bool]
 """Called after each vector step with the env steps of this collection so far; False ends it at once."""
 
@@ -27,7 +28,48 @@ class CollectionStopped(Exception):
 
 
 class Collector(ABC):
-    """Plays with a policy. Owns the envs and everything that must survive a checkpoint about playing."""
+    """Plays with a policy. Owns the games and everything that must survive a checkpoint about playing."""
+
+    seeded = True
+    """Whether the games can be brought to the same start again, as exact resume needs."""
+
+    def __init__(self) -> None:
+        self.step_hook: StepHook | None = None
+
+    @abstractmethod
+    def collect(self, policy: Any) -> Experience:
+        """Play with `policy` until there is enough for one update."""
+
+    @abstractmethod
+    def barrier(self, number: int) -> None:
+        """Come to the common point of checkpoint `number`, from which a resumed run goes on too."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the games."""
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """What about playing must survive a checkpoint, for `learner.safetensors`."""
+        return {}
+
+    def values(self) -> dict[str, Any]:
+        """The same as plain data, for `state.json`: its keys stand at the top there."""
+        return {}
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        """Take up what `tensors` and `values` gave; both may hold more than that."""
+
+    def take_metrics(self) -> Metrics:
+        """Figures about playing since the last call, for the next row."""
+        return {}
+
+    def _call_hook(self, steps: int) -> None:
+        if self.step_hook is not None and not self.step_hook(steps):
+            raise CollectionStopped
+
+
+class EnvCollector(Collector):
+    """A collector that steps vector envs."""
 
     def __init__(
         self,
@@ -37,15 +79,15 @@ class Collector(ABC):
         generator: torch.Generator,
         reward_normalizer: RewardNormalizer | None = None,
     ) -> None:
+        super().__init__()
         self.stepper = stepper
         self.n_steps = n_steps
         self.reward_normalizer = reward_normalizer
-        self.step_hook: StepHook | None = None
         self._generator = generator
 
-    @abstractmethod
-    def collect(self, policy: Any) -> Experience:
-        """Take `n_steps` steps in every env with `policy`."""
+    @property
+    def seeded(self) -> bool:  # type: ignore[override]  # simulators that take no seed know it themselves
+        return bool(getattr(self.stepper.envs, "seeded", True))
 
     def barrier(self, number: int) -> None:
         """See `Stepper.barrier`."""
@@ -53,22 +95,44 @@ class Collector(ABC):
         if self.reward_normalizer is not None:
             self.reward_normalizer.reset_returns()
 
-    def state_dict(self) -> dict[str, Any]:
-        """What about playing must survive a checkpoint, as plain data."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
-
     def close(self) -> None:
         self.stepper.envs.close()
 
-    def _call_hook(self, steps: int) -> None:
-        if self.step_hook is not None and not self.step_hook(steps):
-            raise CollectionStopped
+    def tensors(self) -> dict[str, torch.Tensor]:
+        if self.reward_normalizer is None:
+            return {}
+        state = self.reward_normalizer.state_dict()
+        return {f"{_REWARDS}{key}": torch.as_tensor(array) for key, array in state.items()}
+
+    def values(self) -> dict[str, Any]:
+        envs: Any = self.stepper.envs
+        wrappers = envs.wrapper_states() if hasattr(envs, "wrapper_states") else []
+        return {"collector": self._counters(), "wrappers": wrappers}
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        self._load_counters(values["collector"])
+        if self.reward_normalizer is not None:
+            self.reward_normalizer.load_state_dict(
+                {k.removeprefix(_REWARDS): v.numpy() for k, v in tensors.items() if k.startswith(_REWARDS)}
+            )
+        if values["wrappers"]:
+            envs: Any = self.stepper.envs
+            envs.load_wrapper_states(values["wrappers"])
+
+    def take_metrics(self) -> Metrics:
+        """What the envs have to tell about their time: only `time/` names, which no resume must reproduce."""
+        envs: Any = self.stepper.envs
+        told: Metrics = envs.take_metrics() if hasattr(envs, "take_metrics") else {}
+        return {name: value for name, value in told.items() if name.startswith("time/")}
+
+    def _counters(self) -> dict[str, Any]:
+        return {}
+
+    def _load_counters(self, counters: dict[str, Any]) -> None:
+        pass
 
 
-class RolloutCollector(Collector):
+class RolloutCollector(EnvCollector):
     """`n_steps` steps of every env, with values and log-probabilities of the policy that played them."""
 
     def collect(self, policy: ActorCritic) -> Rollout:
@@ -145,7 +209,7 @@ class RolloutCollector(Collector):
         return self.reward_normalizer.see(step.rewards, step.ended, step.valid)
 
 
-class ReplayCollector(Collector):
+class ReplayCollector(EnvCollector):
     """`n_steps` transitions of every env; uniformly random actions for the first `warmup` env steps."""
 
     def __init__(self, *args: Any, warmup: int, rng: np.random.Generator, **kwargs: Any) -> None:
@@ -195,11 +259,11 @@ class ReplayCollector(Collector):
             )
         return np.asarray(chosen.cpu().numpy())
 
-    def state_dict(self) -> dict[str, Any]:
+    def _counters(self) -> dict[str, Any]:
         return {"warmup_left": self._warmup_left}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._warmup_left = int(state["warmup_left"])
+    def _load_counters(self, counters: dict[str, Any]) -> None:
+        self._warmup_left = int(counters["warmup_left"])
 
 
 class _Storage:

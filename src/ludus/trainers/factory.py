@@ -10,6 +10,7 @@ from ludus.errors import ConfigError, UserError
 from ludus.runs.directory import RunDirectory
 from ludus.trainers.base import RLTrainer
 from ludus.trainers.native import NativeTrainer
+from ludus.trainers.run_trainer import RunTrainer
 
 
 def create_trainer(env: Any = None, config: TrainerConfig | None = None, **options: Any) -> RLTrainer:
@@ -34,7 +35,7 @@ def create_trainer(env: Any = None, config: TrainerConfig | None = None, **optio
     return NativeTrainer(env, config, **options)
 
 
-def open_trainer(run: RunDirectory, **options: Any) -> NativeTrainer:
+def open_trainer(run: RunDirectory, **options: Any) -> RunTrainer:
     """The trainer of an existing run, from its `config.yaml`, ready to `resume`."""
     loaded: LoadedConfig = load_config(run.config_path)
     if loaded.config.env is None:
@@ -44,7 +45,7 @@ def open_trainer(run: RunDirectory, **options: Any) -> NativeTrainer:
             fix="in Python: create_trainer(env, config).resume(run), with the same env",
         )
     trainer = create_trainer(None, loaded.config, **options)
-    if not isinstance(trainer, NativeTrainer):
+    if not isinstance(trainer, RunTrainer):
         raise UserError(
             f"the algorithm '{loaded.config.algorithm}' brings its own trainer, which does not resume",
             where=str(run.path),

@@ -85,7 +85,7 @@ def choose_device(config: TrainerConfig, observation_space: gym.Space[Any]) -> s
     plain = isinstance(observation_space, gym.spaces.Box) and not is_image_space(observation_space)
     if not (plain and config.kernels and config.engine == "native"):
         return "cuda"
-    h = config.typed_hyperparams()
+    h: Any = config.typed_hyperparams()
     batch = getattr(h, "batch_size", getattr(h, "n_steps", 1) * config.n_envs)
     inputs = int(np.prod(observation_space.shape or ()))
     work = 0

@@ -16,11 +16,9 @@ import torch
 from ludus.algorithms.learner import Learner, with_prefix
 from ludus.config.schema import TrainerConfig
 from ludus.config.when import When
-from ludus.envs.spaces import space_to_json
 from ludus.errors import CheckpointError, StorageError
 from ludus.evaluation.evaluate import EvaluationResult
 from ludus.evaluation.load import load_policy_tensors
-from ludus.policies.base import Policy
 from ludus.rollout.collector import Collector
 from ludus.rollout.experience import Experience
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
@@ -172,8 +170,7 @@ class TrainingRun:
         self._consider_stopping()
         every = self.crew.config.checkpoint.every
         if self._due(every):
-            # simulators that take no seed cannot be brought to the same start again
-            seeded = getattr(self.crew.collector.stepper.envs, "seeded", True)
+            seeded = self.crew.collector.seeded
             self._try_to_save(exact=seeded and every is not None and not every.is_wall_clock)
             self.crew.collector.barrier(self._barriers)
         elif self._new_best:
@@ -281,16 +278,11 @@ class TrainingRun:
         stream_values, stream_tensors = crew.streams.state_dict()
         tensors = {f"learner.{key}": value for key, value in crew.learner.tensors().items()}
         tensors |= {f"streams.{key}": value for key, value in stream_tensors.items()}
-        if crew.collector.reward_normalizer is not None:
-            for key, array in crew.collector.reward_normalizer.state_dict().items():
-                tensors[f"reward_normalizer.{key}"] = torch.as_tensor(array)
-        envs: Any = crew.collector.stepper.envs
+        tensors |= crew.collector.tensors()
         state = {
             "barriers": self._barriers,
             "learner": crew.learner.values(),
-            "collector": crew.collector.state_dict(),
             "streams": stream_values,
-            "wrappers": envs.wrapper_states() if hasattr(envs, "wrapper_states") else [],
             "window": self._window.state_dict(),
             "means": self._means.state_dict(),
             "best": self._best,
@@ -299,7 +291,7 @@ class TrainingRun:
             "stop_reason": self.stop_reason,
             "files": self.log.offsets(),
         }
-        return tensors, state
+        return tensors, state | crew.collector.values()
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         crew = self.crew
@@ -307,13 +299,7 @@ class TrainingRun:
         tensors = checkpoint.tensors("learner")
         load_policy_tensors(crew.learner.policy, checkpoint)
         crew.learner.load(with_prefix(tensors, "learner"), state["learner"])
-        crew.collector.load_state_dict(state["collector"])
-        if crew.collector.reward_normalizer is not None:
-            arrays = {key: value.numpy() for key, value in with_prefix(tensors, "reward_normalizer").items()}
-            crew.collector.reward_normalizer.load_state_dict(arrays)
-        envs: Any = crew.collector.stepper.envs
-        if state["wrappers"]:
-            envs.load_wrapper_states(state["wrappers"])
+        crew.collector.load(tensors, state)
         self.progress = Progress(**state["progress"])
         self._barriers = int(state["barriers"])
         self._window.load_state_dict(state["window"])
@@ -341,14 +327,8 @@ class TrainingRun:
             self._means.take()
             | self._window.metrics()
             | {"time/fps": round(fps, 1), "time/seconds": round(self.progress.seconds, 3)}
-            | self._times_of_envs()
+            | self.crew.collector.take_metrics()
         )
-
-    def _times_of_envs(self) -> Metrics:
-        """What a vector env has to tell about its time: only `time/` names, which no resume must reproduce."""
-        envs: Any = self.crew.collector.stepper.envs
-        told: Metrics = envs.take_metrics() if hasattr(envs, "take_metrics") else {}
-        return {name: value for name, value in told.items() if name.startswith("time/")}
 
     def _log_row(self, metrics: Metrics) -> dict[str, Any]:
         best_metric = self.crew.config.checkpoint.best_metric
@@ -393,10 +373,6 @@ class TrainingRun:
         return True
 
 
-def policy_state(policy: Policy, progress: Progress) -> dict[str, Any]:
-    """What of `state.json` it takes to play with the policy without its env."""
-    return {
-        "progress": progress.as_dict(),
-        "observation_space": space_to_json(policy.observation_space),
-        "action_space": space_to_json(policy.action_space),
-    }
+def policy_state(policy: Any, progress: Progress) -> dict[str, Any]:
+    """What of `state.json` it takes to play with the policy."""
+    return {"progress": progress.as_dict(), **policy.description()}

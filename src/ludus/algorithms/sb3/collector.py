@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stable_baselines3.common.callbacks import BaseCallback
 
-from ludus.rollout.collector import CollectionStopped, Collector
+from ludus.rollout.collector import CollectionStopped, EnvCollector
 from ludus.rollout.experience import Experience
 from ludus.rollout.stepper import Stepper
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ludus.algorithms.sb3.learner import SB3Learner
 
 
-class SB3Collector(Collector):
+class SB3Collector(EnvCollector):
     """One `collect_rollouts` of the learner's model at a time. The model keeps what was collected.
 
     `listener`, a user's callback, is told the local variables of SB3's loop, as its callbacks expect.
