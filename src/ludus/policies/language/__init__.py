@@ -1,0 +1,1 @@
+"""Language models that play: weights, tokenizers, adapters, and the samplers that draw completions from them."""

@@ -1,0 +1,97 @@
+"""Adapters as PEFT stores them: adapter_config.json and adapter_model.safetensors, in a folder or a zip."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load as load_safetensors
+from safetensors.torch import save as save_safetensors
+from torch import Tensor
+
+from ludus.config.language import AdapterConfig
+from ludus.errors import UserError
+
+CONFIG = "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
+_MOST_BYTES = 8 << 30  # a zip may claim any size; no adapter needs more
+# settings of PEFT that change what an adapter computes, with the value that Ludus computes
+_PLAIN = {"use_dora": False, "use_rslora": False, "bias": "none", "rank_pattern": {}, "alpha_pattern": {}}
+
+
+def read_peft(source: str | Path) -> tuple[AdapterConfig, dict[str, Tensor]]:
+    """Settings and weights of the adapter in a folder or zip, or one folder below its top. Raises UserError."""
+    path = Path(source).expanduser()
+    files = _from_zip(path) if path.is_file() else _from_folder(path)
+    try:
+        settings = json.loads(files[CONFIG])
+        kind = str(settings.get("peft_type", "")).upper()
+        rank, alpha = int(settings["r"]), float(settings["lora_alpha"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{CONFIG} is no LoRA adapter's", where=str(path), fix=_FIX) from error
+    odd = [key for key, plain in _PLAIN.items() if (settings.get(key) or plain) != plain]
+    if kind != "LORA" or odd:
+        what = f"{odd[0]}: {settings[odd[0]]}" if odd else f"peft_type: {kind}"
+        raise UserError(
+            f"an adapter of a kind that Ludus does not compute ({what})", where=str(path), fix=_FIX
+        )
+    try:
+        stored: dict[str, Tensor] = load_safetensors(files[WEIGHTS])
+    except SafetensorError as error:
+        raise UserError(f"damaged weights: {error}", where=str(path), fix=_FIX) from error
+    # newer versions of PEFT leave the adapter's own name out, older ones write `lora_A.default.weight`
+    tensors = {name.replace(".default.weight", ".weight"): tensor for name, tensor in stored.items()}
+    paths = {name.split(".lora_")[0].removeprefix("base_model.model.") for name in tensors}
+    config = AdapterConfig(rank=rank, alpha=alpha, targets=sorted(paths))
+    return config, tensors
+
+
+def write_peft(
+    folder: Path, tensors: Mapping[str, Tensor], *, rank: int, alpha: float, targets: list[str], base: str
+) -> None:
+    """Write an adapter's tensors (as `adapter_tensors` gives them) where PEFT reads them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    settings: dict[str, Any] = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base,
+        "r": rank,
+        "lora_alpha": alpha,
+        "lora_dropout": 0.0,
+        "target_modules": targets,
+        "inference_mode": True,
+        **_PLAIN,
+    }
+    whole = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+    (folder / WEIGHTS).write_bytes(save_safetensors(whole, metadata={"format": "pt"}))
+    (folder / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+
+
+def _from_folder(path: Path) -> dict[str, bytes]:
+    for folder in (path, *sorted(p for p in path.glob("*") if p.is_dir())):
+        if (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file():
+            return {name: (folder / name).read_bytes() for name in (CONFIG, WEIGHTS)}
+    raise UserError("no adapter can be read there", where=str(path), fix=_FIX)
+
+
+def _from_zip(path: Path) -> dict[str, bytes]:
+    """Read the two files out of the zip without unpacking it, wherever in it they stand."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = {}
+            for name in (CONFIG, WEIGHTS):
+                entries = [e for e in archive.infolist() if Path(e.filename).name == name]
+                if len(entries) == 1 and entries[0].file_size <= _MOST_BYTES:
+                    found[name] = archive.read(entries[0])
+    except (zipfile.BadZipFile, OSError, RuntimeError) as error:
+        raise UserError(f"no zip that can be read: {error}", where=str(path), fix=_FIX) from error
+    if len(found) < 2:
+        raise UserError("no adapter, or more than one, in this zip", where=str(path), fix=_FIX)
+    return found
+
+
+_FIX = f"a folder or zip with {CONFIG} (LoRA) and {WEIGHTS}; pickled weights are not read"

@@ -1,0 +1,91 @@
+"""What goes into a sampler and comes out, and how a token is drawn from logits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ludus.types import Array
+
+
+@dataclass(frozen=True)
+class Request:
+    """A prompt to be continued."""
+
+    prompt: tuple[int, ...]
+    adapter: str | None = None
+    key: str = ""
+    """Whose turn it is, as "match/seat": prompts of one key tend to begin alike. A hint, no more."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What was drawn. The stop token is among the tokens where one was: it was sampled, so it is trained on."""
+
+    tokens: tuple[int, ...]
+    log_probs: Array
+    """Float32, one for each token: under the distribution that was drawn from (temperature, top_p)."""
+    raw_log_probs: Array
+    """Float32, likewise: under the plain policy (temperature 1, all tokens)."""
+    truncated: bool
+    """It reached its longest without a stop token."""
+    entropy: float
+    """Of the plain policy, mean per token, in nats."""
+    prompt_cut: int = 0
+    """Tokens lost from the beginning of a prompt that was too long."""
+
+
+class Sampler(Protocol):
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """A completion for each request, in order."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One token for each row of logits."""
+
+    tokens: Tensor
+    log_probs: Tensor
+    raw_log_probs: Tensor
+    entropy: Tensor
+
+
+def draw(logits: Tensor, uniform: Tensor, temperature: float = 1.0, top_p: float = 1.0) -> Drawn:
+    """One token from each row of `logits` [R, V] (float32, may be written over), by `uniform` [R] in [0, 1).
+
+    With `top_p` only the likeliest tokens that together hold this much are left; ties are broken by their id.
+    """
+    raw = logits - logits.logsumexp(-1, keepdim=True)
+    probs = raw.exp()
+    entropy = -(probs * raw.clamp_min(torch.finfo(raw.dtype).min)).sum(-1)
+    log_probs = raw
+    if temperature != 1.0:
+        log_probs = torch.log_softmax(raw / temperature, -1)
+        probs = log_probs.exp()
+    if top_p < 1.0:
+        ranked, order = torch.sort(probs, dim=-1, descending=True, stable=True)
+        out = torch.empty_like(probs, dtype=torch.bool)
+        out.scatter_(-1, order, ranked.cumsum(-1) - ranked >= top_p)
+        log_probs = log_probs.masked_fill(out, -math.inf)
+        log_probs = log_probs - log_probs.logsumexp(-1, keepdim=True)
+        probs = log_probs.exp()
+    tokens = _invert(probs, uniform)
+    picked = tokens[:, None]
+    return Drawn(
+        tokens, log_probs.gather(-1, picked).squeeze(-1), raw.gather(-1, picked).squeeze(-1), entropy
+    )
+
+
+def _invert(probs: Tensor, uniform: Tensor) -> Tensor:
+    """The first token at which the cumulated probability passes `uniform` of the whole."""
+    cumulated = probs.double().cumsum(-1)
+    total = cumulated[:, -1:]
+    tokens = torch.searchsorted(cumulated, uniform.double()[:, None] * total, right=True).squeeze(-1)
+    # rounding could lead past the last token that has any probability
+    last = probs.shape[-1] - 1 - (probs > 0).flip(-1).int().argmax(-1)
+    return torch.minimum(tokens, last)
