@@ -72,11 +72,22 @@ def textarena() -> Any:
     """The package, imported once; raises MissingExtra. Its registry is `textarena().envs.registration.ENV_REGISTRY`."""
     with _LOCK, warnings.catch_warnings():  # it silences a warning for the whole process
         try:
-            return importlib.import_module("textarena")
+            package = importlib.import_module("textarena")
         except ModuleNotFoundError as error:
             if error.name != "textarena":
                 raise
             raise MissingExtra("playing text games", "text") from None
+    known = package.envs.registration.ENV_REGISTRY
+    package.envs.registration.register_with_versions(
+        id="KuhnPoker-v0-stakes",
+        entry_point="ludus.envs.text.stakes:KuhnWithStakes",
+        wrappers={
+            "default": known["KuhnPoker-v0"].default_wrappers,
+            "-train": known["KuhnPoker-v0-train"].default_wrappers,
+        },
+        max_rounds=1,
+    )
+    return package
 
 
 def registry() -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ def game_ids() -> list[str]:
 
 
 def games() -> dict[str, list[str]]:
-    """Ids by game (the name of TextArena's module, as `TicTacToe`), sorted."""
+    """Ids by game (what stands before its version, as `TicTacToe`), sorted."""
     by_game: dict[str, list[str]] = {}
     for game_id in game_ids():
         by_game.setdefault(_game_of(game_id), []).append(game_id)
@@ -100,4 +100,4 @@ def _accepted(spec: GameSpec) -> Iterator[int]:
 
 
 def _game_of(game_id: str) -> str:
-    return str(registry()[game_id].entry_point).partition(":")[0].split(".")[-2]
+    return game_id.partition("-v")[0]
