@@ -40,7 +40,7 @@ _PUBLIC = {
     "SB3Trainer": "ludus.trainers.sb3",
     "TrainResult": "ludus.trainers.base",
     "TrainerConfig": "ludus.config.schema",
-    "compute_moving_average": "ludus.experiments.statistics",
+    "compute_moving_average": "ludus.reports.statistics",
     "create_balatro_env": "ludus.envs.balatro.wrappers",
     "create_trainer": "ludus.trainers.factory",
     "export_policy": "ludus.evaluation.export",
@@ -83,8 +83,8 @@ if TYPE_CHECKING:
     from ludus.experiments.comparison.plot import plot_training_curves
     from ludus.experiments.comparison.tables import print_comparison_table
     from ludus.experiments.experiment import ExperimentConfig, ExperimentResult
-    from ludus.experiments.statistics import compute_moving_average
     from ludus.policies.extractors import BaseFeaturesExtractor, register_extractor
+    from ludus.reports.statistics import compute_moving_average
     from ludus.runs.checkpoints import CheckpointManager
     from ludus.tracking.logs import setup_logging
     from ludus.trainers.base import RLTrainer, TrainResult

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from ludus.config.loading import LoadedConfig, plain_config
 from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError
-from ludus.experiments.statistics import Estimate
+from ludus.reports.statistics import Estimate
 from ludus.types import Array
 
 CURVE_POINTS = 20

@@ -18,8 +18,8 @@ import numpy as np
 from ludus.errors import UserError
 from ludus.experiments.libraries import Library
 from ludus.experiments.panels import Chart, Line
-from ludus.experiments.statistics import Estimate, estimate, interquartile_mean
 from ludus.experiments.workloads import Workload
+from ludus.reports.statistics import Estimate, estimate, interquartile_mean
 from ludus.runs import strict_json
 from ludus.runs.atomic import write_atomic
 from ludus.runs.lock import RunLock

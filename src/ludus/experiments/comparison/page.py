@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
-
 from ludus.config.plain_yaml import write_yaml
-from ludus.experiments.comparison.charts import FONT, color_of, final_scores, improvement, learning_curves
+from ludus.experiments.comparison.charts import final_scores, improvement, learning_curves
 from ludus.experiments.comparison.results import SHARES
 from ludus.experiments.comparison.tables import memory
+from ludus.reports.charts import color_of
+from ludus.reports.page import draw, html_page, rows_to_table, section
 from ludus.runs import atomic
 from ludus.tracking.progress import duration, number
-
-_STYLE = f"""
-:root {{ color-scheme: light; }}
-* {{ box-sizing: border-box; }}
-body {{ font: 15px/1.5 {FONT}; color: #1f2933; background: #f5f7fa; margin: 0; }}
-main {{ max-width: 1080px; margin: 0 auto; padding: 32px 20px 64px; }}
-h1 {{ font-size: 26px; margin: 0 0 4px; }}
-h2 {{ font-size: 17px; margin: 0 0 2px; }}
-.sub {{ color: #616e7c; margin: 0 0 20px; }}
-section {{ background: white; border: 1px solid #e4e7eb; border-radius: 10px; padding: 18px 20px; margin: 16px 0; }}
-section > p {{ color: #616e7c; font-size: 13px; margin: 0 0 8px; }}
-.scroll {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }}
-th {{ text-align: right; font-weight: 500; color: #616e7c; font-size: 12.5px; padding: 6px 10px; white-space: nowrap; }}
-td {{ text-align: right; padding: 7px 10px; border-top: 1px solid #e4e7eb; white-space: nowrap; }}
-th:first-child, td:first-child {{ text-align: left; }}
-td.best {{ font-weight: 650; }}
-.dot {{ display: inline-block; width: 10px; height: 10px; border-radius: 50%; margin-right: 8px; }}
-.bad {{ color: #b91c1c; }}
-.verdict {{ font-size: 17px; margin: 0 0 4px; }}
-pre {{ background: #f5f7fa; border-radius: 6px; padding: 10px 12px; overflow-x: auto; font-size: 12.5px; }}
-summary {{ cursor: pointer; padding: 4px 0; }}
-"""
 
 
 def write_page(path: Path, found: Mapping[str, Any], costs: Mapping[str, Any]) -> Path:
@@ -68,50 +44,6 @@ def comparison_page(found: Mapping[str, Any], costs: Mapping[str, Any]) -> str:
         parts.append(section("Probability of improvement", note, draw(figure)))
     parts += [_costs(prices, costs, colors), _failures(experiments), _settings(experiments)]
     return html_page(_title(found), _subtitle(found), parts)
-
-
-def html_page(title: str, subtitle: str, parts: Iterable[str]) -> str:
-    """A page in the house style with Plotly inside; `parts` are HTML."""
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style>"
-        f"<script>{get_plotlyjs()}</script></head>\n<body><main>"
-        f'<h1>{escape(title)}</h1><p class="sub">{escape(subtitle)}</p>\n'
-        + "\n".join(part for part in parts if part)
-        + "\n</main></body></html>\n"
-    )
-
-
-def draw(figure: go.Figure) -> str:
-    """A figure as a part of a page."""
-    text: str = figure.to_html(
-        full_html=False,
-        include_plotlyjs=False,
-        config={"displayModeBar": False, "responsive": True},
-    )
-    return text
-
-
-def section(title: str, note: str, body: str) -> str:
-    """A part of a page: `title` and `note` are text, `body` is HTML."""
-    head = (f"<h2>{escape(title)}</h2>" if title else "") + (f"<p>{escape(note)}</p>" if note else "")
-    return f"<section>{head}{body}</section>"
-
-
-def rows_to_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Cells are HTML; one that begins with `*` is the best of its column."""
-    cells = "".join(f"<th>{cell}</th>" for cell in head)
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td class="best">{cell[1:]}</td>' if cell.startswith("*") else f"<td>{cell}</td>"
-            for cell in row
-        )
-        + "</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table><tr>{cells}</tr>{body}</table></div>'
 
 
 def _of_env(

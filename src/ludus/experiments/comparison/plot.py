@@ -11,11 +11,11 @@ import plotly.graph_objects as go
 from PIL import Image, ImageDraw, ImageFont
 
 from ludus.errors import UserError
-from ludus.experiments.comparison.charts import GRID, INK, PALE, color_of, plain_curves
-from ludus.experiments.comparison.page import draw, html_page, section
 from ludus.experiments.comparison.results import curves_of
 from ludus.experiments.experiment import ExperimentResult
-from ludus.experiments.statistics import band, compute_moving_average
+from ludus.reports.charts import GRID, INK, PALE, color_of, plain_curves
+from ludus.reports.page import draw, html_page, section
+from ludus.reports.statistics import band, compute_moving_average
 from ludus.runs import atomic
 from ludus.types import Array
 

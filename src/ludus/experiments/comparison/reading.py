@@ -11,7 +11,7 @@ import numpy as np
 from ludus.config.schema import TrainerConfig
 from ludus.errors import UserError
 from ludus.experiments.experiment import Curve, ExperimentResult, RunResult
-from ludus.experiments.statistics import estimate
+from ludus.reports.statistics import estimate
 from ludus.runs import strict_json
 from ludus.runs.directory import RunDirectory
 from ludus.tracking.jsonl import read_jsonl

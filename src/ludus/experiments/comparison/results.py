@@ -18,7 +18,7 @@ from ludus.config.loading import plain_config
 from ludus.envs.vector.process import usable_cores
 from ludus.experiments.comparison.reading import SCORE
 from ludus.experiments.experiment import Curve, ExperimentResult, RunResult
-from ludus.experiments.statistics import (
+from ludus.reports.statistics import (
     Scores,
     band,
     estimate,

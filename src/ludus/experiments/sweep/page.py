@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 
 from ludus.config.search_space import Choice, Range
-from ludus.experiments.comparison.charts import COLORS, style
-from ludus.experiments.comparison.page import draw, html_page, rows_to_table, section
 from ludus.experiments.sweep.live import short
 from ludus.experiments.sweep.study import Sweep
+from ludus.reports.charts import COLORS, style
+from ludus.reports.page import draw, html_page, rows_to_table, section
 from ludus.runs import atomic
 from ludus.tracking.progress import number
 

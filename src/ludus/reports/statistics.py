@@ -124,3 +124,12 @@ def _interval(samples: Array) -> tuple[float, float]:
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(samples, (tail, 1 - tail))
     return float(low), float(high)
+
+
+def centred_average(values: Array, window: int) -> Array:
+    """The mean of each value and its neighbours, `window` (odd) in all; towards the ends, of those that are there."""
+    series = np.asarray(values, dtype=float)
+    sums = np.cumsum(np.concatenate([[0.0], series]))
+    at = np.arange(len(series))
+    starts, ends = np.maximum(at - window // 2, 0), np.minimum(at + window // 2 + 1, len(series))
+    return np.asarray((sums[ends] - sums[starts]) / (ends - starts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.experiments.statistics import (
+from ludus.reports.statistics import (
     band,
     compute_moving_average,
     estimate,

@@ -1,0 +1,126 @@
+"""Which figures a run's metrics become: by the names everybody knows, and by prefix for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+MAX_LINES = 12
+EVALUATION = "eval/mean_reward"
+SPREAD = "eval/std_reward"
+
+# Sections in their order, each with what a reader should know of it.
+_NOTES = {
+    "Learning": "Of the last 100 episodes played while training.",
+    "Evaluation": "",
+    "League": "Ratings of everybody who plays, how often each was drawn as opponent, and how the learner fares.",
+    "Win rates": "Of the games that the learner was trained on, by game and opponent.",
+    "Rewards": "By game and seat: the game's own result, and the reward after each transform.",
+    "Games": "The games behind each update.",
+    "Losses": "",
+    "Policy and value": "",
+    "Norms": "Of gradients before clipping, of parameters, and of what the optimizer keeps of past gradients.",
+    "Schedules": "",
+    "Throughput": "",
+    "System load": "Of the training process and its machine, sampled at most once a second.",
+}
+_TITLES = {
+    "rollout/ep_rew_mean": "reward",
+    "rollout/ep_len_mean": "episode length",
+    "rollout/success_rate": "success rate",
+    EVALUATION: "reward",
+    "eval/mean_ep_length": "episode length",
+    "train/approx_kl": "approximate KL divergence",
+    "train/entropy_loss": "entropy loss",
+    "train/param_norm": "parameters",
+    "train/grad_norm": "gradient",
+    "train/moment_norm": "optimizer's first moment",
+    "train/second_moment_norm": "root of the optimizer's second moment",
+    "time/fps": "env steps per second",
+    "time/cpu_cores": "cores kept busy by training",
+    "time/cpu_machine": "share of the machine's cores in use",
+    "time/memory_gb": "memory of the training process, GB",
+    "time/gpu_percent": "GPU in use, %",
+    "time/gpu_memory_gb": "memory of the GPU in use, GB",
+}
+_BY_PREFIX = {
+    "rollout": "Learning",
+    "eval": "Evaluation",
+    "league": "League",
+    "winrate": "Win rates",
+    "reward": "Rewards",
+    "games": "Games",
+}
+_LOAD = ("time/cpu_", "time/memory_", "time/gpu_")
+# the x axis, and what is drawn around another line
+_NOT_DRAWN = {"time/seconds", SPREAD, "updates", "episodes"}
+
+
+@dataclass
+class Drawing:
+    """One figure: its title, and the label of each metric in it."""
+
+    title: str
+    lines: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Chapter:
+    """A section of a page."""
+
+    title: str
+    note: str
+    drawings: list[Drawing]
+
+
+def arrange(names: Iterable[str]) -> list[Chapter]:
+    """The figures of all these metrics, section by section; a metric of three parts is a line in a common figure."""
+    chapters: dict[str, dict[str, Drawing]] = {}
+    for name in sorted(names, key=_rank):
+        if name in _NOT_DRAWN or (name.startswith("winrate/") and name.endswith("/games")):
+            continue
+        key, label = _figure_of(name)
+        drawings = chapters.setdefault(_chapter_of(name), {})
+        drawing = drawings.setdefault(key, Drawing(_TITLES.get(key) or _words(key)))
+        if len(drawing.lines) < MAX_LINES:
+            drawing.lines[name] = label
+    order = [*_NOTES, *sorted(title for title in chapters if title not in _NOTES)]
+    return [
+        Chapter(title, _NOTES.get(title, ""), list(chapters[title].values()))
+        for title in order
+        if title in chapters
+    ]
+
+
+def _figure_of(name: str) -> tuple[str, str]:
+    """The figure a metric belongs to, and what it is called in there."""
+    parts = name.split("/")
+    if len(parts) < 3:
+        return name, ""
+    rest = parts[2:]
+    if parts[0] == "reward" and len(rest) == 2:
+        return "/".join(parts[:2]), f"seat {rest[0]}, {rest[1]}"
+    return "/".join(parts[:2]), "/".join(rest)
+
+
+def _chapter_of(name: str) -> str:
+    prefix, _, rest = name.partition("/")
+    if prefix == "train":
+        if "norm" in rest:
+            return "Norms"
+        if "entropy" in rest or (not rest.endswith("loss") and not rest.startswith("loss")):
+            scheduled = rest in ("learning_rate", "clip_range", "n_epochs", "n_updates", "ent_coef")
+            return "Schedules" if scheduled else "Policy and value"
+        return "Losses"
+    if prefix == "time":
+        return "System load" if name.startswith(_LOAD) else "Throughput"
+    return _BY_PREFIX.get(prefix, prefix.replace("_", " ").capitalize() or "Others")
+
+
+def _words(key: str) -> str:
+    return key.split("/", 1)[-1].replace("_", " ")
+
+
+def _rank(name: str) -> tuple[int, str]:
+    known = list(_TITLES)
+    return (known.index(name) if name in known else len(known)), name

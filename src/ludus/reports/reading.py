@@ -1,0 +1,273 @@
+"""What the files of a run say, as plain data: for the report and the dashboards, and without torch.
+
+Everything here may be read while another process trains the run: half-written lines are left for the next
+look, and files that appear or vanish meanwhile are no error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ludus.config.plain_yaml import read_yaml
+from ludus.config.when import When
+from ludus.errors import CheckpointError, UserError
+from ludus.runs.atomic import is_alive
+from ludus.runs.directory import RunDirectory, list_runs
+from ludus.runs.hints import Hints, step_of
+from ludus.runs.lock import is_locked
+from ludus.runs.manifest import Manifest
+from ludus.tracking.following import START, Columns, Follower, Position, Series, last_row
+from ludus.types import Progress
+
+VIDEO_SUFFIXES = (".mp4", ".gif", ".webm")
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run in one row of a table."""
+
+    name: str
+    path: str
+    env: str
+    algorithm: str
+    status: str
+    """As run.json says (`ludus.runs.directory.STATUSES`); `died` or `damaged` where it cannot be believed."""
+    steps: int | None
+    seconds: float | None
+    reward: float | None
+    """The newest mean reward of training."""
+    evaluation: float | None
+    """The mean reward of the last evaluation."""
+    best: float | None
+    """The value that made the best checkpoint best."""
+    seed: int | None
+    created: str | None
+    tags: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"tags": list(self.tags)}
+
+
+@dataclass(frozen=True)
+class MetricsRead:
+    """What one look at a metrics file found. Hand `position` to the next look."""
+
+    series: dict[str, Series]
+    position: Position
+    rows: int
+    rewound: bool
+    """The file was cut back by a resume: this look began at its start, and what was read before is void."""
+
+
+@dataclass(frozen=True)
+class CheckpointFile:
+    """A checkpoint as its manifest describes it; `intact` is False where that cannot be read."""
+
+    name: str
+    step: int
+    path: str
+    created: str
+    size: int
+    exact: bool
+    resumable: bool
+    best: bool
+    pinned: bool
+    intact: bool = True
+
+
+@dataclass(frozen=True)
+class VideoFile:
+    """A film of the run; `step` where its name says one."""
+
+    name: str
+    path: str
+    step: int | None
+    size: int
+
+
+def summaries(root: Path | str) -> list[RunSummary]:
+    """All runs under `root`, newest first, damaged ones too."""
+    return [summarize(run) for run in list_runs(root, damaged=True)]
+
+
+def summarize(run: RunDirectory) -> RunSummary:
+    """One run. Reads run.json, best.json and the end of the metrics: the cost does not grow with the run."""
+    info = read_info(run)
+    row = last_row(run.metrics_path) or {}
+    evaluation = info.get("evaluation")
+    evaluation = evaluation if isinstance(evaluation, dict) else {}
+    tags = info.get("tags")
+    return RunSummary(
+        name=run.name,
+        path=str(run.path),
+        env=str(info.get("env_id", run.path.absolute().parent.parent.name)),
+        algorithm=str(info.get("algorithm", run.path.absolute().parent.name)),
+        status=status_of(run, info),
+        steps=_steps(run, info, row),
+        seconds=_number(row.get("time/seconds")) or _number(info.get("seconds")),
+        reward=_number(row.get("rollout/ep_rew_mean")),
+        evaluation=_number(evaluation.get("mean_reward")),
+        best=_best_score(run),
+        seed=info["seed"] if isinstance(info.get("seed"), int) else None,
+        created=info["created"] if isinstance(info.get("created"), str) else None,
+        tags=tuple(str(tag) for tag in tags) if isinstance(tags, list) else (),
+    )
+
+
+def read_info(run: RunDirectory) -> dict[str, Any]:
+    """The content of run.json; `{"status": "damaged"}` where it cannot be read."""
+    try:
+        return run.info()
+    except UserError:
+        return {"status": "damaged"}
+
+
+def status_of(run: RunDirectory, info: dict[str, Any]) -> str:
+    """As run.json says; `died` when it says running and nobody runs it."""
+    status, pid = str(info.get("status", "?")), info.get("pid")
+    # the lock is asked last, because asking takes it for a moment
+    if status != "running" or (isinstance(pid, int) and pid > 0 and is_alive(pid)) or is_locked(run.path):
+        return status
+    return "died"
+
+
+def read_metrics(
+    run: RunDirectory,
+    names: Collection[str] | None = None,
+    *,
+    max_points: int | None = None,
+    since: Position = START,
+) -> MetricsRead:
+    """The metrics of `run`, or those in `names`, each thinned to `max_points`, from `since` on.
+
+    `updates` and `episodes` come as series, too. A run without metrics has no series.
+    """
+    follower, columns = Follower(run.metrics_path, since), Columns(names, "time/seconds")
+    for row in follower.rows():
+        columns.take(row)
+    return MetricsRead(columns.series(max_points), follower.position, columns.rows, follower.rewound)
+
+
+def read_episodes(
+    run: RunDirectory, *, max_points: int | None = None, since: Position = START
+) -> MetricsRead:
+    """The finished episodes as series over env steps: `reward`, `length`, and `success` where it is known."""
+    follower, columns = Follower(run.episodes_path, since), Columns()
+    for row in follower.rows():
+        columns.take(row)
+    return MetricsRead(columns.series(max_points), follower.position, columns.rows, follower.rewound)
+
+
+def read_config(run: RunDirectory) -> dict[str, Any]:
+    """config.yaml as plain data; empty where it is missing or cannot be read."""
+    try:
+        return read_yaml(run.config_path)[0]
+    except (OSError, UserError):
+        return {}
+
+
+def total_of(config: dict[str, Any]) -> When | None:
+    """When a run with this config ends; None where it does not say."""
+    try:
+        return When.parse(config.get("total_timesteps"))
+    except ValueError:
+        return None
+
+
+def progress_at(row: dict[str, Any]) -> Progress:
+    """How far the run was when `row` of its metrics was written."""
+    return Progress(
+        int(row.get("step") or 0),
+        int(row.get("updates") or 0),
+        int(row.get("episodes") or 0),
+        float(row.get("time/seconds") or 0.0),
+    )
+
+
+def list_checkpoints(run: RunDirectory) -> list[CheckpointFile]:
+    """The checkpoints, oldest step first."""
+    hints = Hints(run.checkpoints_dir)
+    try:
+        best, pinned = hints.best(), hints.pinned()
+    except CheckpointError:
+        best, pinned = None, set()
+    found = []
+    for step, path in sorted(_steps_on_disk(run).items()):
+        try:
+            manifest = Manifest.read(path)
+        except CheckpointError:
+            found.append(
+                CheckpointFile(
+                    path.name, step, str(path), "", 0, False, False, step == best, False, intact=False
+                )
+            )
+            continue
+        size = sum(size for size, _ in manifest.files.values())
+        found.append(
+            CheckpointFile(
+                name=path.name,
+                step=step,
+                path=str(path),
+                created=manifest.created,
+                size=size,
+                exact=manifest.exact,
+                resumable=manifest.resumable,
+                best=step == best,
+                pinned=step in pinned,
+            )
+        )
+    return found
+
+
+def list_videos(run: RunDirectory) -> list[VideoFile]:
+    """The films in `videos/`, by name; links out of the run are left out."""
+    found = []
+    for entry in _entries(run.videos_dir):
+        name = entry.name
+        if name.startswith(".") or not name.lower().endswith(VIDEO_SUFFIXES):
+            continue
+        try:
+            if entry.is_file(follow_symlinks=False):
+                size = entry.stat(follow_symlinks=False).st_size
+                found.append(VideoFile(name, entry.path, step_of(name.split(".", 1)[0]), size))
+        except OSError:
+            continue  # gone meanwhile
+    return sorted(found, key=lambda video: video.name)
+
+
+def _steps_on_disk(run: RunDirectory) -> dict[int, Path]:
+    found = {}
+    for entry in _entries(run.checkpoints_dir):
+        step = step_of(entry.name)
+        if step is not None:
+            found[step] = Path(entry.path)
+    return found
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _steps(run: RunDirectory, info: dict[str, Any], row: dict[str, Any]) -> int | None:
+    known = [int(value) for value in (row.get("step"), info.get("steps")) if isinstance(value, int | float)]
+    return max(known) if known else max(_steps_on_disk(run), default=None)
+
+
+def _best_score(run: RunDirectory) -> float | None:
+    try:
+        score = Hints(run.checkpoints_dir).best_score()
+    except CheckpointError:
+        return None
+    return None if score is None else score[1]
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and value == value else None

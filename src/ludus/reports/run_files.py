@@ -1,0 +1,138 @@
+"""What of a report is not curves: films, checkpoints with how to load each, settings, and where it all came from."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shlex
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from ludus.config.plain_yaml import write_yaml
+from ludus.reports.configs import flatten
+from ludus.reports.page import rows_to_table, section
+from ludus.reports.reading import VideoFile, list_checkpoints, list_videos
+from ludus.runs.directory import RunDirectory
+
+MAX_EMBEDDED = 1_000_000
+"""Bytes of a film that is put into the page."""
+
+MAX_EMBEDDED_ALL = 3_000_000
+MAX_FILMS = 12
+_TYPES = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
+_MAIN = ("algorithm", "env.id", "n_envs", "total_timesteps", "normalize_obs", "normalize_reward")
+
+
+def video_section(run: RunDirectory, page: Path, *, heading: bool = True) -> str:
+    """The newest films: small ones inside, others linked from where `page` will stand. Empty where there are none."""
+    films = list_videos(run)
+    shown, room = [], MAX_EMBEDDED_ALL
+    for film in reversed(films[-MAX_FILMS:]):
+        embedded = film.size <= min(MAX_EMBEDDED, room)
+        room -= film.size if embedded else 0
+        shown.append(_film(film, page, embedded=embedded))
+    if not shown:
+        return ""
+    rest = len(films) - len(shown)
+    note = f"The newest {len(shown)}; {rest} more in {run.videos_dir}." if rest else ""
+    body = f'<div class="films">{"".join(shown)}</div>'
+    return section("Videos", note, body) if heading else body
+
+
+def checkpoint_section(run: RunDirectory, *, heading: bool = True) -> str:
+    """Every checkpoint with how to load it. Empty where there are none."""
+    found = list_checkpoints(run)
+    if not found:
+        return ""
+    rows = []
+    for one in reversed(found):
+        kinds = ["best"] * one.best + ["pinned"] * one.pinned
+        kinds += [] if one.intact else ["damaged"]
+        kinds += ["policy only"] * (one.intact and not one.resumable)
+        kinds += ["exact"] * one.exact
+        name = f"{run.path}@{one.name}"
+        rows.append(
+            [
+                f"{one.step:,}",
+                escape(", ".join(kinds)),
+                escape(one.created.replace("T", " ")[:19]),
+                _size(one.size),
+                f"<code>ludus play {escape(shlex.quote(name))}</code>",
+                f"<code>ludus.load({escape(repr(name))})</code>",
+            ]
+        )
+    table = rows_to_table(
+        ["step", "", "saved (UTC)", "size", "in the shell", "in Python"],
+        rows,
+        text=("", "saved (UTC)", "in the shell", "in Python"),
+    )
+    note = f"Go on training with: ludus resume {shlex.quote(str(run.path))}"
+    return section("Checkpoints", note, table) if heading else table
+
+
+def hyperparameter_section(config: Mapping[str, Any]) -> str:
+    """The hyperparameters as a table, and the whole config."""
+    if not config:
+        return ""
+    flat = flatten(config)
+    main = {key: flat[key] for key in _MAIN if key in flat}
+    main |= {key: value for key, value in flat.items() if key.startswith("hyperparams.")}
+    rows = [
+        [f"<code>{escape(key.removeprefix('hyperparams.'))}</code>", escape(str(value))]
+        for key, value in main.items()
+        if value is not None
+    ]
+    table = rows_to_table(["hyperparameter", "value"], rows, text=("value",))
+    whole = (
+        f"<details><summary>The whole config</summary><pre>{escape(write_yaml(dict(config)))}</pre></details>"
+    )
+    return section("Hyperparameters", "", table + whole)
+
+
+def origin_section(run: RunDirectory, info: Mapping[str, Any]) -> str:
+    """Where the run is, how it was started and how it ended."""
+    versions = info.get("versions")
+    versions = versions if isinstance(versions, Mapping) else {}
+    facts = {
+        "directory": str(run.path.absolute()),
+        "command": info.get("command"),
+        "created": info.get("created"),
+        "device": info.get("device"),
+        "ended": info.get("reason") or info.get("error"),
+        "tags": ", ".join(str(tag) for tag in info.get("tags") or []),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+    }
+    rows = [[name, f"<code>{escape(str(value))}</code>"] for name, value in facts.items() if value]
+    return section("Where it came from", "", rows_to_table(["", " "], rows, text=(" ",)))
+
+
+def _film(film: VideoFile, page: Path, *, embedded: bool) -> str:
+    suffix = Path(film.name).suffix.lower()
+    source = _inside(film, suffix) if embedded else None
+    if source is None:
+        source = quote(os.path.relpath(film.path, page.parent).replace(os.sep, "/"))
+    step = "" if film.step is None else f"step {film.step:,} · "
+    caption = f"<figcaption>{step}{escape(film.name)} · {_size(film.size)}</figcaption>"
+    if suffix == ".gif":
+        return f'<figure><img src="{source}" alt="{escape(film.name)}" loading="lazy">{caption}</figure>'
+    player = f'<video controls muted loop playsinline preload="metadata" src="{source}"></video>'
+    return f"<figure>{player}{caption}</figure>"
+
+
+def _inside(film: VideoFile, suffix: str) -> str | None:
+    try:
+        data = base64.b64encode(Path(film.path).read_bytes()).decode()
+    except OSError:
+        return None  # gone meanwhile: the link will say so
+    return f"data:{_TYPES[suffix]};base64,{data}"
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,194 @@
+"""Reads a JSON Lines file as it grows: from where the last look ended, whole lines only.
+
+A resumed run cuts its files back to its checkpoint. A reader notices by the bytes before its position, and starts over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from array import array
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from ludus.types import Array
+
+_CHUNK = 4 << 20
+_TAIL = 48
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in a file, behind a whole line; `tail` are the last bytes before it, by which it is known again."""
+
+    offset: int = 0
+    tail: str = ""
+
+
+START = Position()
+
+
+class Follower:
+    """The rows of `path`, in as many looks as one likes; after each, `position` is where the next begins."""
+
+    def __init__(self, path: Path | str, since: Position = START) -> None:
+        self.path = Path(path)
+        self.position = since
+        self.rewound = False
+        """The last look began at the start again, because the file is not the one that was read before."""
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The rows since the last look, to be taken to the end.
+
+        A file that is not there has none; lines that are no row are skipped.
+        """
+        self.rewound = False
+        try:
+            file = self.path.open("rb")
+        except (FileNotFoundError, NotADirectoryError):
+            self.rewound = self.position != START
+            self.position = START
+            return
+        with file:
+            if not _is_here(file, self.position):
+                self.rewound, self.position = True, START
+            file.seek(self.position.offset)
+            rest = b""
+            while chunk := file.read(_CHUNK):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    row = _parse(line)
+                    if row is not None:
+                        yield row
+                if lines:
+                    offset = self.position.offset + sum(len(line) + 1 for line in lines)
+                    self.position = Position(offset, lines[-1][-_TAIL:].decode("latin-1"))
+
+
+def last_row(path: Path | str) -> dict[str, Any] | None:
+    """The newest whole row of `path` without reading the rest; None where there is none."""
+    try:
+        with Path(path).open("rb") as file:
+            end, size = file.seek(0, os.SEEK_END), 8192
+            while True:
+                start = max(0, end - size)
+                file.seek(start)
+                lines = file.read(end - start).split(b"\n")
+                # the first may lack its beginning, the last is empty or torn
+                for line in reversed(lines[1 if start else 0 : -1]):
+                    row = _parse(line)
+                    if row is not None:
+                        return row
+                if start == 0:
+                    return None
+                size *= 8
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric over time: env steps, values, and seconds of training, each of the same length."""
+
+    steps: Array
+    values: Array
+    seconds: Array
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def thinned(self, max_points: int | None) -> Series:
+        """At most `max_points` of the points: of every stretch its lowest and its highest, so that no peak is lost."""
+        if max_points is None or len(self) <= max_points:
+            return self
+        keep = thin(self.values, max_points)
+        return Series(self.steps[keep], self.values[keep], self.seconds[keep])
+
+
+@dataclass
+class Columns:
+    """Rows taken apart into numbers, one column per name."""
+
+    names: Collection[str] | None = None
+    """Only these; None takes all."""
+    clock: str | None = None
+    """The column that says the time of training, in seconds."""
+    rows: int = 0
+    _steps: dict[str, array[float]] = field(default_factory=dict)
+    _values: dict[str, array[float]] = field(default_factory=dict)
+    _ticks: array[float] = field(default_factory=lambda: array("d", [0.0]))
+    _times: array[float] = field(default_factory=lambda: array("d", [0.0]))
+
+    def take(self, row: Mapping[str, Any]) -> None:
+        """Add what of `row` is a number; null (a number that was not finite), text and lists are left out."""
+        step = row.get("step")
+        if not _is_number(step):
+            return
+        self.rows += 1
+        for name, value in row.items():
+            if name == "step" or (self.names is not None and name not in self.names):
+                continue
+            if _is_number(value):
+                self._steps.setdefault(name, array("d")).append(step)
+                self._values.setdefault(name, array("d")).append(value)
+        seconds = None if self.clock is None else row.get(self.clock)
+        if _is_number(seconds):
+            self._ticks.append(step)
+            self._times.append(seconds)
+
+    def series(self, max_points: int | None = None) -> dict[str, Series]:
+        """What was taken so far. Rows without a time, as evaluations are, lie between those that have one."""
+        # copies: an array whose memory is lent cannot grow
+        ticks, times = np.array(self._ticks), np.array(self._times)
+        found = {}
+        for name, steps in self._steps.items():
+            at = np.array(steps)
+            series = Series(at, np.array(self._values[name]), np.interp(at, ticks, times))
+            found[name] = series.thinned(max_points)
+        return found
+
+
+def thin(values: Array, max_points: int) -> Array:
+    """At most `max_points` indices of `values`, in order: both ends, and the lowest and highest of equal stretches."""
+    count = len(values)
+    if count <= max_points:
+        return np.arange(count)
+    if max_points < 4:
+        return np.linspace(0, count - 1, max(max_points, 1)).astype(int)
+    stretches = (max_points - 2) // 2
+    width = -(-(count - 2) // stretches)
+    inner = np.asarray(values[1:-1], dtype=float)
+    padded = np.concatenate([inner, np.full(stretches * width - len(inner), np.nan)]).reshape(
+        stretches, width
+    )
+    used = ~np.isnan(padded).all(axis=1)
+    starts = 1 + np.arange(stretches)[used] * width
+    low = starts + np.nanargmin(padded[used], axis=1)
+    high = starts + np.nanargmax(padded[used], axis=1)
+    return np.unique(np.concatenate([[0], low, high, [count - 1]]))
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and value == value
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _is_here(file: Any, position: Position) -> bool:
+    """Whether what was read up to `position` still stands before it."""
+    tail = position.tail.encode("latin-1")
+    if position.offset == 0:
+        return True
+    file.seek(max(position.offset - len(tail) - 1, 0))
+    found: bytes = file.read(len(tail) + 1)
+    return found == tail + b"\n"
