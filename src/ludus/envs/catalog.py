@@ -17,6 +17,7 @@ register_envs()
 # group -> the modules its entry points live in, the package it needs, the extra that brings that package
 _GROUPS: dict[str, tuple[str, str | None, str | None]] = {
     "diambra": ("ludus.envs.diambra", "diambra", "diambra"),
+    "text games": ("ludus.envs.text", None, None),
     "ludus": ("ludus.envs", None, None),
     "classic control": ("gymnasium.envs.classic_control", None, None),
     "box2d": ("gymnasium.envs.box2d", "Box2D", "box2d"),
@@ -35,7 +36,7 @@ def known_env_ids() -> list[str]:
 
 
 def env_groups() -> dict[str, list[str]]:
-    """Known ids by group: diambra, ludus, classic control, box2d, toy text, mujoco, atari, other.
+    """Known ids by group: diambra, text games, ludus, classic control, box2d, toy text, mujoco, atari, other.
 
     A group is listed whether or not its package is installed (`missing_extra` tells); Atari's ids are
     registered by its package, so that group is empty without it.

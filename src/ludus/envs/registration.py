@@ -10,6 +10,7 @@ _OWN = {
     "ludus/Balatro-v0": "ludus.envs.balatro.env:BalatroEnv",
     "ludus/Unity-v0": "ludus.envs.unity.env:UnityEnv",
 }
+_TEXT = ("TicTacToe-v0", "ConnectFour-v0", "Nim-v0", "KuhnPoker-v0")
 
 
 def register_envs() -> None:
@@ -17,6 +18,14 @@ def register_envs() -> None:
     for env_id, entry_point in _OWN.items():
         if env_id not in gym.registry:
             gym.register(env_id, entry_point, disable_env_checker=True, order_enforce=True)
+    for game in _TEXT:
+        if f"Text/{game}" not in gym.registry:
+            gym.register(
+                f"Text/{game}",
+                "ludus.envs.text.env:TextGameEnv",
+                kwargs={"game": game},
+                disable_env_checker=True,
+            )
     for game_id in GAMES:
         if f"{DIAMBRA}{game_id}" not in gym.registry:
             gym.register(
