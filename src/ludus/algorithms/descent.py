@@ -79,22 +79,40 @@ def descend(
     """
     optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norm = nn.utils.get_total_norm(gradients)
-    brake.pull_if(norm - norm != 0, fault=True)  # true of NaN and infinity only
-    if loss.device.type == "cpu" and brake.pulled.item():
-        return norm
-    divisor = None if max_norm is None else ((norm + 1e-6) / max_norm).clamp(min=1.0)
-    if optimizer.defaults.get("fused"):
-        _step_fused(optimizer, divisor, brake.pulled)
-        return norm
-    for gradient in gradients:
-        if divisor is not None:
-            gradient.div_(divisor)
-        if loss.device.type != "cpu":
-            gradient.masked_fill_(brake.pulled > 0, 0.0)
-    optimizer.step()
-    return norm
+    return take_step([(optimizer, parameters)], max_norm, brake)
+
+
+def take_step(
+    parts: Sequence[tuple[torch.optim.Optimizer, Sequence[nn.Parameter]]],
+    max_norm: Tensor | float | None,
+    brake: Brake,
+) -> Tensor:
+    """Step every optimizer by the gradients its parameters hold, clipped to `max_norm` each, as `descend` does.
+
+    Returns the norm of the first. A gradient that is not finite keeps all of them from stepping.
+    """
+    on_cpu = brake.pulled.device.type == "cpu"
+    norms, held = [], []
+    for _, parameters in parts:
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        norm = nn.utils.get_total_norm(gradients) if gradients else torch.zeros_like(brake.pulled)
+        brake.pull_if(norm - norm != 0, fault=True)  # true of NaN and infinity only
+        norms.append(norm)
+        held.append(gradients)
+    if on_cpu and brake.pulled.item():
+        return norms[0]
+    for (optimizer, _), gradients, norm in zip(parts, held, norms, strict=True):
+        divisor = None if max_norm is None else ((norm + 1e-6) / max_norm).clamp(min=1.0)
+        if optimizer.defaults.get("fused"):
+            _step_fused(optimizer, divisor, brake.pulled)
+            continue
+        for gradient in gradients:
+            if divisor is not None:
+                gradient.div_(divisor)
+            if not on_cpu:
+                gradient.masked_fill_(brake.pulled > 0, 0.0)
+        optimizer.step()
+    return norms[0]
 
 
 def _step_fused(optimizer: Any, divisor: Tensor | None, skip: Tensor) -> None:

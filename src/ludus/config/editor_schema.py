@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from ludus.config.hyperparameters import HYPERPARAMETER_ALIASES, HyperparameterConfig
 from ludus.config.presets import preset_folders
-from ludus.config.registry import algorithm_names, find_algorithm
+from ludus.config.registry import LANGUAGE, algorithm_names, find_algorithm
 from ludus.config.schedule import Schedule
 from ludus.config.schema import FIELD_ALIASES, FIELD_SWITCHES, TrainerConfig
 from ludus.config.when import When
@@ -31,7 +31,7 @@ def editor_schema() -> dict[str, Any]:
         properties[alias] = {"description": f"the same as {'.'.join(path)}"}
     for switch in FIELD_SWITCHES:
         properties[switch] = {"type": "boolean"}
-    properties["algorithm"]["examples"] = algorithm_names()
+    properties["algorithm"]["examples"] = sorted({*algorithm_names(), *algorithm_names(LANGUAGE)})
     common = definitions.pop("HyperparameterConfig")["properties"]
     properties["hyperparams"] = {
         "description": "the algorithm's own; what is left out takes its default",
@@ -39,8 +39,12 @@ def editor_schema() -> dict[str, Any]:
     }
     # what SB3 takes depends on the version installed, and is checked when the config is read
     schema["if"] = {"properties": {"engine": {"const": "sb3"}}, "required": ["engine"]}
-    native = [_hyperparameters(name, common, definitions) for name in algorithm_names()]
-    schema["else"] = {"properties": {"hyperparams": {"anyOf": native}}}
+    accepted = [
+        _hyperparameters(name, kind, common, definitions)
+        for kind in ("native", LANGUAGE)
+        for name in algorithm_names(kind)
+    ]
+    schema["else"] = {"properties": {"hyperparams": {"anyOf": accepted}}}
     tidied = _tidied({key: value for key, value in schema.items() if key != "required"})
     tidied["$defs"]["Schedule"] = _SCHEDULE
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Ludus config", **tidied}
@@ -54,8 +58,12 @@ def shipped_schema_uri() -> str | None:
     return None
 
 
-def _hyperparameters(name: str, common: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    model = find_algorithm(name).hyperparameters
+def _hyperparameters(
+    name: str, kind: str, common: dict[str, Any], definitions: dict[str, Any]
+) -> dict[str, Any]:
+    model = find_algorithm(name, kind).hyperparameters
+    if kind == LANGUAGE:
+        name = f"{name} for language models"
     if model is None:
         return {"description": name, "type": "object"}
     schema = model.model_json_schema()

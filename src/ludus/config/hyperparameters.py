@@ -16,8 +16,8 @@ def constant(value: float) -> Any:
     return Field(default=Schedule(value, value))
 
 
-class Hyperparameters(BaseModel):
-    """Base of an algorithm's typed hyperparameters; each algorithm's own stand beside it."""
+class LearningHyperparameters(BaseModel):
+    """What every algorithm has, whatever it trains."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
@@ -26,6 +26,11 @@ class Hyperparameters(BaseModel):
 
     learning_rate: NonNegative = constant(3e-4)
     gamma: Fraction = constant(0.99)
+
+
+class Hyperparameters(LearningHyperparameters):
+    """Base of the typed hyperparameters of an algorithm for envs; each algorithm's own stand beside it."""
+
     policy_net_arch: tuple[PositiveInt, ...] = Field(
         default=(256, 256), description="hidden layers of the policy"
     )
@@ -42,7 +47,9 @@ HYPERPARAMETER_ALIASES = {
 
 # Fields of `HyperparameterConfig` that not every algorithm has. Where it has none, they are no error: one
 # HyperparameterConfig may serve a comparison of several algorithms.
-SHARED_FIELDS = frozenset({"gae_lambda", "ent_coef", "vf_coef", "max_grad_norm", "value_net_arch"})
+SHARED_FIELDS = frozenset(
+    {"gae_lambda", "ent_coef", "vf_coef", "max_grad_norm", "policy_net_arch", "value_net_arch"}
+)
 
 
 # A schedule that reads back as it was written: 3e-4, or {"linear": [3e-4, 0.0]}.

@@ -185,26 +185,36 @@ class LeagueConfig(Section):
 class RewardsConfig(Section):
     """What a game's result becomes, step by step: names, or {name: argument}."""
 
-    final: list[str | dict[str, Any]] = Field(default=[], description="role_advantage, outcome, certainty")
-    step: list[str | dict[str, Any]] = Field(default=[], description="format, invalid, length")
+    final: list[str | dict[str, Any]] = Field(
+        default=[], description="of a game's result: role_advantage, outcome"
+    )
+    step: list[str | dict[str, Any]] = Field(default=[], description="of each turn: format, invalid, length")
     sampling: list[str | dict[str, Any]] = Field(
-        default=["center_by_env"], description="center_by_env, zscore_by_env, weight_by_spread"
+        default=["center_by_env"],
+        description="of a batch: center_by_env, zscore_by_env, weight_by_spread, certainty",
     )
 
 
 class GuardConfig(Section):
     """What counts as collapse. A run that collapses goes back to its last healthy version, more slowly."""
 
-    entropy: float | None = Field(default=None, ge=0, description="least entropy per token, in nats")
-    invalid_rate: float | None = Field(
-        default=0.5, ge=0, le=1, description="most games ended by an invalid move"
+    entropy: float | None = Field(
+        default=None, ge=0, description="least entropy per token while playing, in nats"
     )
-    diversity: float | None = Field(default=None, ge=0, le=1, description="least share of distinct actions")
+    invalid_rate: float | None = Field(
+        default=0.5, ge=0, le=1, description="most games that the model ended by an invalid move, as a share"
+    )
+    diversity: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="least share of distinct pairs of successive actions, and of states",
+    )
     kl: float | None = Field(default=None, gt=0, description="most KL divergence per token from the start")
     anchor_drop: float | None = Field(
         default=0.3, gt=0, le=1, description="most fall of the score against the evaluation's opponents"
     )
-    patience: int = Field(default=3, ge=1, description="updates in a row before it counts")
+    patience: int = Field(default=3, ge=1, description="measurements in a row before it counts")
     slow_down: float = Field(
         default=0.5, gt=0, lt=1, description="the learning rate's factor after each rollback"
     )

@@ -1,8 +1,9 @@
 """Which algorithms and engines exist. Algorithms enter by registration; nobody edits a factory.
 
 Ludus's own algorithms register when `ludus.algorithms` is imported, those of Stable-Baselines3 when
-`ludus.algorithms.sb3` is. Third parties call `register_algorithm`, or name an object in the entry-point group
-`ludus.algorithms`, which is imported when somebody asks for it.
+`ludus.algorithms.sb3` is, those for language models when `ludus.algorithms.language` is. Third parties call
+`register_algorithm`, or name an object in the entry-point group `ludus.algorithms`, which is imported when somebody
+asks for it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,19 @@ from typing import TYPE_CHECKING, Any
 from ludus.errors import ConfigError, MissingExtra, UnknownName, UserError
 
 if TYPE_CHECKING:
-    from ludus.config.hyperparameters import Hyperparameters
+    from ludus.config.hyperparameters import LearningHyperparameters
     from ludus.config.schema import TrainerConfig
 
 ENTRY_POINT_GROUP = "ludus.algorithms"
-# Each engine, and what to import for its algorithms to register.
-_PROVIDERS = {"native": "ludus.algorithms", "sb3": "ludus.algorithms.sb3"}
-ENGINES = tuple(_PROVIDERS)
+# Each kind of algorithm, and what to import for those to register.
+_PROVIDERS = {
+    "native": "ludus.algorithms",
+    "sb3": "ludus.algorithms.sb3",
+    "language": "ludus.algorithms.language",
+}
+ENGINES = ("native", "sb3")
+LANGUAGE = "language"
+"""In the place of an engine: algorithms for language models, which a config with a `language` section takes."""
 
 
 @dataclass(frozen=True)
@@ -37,24 +44,24 @@ class Algorithm:
     """
 
     name: str
-    hyperparameters: type[Hyperparameters] | None = None
+    hyperparameters: type[LearningHyperparameters] | None = None
     trainer: Callable[..., Any] | None = None
     learner: Callable[..., Any] | None = None
     check: Callable[[TrainerConfig, Any], None] | None = None
 
 
 _algorithms: dict[str, Algorithm] = {}
-_by_engine: dict[str, dict[str, Algorithm]] = {"native": _algorithms, "sb3": {}}
+_by_engine: dict[str, dict[str, Algorithm]] = {"native": _algorithms, "sb3": {}, LANGUAGE: {}}
 
 
 def register_algorithm(
     name: str,
     algorithm: Algorithm | Callable[..., Any],
-    hyperparameters: type[Hyperparameters] | None = None,
+    hyperparameters: type[LearningHyperparameters] | None = None,
     *,
     engine: str = "native",
 ) -> None:
-    """Make `name` usable as `algorithm:` in a config with this `engine:`.
+    """Make `name` usable as `algorithm:` in a config with this `engine:`, or with a `language:` section.
 
     `algorithm` is a trainer class taking `(env, config)`, or an `Algorithm` for full control. Registering the
     same name again replaces it, so that a notebook cell can be run twice.
@@ -81,11 +88,7 @@ def find_algorithm(name: str, engine: str = "native") -> Algorithm:
         known = algorithm_names(engine)
         other = _engine_of(name, besides=engine)
         if other is not None:
-            raise ConfigError(
-                f"{name} is an algorithm of engine: {other}, not of engine: {engine}",
-                key="algorithm",
-                fix=f"set engine: {other} (--engine {other})",
-            ) from None
+            raise _belongs_elsewhere(name, engine, other, known) from None
         raise UnknownName(
             "algorithm", name, known, where="algorithm", fix=f"known: {', '.join(known)}"
         ) from None
@@ -100,9 +103,23 @@ def algorithm_names(engine: str = "native") -> list[str]:
     return sorted({*waiting, *(algorithm.name for algorithm in registered.values())})
 
 
+def _belongs_elsewhere(name: str, engine: str, other: str, known: list[str]) -> ConfigError:
+    """The error of an algorithm that is known, but not to `engine`."""
+    if other == LANGUAGE:
+        what = f"{name} trains language models, and this config has no language section"
+        fix = "add language: and games: (see docs/language-learning.md), or take another algorithm"
+    elif engine == LANGUAGE:
+        what = f"{name} does not train language models"
+        fix = f"with a language section: {', '.join(known)}"
+    else:
+        what = f"{name} is an algorithm of engine: {other}, not of engine: {engine}"
+        fix = f"set engine: {other} (--engine {other})"
+    return ConfigError(what, key="algorithm", fix=fix)
+
+
 def _engine_of(name: str, besides: str) -> str | None:
     """Another engine that is installed and has an algorithm of this name."""
-    for engine in ENGINES:
+    for engine in _PROVIDERS:
         with suppress(MissingExtra):
             if engine != besides and name.upper() in map(str.upper, algorithm_names(engine)):
                 return engine

@@ -16,7 +16,12 @@ from pydantic import (
 )
 
 from ludus.config.explain import explain
-from ludus.config.hyperparameters import SHARED_FIELDS, HyperparameterConfig, Hyperparameters
+from ludus.config.hyperparameters import (
+    SHARED_FIELDS,
+    HyperparameterConfig,
+    Hyperparameters,
+    LearningHyperparameters,
+)
 from ludus.config.language import (
     GamesConfig,
     GuardConfig,
@@ -25,7 +30,7 @@ from ludus.config.language import (
     RewardsConfig,
     WarmupConfig,
 )
-from ludus.config.registry import ENGINES, Algorithm, find_algorithm
+from ludus.config.registry import ENGINES, LANGUAGE, Algorithm, find_algorithm
 from ludus.config.section import Section
 from ludus.config.when import When
 from ludus.errors import ConfigError, UnknownName
@@ -84,13 +89,24 @@ class VideoConfig(Section):
 
     every: When | None = None
     length: int = Field(default=500, ge=1, description="frames at most")
+    overlay: bool = Field(
+        default=True, description="beside the picture: step, reward, value, actions, the env's signals, live plots"
+    )
 
 
 class WandbConfig(Section):
+    """Weights & Biases (extra `wandb`). What it misses, `ludus sync wandb RUN` makes up for."""
+
     project: str = "ludus"
-    entity: str | None = None
-    group: str | None = None
-    mode: Literal["online", "offline"] | None = None
+    entity: str | None = Field(default=None, description="user or team; null: the login's own")
+    group: str | None = Field(default=None, description="W&B shows runs of a group together")
+    tags: list[str] = Field(default=[], description="beside the run's own")
+    mode: Literal["online", "offline"] | None = Field(
+        default=None, description="null: online, unless WANDB_MODE says otherwise"
+    )
+    checkpoints: Literal["policy", "whole"] | None = Field(
+        default="policy", description="artifacts: what it takes to play, or to resume, or none"
+    )
 
 
 class TrackingConfig(Section):
@@ -152,7 +168,10 @@ class TrainerConfig(Section):
     """Everything a run needs to know. See docs/configuration.md for each key with an example."""
 
     name: str | None = Field(default=None, description="the run's name; default: env and algorithm")
-    algorithm: str = Field(default="PPO", description="PPO A2C DQN SAC, or anything registered")
+    algorithm: str = Field(
+        default="PPO",
+        description="PPO A2C DQN SAC, or anything registered; REINFORCE A2C PPO GRPO with a language section",
+    )
     engine: str = Field(
         default="native", description="whose algorithms: native, or sb3 (Stable-Baselines3, extra `sb3`)"
     )
@@ -296,17 +315,25 @@ class TrainerConfig(Section):
         setattr(self, path[0], data)
 
     def algorithm_entry(self) -> Algorithm:
-        """What the registry knows of this config's algorithm."""
-        return find_algorithm(self.algorithm, self.engine)
+        """What the registry knows of this config's algorithm. ConfigError when nothing has one of this name."""
+        if self.language is None:
+            return find_algorithm(self.algorithm, self.engine)
+        if self.engine != "native":
+            raise ConfigError(
+                f"engine: {self.engine} does not train language models",
+                key="engine",
+                fix="leave engine out, or the language section",
+            )
+        return find_algorithm(self.algorithm, LANGUAGE)
 
-    def typed_hyperparams(self) -> Hyperparameters:
+    def typed_hyperparams(self) -> LearningHyperparameters:
         """The algorithm's own hyperparameters: its defaults with what was given on top, checked.
 
         Raises ConfigError.
         """
         entry = self.algorithm_entry()
         given = self.hyperparams.given()
-        model = entry.hyperparameters or _AnyHyperparameters
+        model: type[LearningHyperparameters] = entry.hyperparameters or _AnyHyperparameters
         if model is not _AnyHyperparameters:
             given = {k: v for k, v in given.items() if k in model.model_fields or k not in SHARED_FIELDS}
         try:
@@ -394,7 +421,11 @@ def _put(data: dict[str, Any], path: tuple[str, ...], value: Any, alias: str) ->
 
 
 def get_default_config(algorithm: str = "PPO", engine: str = "native") -> TrainerConfig:
-    """A config for `algorithm` with every hyperparameter filled in with that algorithm's default."""
+    """A config for `algorithm` with every hyperparameter filled in with that algorithm's default.
+
+    `engine` "language" gives one with a language section; its games are the user's to name.
+    """
     entry = find_algorithm(algorithm, engine)
     values = entry.hyperparameters().model_dump() if entry.hyperparameters else {}
-    return TrainerConfig(algorithm=entry.name, engine=engine, hyperparams=HyperparameterConfig(**values))
+    chosen: Any = {"language": LanguageConfig()} if engine == LANGUAGE else {"engine": engine}
+    return TrainerConfig(algorithm=entry.name, hyperparams=HyperparameterConfig(**values), **chosen)

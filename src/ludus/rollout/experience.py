@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ludus.league.records import MatchRecord, Turn
 from ludus.types import Array, BoolArray, EpisodeRecord, Observation
 
 
@@ -48,3 +49,15 @@ class Transitions(Experience):
     terminated: BoolArray
     masks: BoolArray | None
     next_masks: BoolArray | None
+
+
+@dataclass(kw_only=True)
+class Turns(Experience):
+    """Turns of language models, for those who played them to learn from, and the matches that ended meanwhile.
+
+    All turns of one seat of one match are in the same experience. `turns` may leave out turns that are in `matches`,
+    as those of opponents.
+    """
+
+    turns: list[Turn]
+    matches: list[MatchRecord]

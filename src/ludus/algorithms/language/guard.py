@@ -1,0 +1,136 @@
+"""The guard against collapse: sees a run's metrics update by update and says when the policy has gone bad.
+
+Self-play can narrow until the model repeats one game, forgets how to move, or wins only against itself. Each limit
+of the config watches one sign of it. A limit has to be passed in several measurements in a row, and a measurement
+that an update does not have changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ludus.config.language import GuardConfig
+from ludus.league.records import MatchRecord
+from ludus.types import Metrics
+
+ENTROPY = "games/entropy"
+INVALID = "games/ended_invalid"
+ACTIONS = "games/action_diversity"
+STATES = "games/state_diversity"
+KL = "train/kl_start"
+ANCHORS = "eval/score"
+"""Metrics that begin with this are scores between 0 and 1 against fixed opponents; draws count half."""
+
+NGRAM = 2
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the guard thinks. `reason` names the limits that were passed, with their values."""
+
+    state: Literal["healthy", "suspicious", "collapsed"]
+    reason: str = ""
+
+
+class CollapseGuard:
+    """Watches one run. `rollbacks` counts how often it went back."""
+
+    def __init__(self, settings: GuardConfig) -> None:
+        self.settings = settings
+        self.rollbacks = 0
+        self._in_a_row: dict[str, int] = {}
+        self._best: dict[str, float] = {}
+
+    def watch(self, metrics: Metrics) -> Verdict:
+        """Judge by the metrics of one update, or of one evaluation."""
+        reasons = []
+        for name, bad in self._passed(metrics).items():
+            if bad is None:
+                self._in_a_row.pop(name, None)
+            else:
+                self._in_a_row[name] = self._in_a_row.get(name, 0) + 1
+                reasons.append(bad)
+        if any(count >= self.settings.patience for count in self._in_a_row.values()):
+            return Verdict("collapsed", "; ".join(reasons))
+        return Verdict("suspicious", "; ".join(reasons)) if self._in_a_row else Verdict("healthy")
+
+    def rolled_back(self) -> bool:
+        """The run went back to a healthy version; whether it may go on."""
+        self.rollbacks += 1
+        self._in_a_row.clear()
+        return self.rollbacks <= self.settings.rollbacks
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it remembers, as plain data."""
+        return {
+            "rollbacks": self.rollbacks,
+            "in_a_row": dict(self._in_a_row),
+            "best": dict(self._best),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what `state_dict` gave."""
+        self.rollbacks = int(state["rollbacks"])
+        self._in_a_row = {name: int(count) for name, count in state["in_a_row"].items()}
+        self._best = {name: float(score) for name, score in state["best"].items()}
+
+    def _passed(self, metrics: Metrics) -> dict[str, str | None]:
+        """For every measurement that `metrics` has: how it passes its limit, or None."""
+        s = self.settings
+        limits = [
+            (ENTROPY, s.entropy, -1),
+            (INVALID, s.invalid_rate, 1),
+            (ACTIONS, s.diversity, -1),
+            (STATES, s.diversity, -1),
+            (KL, s.kl, 1),
+        ]
+        found: dict[str, str | None] = {}
+        for name, limit, sign in limits:
+            value = metrics.get(name, math.nan)
+            if limit is not None and not math.isnan(value):
+                word = "above" if sign > 0 else "below"
+                found[name] = (
+                    f"{name} {value:.4g} is {word} {limit:g}" if sign * value > sign * limit else None
+                )
+        if s.anchor_drop is not None:
+            scores = {name: value for name, value in metrics.items() if name.startswith(ANCHORS)}
+            found |= {name: self._fallen(name, score, s.anchor_drop) for name, score in scores.items()}
+        return found
+
+    def _fallen(self, name: str, score: float, most: float) -> str | None:
+        best = self._best[name] = max(score, self._best.get(name, score))
+        return f"{name} fell from {best:.3g} to {score:.3g}" if best - score > most else None
+
+
+def distinct_share(sequences: Iterable[Sequence[Hashable]], n: int = NGRAM) -> float:
+    """Distinct n-grams over all n-grams of the sequences; NaN without any. A shorter sequence is one n-gram."""
+    grams = [
+        tuple(sequence[start : start + n])
+        for sequence in sequences
+        if len(sequence)
+        for start in range(max(len(sequence) - n, 0) + 1)
+    ]
+    return len(set(grams)) / len(grams) if grams else math.nan
+
+
+def diversity_metrics(matches: Sequence[MatchRecord]) -> Metrics:
+    """How much of what was played and seen was played and seen once only, and how many games a model spoilt.
+
+    Actions are compared in their order within each match, states in the order one seat saw them.
+    """
+    if not matches:
+        return {}
+    states: dict[tuple[int, int], list[str]] = {}
+    for match in matches:
+        for turn in match.turns:
+            states.setdefault((match.match, turn.seat), []).append(turn.observation)
+    spoilt = [any(match.invalid[seat] for seat in {turn.seat for turn in match.turns}) for match in matches]
+    found = {
+        ACTIONS: distinct_share([[action for _, action in match.moves] for match in matches]),
+        STATES: distinct_share(list(states.values())),
+        INVALID: sum(spoilt) / len(spoilt),
+    }
+    return {name: value for name, value in found.items() if not math.isnan(value)}

@@ -1,0 +1,124 @@
+"""Turns of any length as few, densely filled forward passes, over exactly the tokens that were sampled.
+
+Several turns lie one after the other in a row, kept apart by their segment. A pass holds as many rows as fit its
+budget of tokens, all as long as its longest turn, so that little of it is padding.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ludus.league.records import Turn
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward pass over the turns `turns` (indices of the list that was packed).
+
+    `tokens`, `positions` and `segments` are [rows, length], segment 0 is padding. The state that a token was
+    sampled from lies at `predicts` in the flattened rows; `sampled` is that token, `owner` its turn, and `index`
+    its place among all completion tokens of the list, turn after turn. `prompt_ends` is where the state of each
+    turn's last prompt token lies.
+    """
+
+    turns: tuple[int, ...]
+    tokens: Tensor
+    positions: Tensor
+    segments: Tensor
+    predicts: Tensor
+    sampled: Tensor
+    owner: Tensor
+    index: Tensor
+    prompt_ends: Tensor
+
+
+def completion_starts(turns: Sequence[Turn]) -> list[int]:
+    """Where each turn's tokens begin among all completion tokens, and, at the end, how many there are."""
+    return [0, *accumulate(len(turn.completion) for turn in turns)]
+
+
+def pack(turns: Sequence[Turn], chosen: Sequence[int], budget: int, device: torch.device) -> list[Pass]:
+    """The turns `chosen`, packed into passes of at most `budget` tokens, padding included.
+
+    A turn longer than the budget has a pass of its own. Every turn needs a prompt: there is no state to sample
+    a first token from otherwise.
+    """
+    lengths = {i: _input_length(turns[i]) for i in chosen}
+    starts = completion_starts(turns)
+    waiting = sorted(lengths, key=lambda i: -lengths[i])
+    passes = []
+    while waiting:
+        rows, waiting = _fill(waiting, lengths, budget)
+        passes.append(_as_pass(turns, rows, starts, lengths[rows[0][0]], device))
+    return passes
+
+
+def _input_length(turn: Turn) -> int:
+    """Tokens that go in: the last one sampled predicts nothing more."""
+    if not turn.prompt:
+        raise ValueError(f"turn {turn.index} of match {turn.match} has no prompt")
+    return len(turn.prompt) + max(len(turn.completion) - 1, 0)
+
+
+def _fill(waiting: list[int], lengths: dict[int, int], budget: int) -> tuple[list[list[int]], list[int]]:
+    """Rows of one pass, filled from `waiting` (longest first), and those that found no room."""
+    length = lengths[waiting[0]]
+    rows: list[list[int]] = [[] for _ in range(max(1, budget // length))]
+    space = [(-length, row) for row in range(len(rows))]
+    left = []
+    for i in waiting:
+        free, row = space[0]
+        if -free < lengths[i]:
+            left.append(i)
+            continue
+        rows[row].append(i)
+        heapq.heapreplace(space, (free + lengths[i], row))
+    return [row for row in rows if row], left
+
+
+def _as_pass(
+    turns: Sequence[Turn], rows: list[list[int]], starts: list[int], length: int, device: torch.device
+) -> Pass:
+    tokens, positions, segments = (np.zeros((len(rows), length), dtype=np.int64) for _ in range(3))
+    packed: list[int] = []
+    predicts, owner, index, prompt_ends = [], [], [], []
+    for row, members in enumerate(rows):
+        at = 0
+        for i in members:
+            turn = turns[i]
+            prompt, completion = turn.prompt, turn.completion
+            size = _input_length(turn)
+            tokens[row, at : at + size] = (prompt + completion)[:size]
+            positions[row, at : at + size] = np.arange(size)
+            segments[row, at : at + size] = len(packed) + 1
+            last = row * length + at + len(prompt) - 1
+            n = len(completion)
+            predicts.append(np.arange(last, last + n))
+            owner.append(np.full(n, i))
+            index.append(np.arange(starts[i], starts[i] + n))
+            prompt_ends.append(last)
+            packed.append(i)
+            at += size
+    sampled = [token for i in packed for token in turns[i].completion]
+
+    def moved(array: object) -> Tensor:
+        return torch.as_tensor(np.asarray(array, dtype=np.int64), device=device)
+
+    return Pass(
+        turns=tuple(packed),
+        tokens=moved(tokens),
+        positions=moved(positions),
+        segments=moved(segments),
+        predicts=moved(np.concatenate(predicts)),
+        sampled=moved(sampled),
+        owner=moved(np.concatenate(owner)),
+        index=moved(np.concatenate(index)),
+        prompt_ends=moved(prompt_ends),
+    )

@@ -1,0 +1,229 @@
+"""What a game's result becomes before anything learns from it: small transforms, named in the config, in order.
+
+Final transforms change the result of a seat, step transforms the reward of one turn, sampling transforms
+(`sampling.py`) how turns compare within one batch. Each is a strict section of its own: a name alone takes its
+defaults, `{name: number}` its first setting, `{name: {setting: value}}` any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pydantic import Field, PrivateAttr, ValidationError
+
+from ludus.algorithms.language.credit import FINAL
+from ludus.algorithms.language.sampling import SAMPLING, SamplingTransform
+from ludus.algorithms.language.transform import Average, Transform, by_key, key_of
+from ludus.config.explain import explain
+from ludus.config.language import RewardsConfig
+from ludus.errors import ConfigError, UnknownName
+from ludus.league.records import MatchRecord, Turn
+from ludus.types import Metrics
+
+GAME = "game"
+"""The part of `Turn.reward_parts` that holds the result as the game gave it."""
+
+
+class FinalTransform(Transform):
+    """Changes the result of one seat."""
+
+    def __call__(self, match: MatchRecord, seat: int, reward: float) -> float:
+        raise NotImplementedError
+
+
+class RoleAdvantage(FinalTransform):
+    """Less what the seat usually gets in this game, so that moving first is no merit (a running mean by game and seat).
+
+    A result is compared with those before it only: the first of all stays as it is.
+    """
+
+    decay: float = Field(default=0.99, ge=0, lt=1)
+    _means: dict[str, Average] = PrivateAttr(default_factory=dict)
+
+    def __call__(self, match: MatchRecord, seat: int, reward: float) -> float:
+        mean = self._means.setdefault(key_of(match.game, seat), Average())
+        usual = mean.value
+        mean.see(reward, self.decay)
+        return reward - usual
+
+    def state_dict(self) -> dict[str, Any]:
+        return {key: mean.state() for key, mean in self._means.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._means = by_key(state)
+
+
+class OutcomeMap(FinalTransform):
+    """Only who won counts: the highest result has won, the others have lost; all alike is a draw.
+
+    Whoever ended the game by an invalid move has lost, and nobody has won by it. Alone at the table, more than 0
+    is a win and less a loss.
+    """
+
+    win: float = 1.0
+    draw: float = 0.0
+    loss: float = -1.0
+
+    def __call__(self, match: MatchRecord, seat: int, reward: float) -> float:
+        if any(match.invalid):
+            return self.loss if match.invalid[seat] else self.draw
+        results = match.rewards if len(match.rewards) > 1 else (*match.rewards, 0.0)
+        if min(results) == max(results):
+            return self.draw
+        return self.win if results[seat] == max(results) else self.loss
+
+
+class StepTransform(Transform):
+    """Changes the reward of one turn."""
+
+    def __call__(self, turn: Turn, reward: float) -> float:
+        raise NotImplementedError
+
+
+class Format(StepTransform):
+    """Something for a completion that holds an action in the asked form, something else for one that does not."""
+
+    right: float = 0.1
+    wrong: float = 0.0
+
+    def __call__(self, turn: Turn, reward: float) -> float:
+        return reward + (self.right if turn.well_formed else self.wrong)
+
+
+class Invalid(StepTransform):
+    """Something, usually less than nothing, for a move that the game refused."""
+
+    penalty: float = -1.0
+
+    def __call__(self, turn: Turn, reward: float) -> float:
+        return reward + (self.penalty if turn.invalid else 0.0)
+
+
+class Length(StepTransform):
+    """So much for every token of a completion beyond the first `free` ones."""
+
+    per_token: float = -0.001
+    free: int = Field(default=0, ge=0)
+
+    def __call__(self, turn: Turn, reward: float) -> float:
+        return reward + self.per_token * max(len(turn.completion) - self.free, 0)
+
+
+FINAL_TRANSFORMS: dict[str, type[FinalTransform]] = {"role_advantage": RoleAdvantage, "outcome": OutcomeMap}
+STEP_TRANSFORMS: dict[str, type[StepTransform]] = {"format": Format, "invalid": Invalid, "length": Length}
+_KINDS: dict[str, dict[str, Any]] = {
+    "final": FINAL_TRANSFORMS,
+    "step": STEP_TRANSFORMS,
+    "sampling": SAMPLING,
+}
+
+
+class Transforms:
+    """The transforms of a run, in their order, with what they have learnt."""
+
+    def __init__(self, settings: RewardsConfig) -> None:
+        """Raises UnknownName and ConfigError."""
+        self.final: dict[str, FinalTransform] = _make("final", settings.final)
+        self.step: dict[str, StepTransform] = _make("step", settings.step)
+        self.sampling: dict[str, SamplingTransform] = _make("sampling", settings.sampling)
+
+    def finish(self, match: MatchRecord) -> None:
+        """Set `reward` and `reward_parts` of every turn of a match that is over. Once for each match."""
+        for seat in sorted({turn.seat for turn in match.turns}):
+            reward = float(match.rewards[seat])
+            parts = {GAME: reward}
+            for name, final in self.final.items():
+                reward = parts[name] = final(match, seat, reward)
+            parts[FINAL] = reward
+            for turn in match.turns:
+                if turn.seat == seat:
+                    turn.reward, turn.reward_parts = self._of_turn(turn, reward, parts)
+
+    def _of_turn(self, turn: Turn, reward: float, parts: dict[str, float]) -> tuple[float, dict[str, float]]:
+        parts = dict(parts)
+        for name, step in self.step.items():
+            reward = parts[name] = step(turn, reward)
+        return reward, parts
+
+    def batch(self, turns: Sequence[Turn]) -> None:
+        """Set `advantage` and `weight` of turns that are learnt from together.
+
+        A turn without an advantage begins with its reward. Each transform's effect is noted in `reward_parts`.
+        """
+        for turn in turns:
+            turn.advantage = turn.reward if turn.advantage is None else turn.advantage
+            turn.weight = 1.0
+        if not turns:
+            return
+        for name, transform in self.sampling.items():
+            transform(turns)
+            for turn in turns:
+                turn.reward_parts[name] = turn.weight if transform.weighs else float(turn.advantage or 0.0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the transforms have learnt, as plain data."""
+        return {name: state for name, transform in self._all() if (state := transform.state_dict())}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what `state_dict` gave."""
+        for name, transform in self._all():
+            transform.load_state_dict(state.get(name, {}))
+
+    def _all(self) -> Iterator[tuple[str, Transform]]:
+        for kind in (self.final, self.step, self.sampling):
+            yield from kind.items()
+
+
+def reward_metrics(turns: Iterable[Turn]) -> Metrics:
+    """Each part of the reward, by game and seat: `reward/<game>/<seat>/<part>`. Every match counts once."""
+    sums: dict[tuple[str, int, str], dict[int, list[float]]] = {}
+    for turn in turns:
+        for part, value in turn.reward_parts.items():
+            sums.setdefault((turn.game, turn.seat, part), {}).setdefault(turn.match, []).append(value)
+    metrics = {}
+    for (game, seat, part), by_match in sums.items():
+        means = [sum(values) / len(values) for values in by_match.values()]
+        metrics[f"reward/{game}/{seat}/{part}"] = sum(means) / len(means)
+    return metrics
+
+
+def _make(kind: str, entries: Sequence[str | dict[str, Any]]) -> dict[str, Any]:
+    """The transforms listed in `rewards.<kind>`, by name and in order."""
+    made: dict[str, Any] = {}
+    for entry in entries:
+        where = f"rewards.{kind}"
+        if isinstance(entry, dict) and len(entry) != 1:
+            raise ConfigError(
+                f"a transform is a name or {{name: setting}}, got {entry!r}",
+                key=where,
+                fix="write each transform as an entry of its own",
+            )
+        name, given = (entry, None) if isinstance(entry, str) else next(iter(entry.items()))
+        if name in made:
+            raise ConfigError(f"the transform '{name}' is listed twice", key=where, fix="keep one")
+        made[name] = _make_one(kind, name, given)
+    return made
+
+
+def _make_one(kind: str, name: str, given: Any) -> Any:
+    where = f"rewards.{kind}"
+    model: type[Transform] | None = _KINDS[kind].get(name)
+    if model is None:
+        home = next((other for other, known in _KINDS.items() if name in known), None)
+        if home is not None:
+            raise ConfigError(
+                f"'{name}' is a {home} transform", key=where, fix=f"list it in rewards.{home} instead"
+            )
+        known = _KINDS[kind]
+        raise UnknownName(f"{kind} transform", name, known, where=where, fix=f"known: {', '.join(known)}")
+    if given is None:
+        given = {}
+    elif not isinstance(given, dict):
+        if not model.model_fields:
+            raise ConfigError(f"'{name}' has no settings", key=where, fix=f"write {name} alone")
+        given = {next(iter(model.model_fields)): given}
+    try:
+        return model(**given)
+    except ValidationError as error:
+        raise explain(error, model, prefix=("rewards", kind, name)) from None

@@ -1,0 +1,49 @@
+"""What every reward transform is: settings, and running averages by game and seat that survive a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.config.section import Section
+
+
+class Transform(Section):
+    """Its fields are its settings, the first one being what a number alone stands for."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it has learnt, as plain data."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what `state_dict` gave; nothing of it for a transform that had learnt nothing."""
+
+
+@dataclass
+class Average:
+    """A mean in which every number counts `decay` times as much once the next has come; 0 before the first."""
+
+    total: float = 0.0
+    weight: float = 0.0
+
+    @property
+    def value(self) -> float:
+        return self.total / self.weight if self.weight else 0.0
+
+    def see(self, number: float, decay: float) -> None:
+        self.total = decay * self.total + number
+        self.weight = decay * self.weight + 1.0
+
+    def state(self) -> list[float]:
+        return [self.total, self.weight]
+
+
+def key_of(game: str, seat: int) -> str:
+    """A game and a seat as one key of plain data."""
+    return f"{game}/{seat}"
+
+
+def by_key(state: Mapping[str, Any]) -> dict[str, Average]:
+    """Averages from what their `state` gave."""
+    return {key: Average(*saved) for key, saved in state.items()}
