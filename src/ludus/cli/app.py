@@ -26,6 +26,8 @@ from ludus.cli.export import export
 from ludus.cli.failures import report
 from ludus.cli.import_ import import_model
 from ludus.cli.init import init
+from ludus.cli.league import league
+from ludus.cli.match import MATCH_EXAMPLES, match
 from ludus.cli.models import models_app
 from ludus.cli.play import play
 from ludus.cli.presets import presets
@@ -50,6 +52,8 @@ app.command("train", epilog=EXAMPLES)(train)
 app.command("resume")(resume)
 app.command("eval")(evaluate)
 app.command("play")(play)
+app.command("match", epilog=MATCH_EXAMPLES)(match)
+app.command("league")(league)
 app.command("export")(export)
 app.command("import")(import_model)
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare)

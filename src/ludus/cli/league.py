@@ -1,0 +1,82 @@
+"""`ludus league`: everybody in a language run, with their ratings."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ludus.cli.options import Json, Root
+from ludus.cli.output import Output, plain_table
+from ludus.errors import UserError
+
+if TYPE_CHECKING:
+    from ludus.league.league import Standing
+    from ludus.runs.checkpoints import Checkpoint
+    from ludus.runs.directory import RunDirectory
+
+_NUMBERS = ("rating", "±", "games", "won", "drawn", "lost", "met")
+_LOOK = {"learner": "bold", "bot": "cyan", "policy": "green", "model": "green", "remote": "magenta"}
+
+
+def league(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A path, a run's name, latest, or RUN@STEP.")],
+    root: Root = "runs",
+    json: Json = False,
+) -> None:
+    """Print the league of a language run."""
+    output = Output(json, listing=True)
+    found, checkpoint, rows = _read(run, root)
+    from rich.text import Text
+
+    columns = ("  player", "kind", *_NUMBERS)
+    table = plain_table(*columns, right=_NUMBERS, wrap=columns[:1])
+    for row in rows:
+        table.add_row(Text(f"  {row.name}", _LOOK.get(row.kind, "")), *_cells(row))
+    output.print(f"{found.name} at step {checkpoint.step:,}")
+    output.print(table)
+    output.print("  rating: OpenSkill's mean, ± its standard deviation; a stranger has 25 ± 8.3")
+    output.print("  met: share of the learner's opponents in training, itself included")
+    output.result(
+        {
+            "run": str(found.path),
+            "checkpoint": checkpoint.name,
+            "step": checkpoint.step,
+            "members": [asdict(row) for row in rows],
+        }
+    )
+
+
+def _read(ref: str, root: str) -> tuple[RunDirectory, Checkpoint, list[Standing]]:
+    from ludus.config.language import LeagueConfig
+    from ludus.league.league import League
+    from ludus.runs.checkpoints import CheckpointManager
+    from ludus.runs.directory import find_run, split_policy_ref
+
+    name, which = split_policy_ref(ref)
+    found = find_run(name, root)
+    checkpoint = CheckpointManager(found.checkpoints_dir).find(which or "latest")
+    state: Any = checkpoint.state().get("league")
+    if state is None:
+        raise UserError(
+            "this run has no league: it trains on an env, not on games",
+            where=str(found.path),
+            fix=f"`ludus eval {ref}` says how good it is",
+        )
+    made = League(LeagueConfig())
+    made.load_state_dict(state)
+    return found, checkpoint, made.table()
+
+
+def _cells(row: Standing) -> list[str]:
+    return [
+        row.kind,
+        f"{row.mu:.1f}",
+        f"{row.sigma:.1f}",
+        f"{row.games:,}",
+        f"{row.wins:,}",
+        f"{row.draws:,}",
+        f"{row.losses:,}",
+        f"{row.frequency:.0%}" if row.frequency else "",
+    ]

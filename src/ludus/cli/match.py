@@ -1,0 +1,211 @@
+"""`ludus match`: any two policies at one text game."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ludus.cli.failures import typed_as
+from ludus.cli.options import Json, Quiet, Root, Stochastic
+from ludus.cli.output import Output, plain_table
+from ludus.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ludus.config.language import GameConfig
+    from ludus.league.match import MatchResult, Tally
+    from ludus.league.records import MatchRecord
+
+MATCH_EXAMPLES = """Examples:
+
+  ludus match minimax random --env TicTacToe-v0
+
+  ludus match latest minimax --games 200
+
+  ludus match human RUN@best --env KuhnPoker-v0"""
+
+_NAMES = "RUN, RUN@best, RUN@STEP, a bot, openai:MODEL, or human."
+
+
+def match(
+    first: Annotated[str, typer.Argument(metavar="A", help=_NAMES)],
+    second: Annotated[str, typer.Argument(metavar="B", help="Likewise. The result is told from A's side.")],
+    env: Annotated[
+        str | None, typer.Option("--env", metavar="GAME", help="Default: what a given run was trained on.")
+    ] = None,
+    games: Annotated[
+        int | None,
+        typer.Option("--games", "-n", metavar="N", min=1, help="How many; default: 100, with a human 2."),
+    ] = None,
+    players: Annotated[
+        int | None, typer.Option("--players", metavar="N", min=1, help="Seats; the second fills all but one.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="The first game's; the next ones follow.")
+    ] = 0,
+    stochastic: Stochastic = False,
+    root: Root = "runs",
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every game.")] = False,
+) -> None:
+    """Play two policies against each other at a text game."""
+    import torch
+
+    from ludus.envs.text.extraction import make_extractor
+    from ludus.envs.text.templates import make_template
+    from ludus.evaluation.players import HUMAN, describe, make_player
+    from ludus.league.match import play_matches
+    from ludus.runs.streams import Streams
+
+    output = Output(json, quiet=quiet, verbose=verbose)
+    game = _game(env, players, (first, second), root)
+    human = HUMAN in (first, second)
+    count = games or (2 if human else 100)
+    streams = Streams(seed)
+    torch.manual_seed(seed)  # networks that sample their actions draw from here
+    torch.set_num_threads(1)
+    one, two = (
+        make_player(
+            ref,
+            [game.spec()],
+            streams=streams,
+            stream=f"player {place}",
+            root=root,
+            deterministic=not stochastic,
+            screen=sys.stderr if json else sys.stdout,
+        )
+        for place, ref in enumerate((first, second))
+    )
+    shown = output.console.is_terminal and not (quiet or human or verbose)
+    with output.console.status("playing") if shown else nullcontext() as status:
+        told = _Told(output, count, status, verbose=verbose or human)
+        result = play_matches(
+            one,
+            two,
+            game.spec(),
+            count,
+            seed,
+            template=make_template(game.template),
+            extractor=make_extractor(game.extract),
+            side_by_side=1 if human else 64,
+            ended=told,
+        )
+    if len(result.skipped) == count:
+        raise UserError(
+            "no game could be played to its end",
+            where=f"{result.first} against {result.second} at {result.game}",
+            fix=f"mend this first: {result.skipped[0]}",
+        )
+    output.print(f"{result.first} against {result.second} at {result.game}")
+    output.print(_table(result))
+    meant = {ref: describe(ref, root) for ref in (first, second)}
+    output.pairs([*((ref, said) for ref, said in meant.items() if said != ref), *_further(result)])
+    total = result.total
+    output.result(
+        {
+            "first": result.first,
+            "second": result.second,
+            "meant": meant,
+            "env": result.game,
+            "games": count,
+            **total.summary(),
+            "by_seat": [seat.summary() for seat in result.by_seat],
+            "cut_off": result.cut_off,
+            "skipped": len(result.skipped),
+            "mean_reward": list(result.mean_rewards),
+            "invalid": list(result.invalid),
+            "mean_length": result.mean_length,
+            "seed": seed,
+            "deterministic": not stochastic,
+        },
+        short=f"{total.wins} {total.draws} {total.losses}",
+    )
+
+
+def _game(env: str | None, players: int | None, refs: tuple[str, str], root: str) -> GameConfig:
+    """The game that --env names, or the one that the first of the runs was trained on."""
+    from ludus.config.language import GameConfig
+    from ludus.envs.text.catalog import check_game, check_players
+    from ludus.evaluation.players import TEXT_ENV, game_of
+
+    if env is None:
+        own = (game_of(ref, root) for ref in refs)
+        game = next((game for game in own if game is not None), None)
+        if game is None:
+            raise UserError("neither of the two says which game to play", fix="give one with --env")
+    else:
+        game = GameConfig(id=env.removeprefix(TEXT_ENV))
+        with typed_as("--env", env):
+            check_game(game.id, where="")
+    if players is not None:
+        game = game.model_copy(update={"players": players})
+        check_players(game.spec())
+    return game
+
+
+class _Told:
+    """Called with each game as it ends: counts them on the terminal, or tells how each went."""
+
+    def __init__(self, output: Output, count: int, status: Any, *, verbose: bool) -> None:
+        self._output = output
+        self._count = count
+        self._status = status
+        self._verbose = verbose
+        self._ended = 0
+
+    def __call__(self, record: MatchRecord | None) -> None:
+        self._ended += 1
+        if self._status is not None:
+            self._status.update(f"playing: {self._ended:,} games")
+        if self._verbose and record is not None:
+            seats = ", ".join(
+                f"player {seat} ({name}) {reward:+g}"
+                for seat, (name, reward) in enumerate(zip(record.players, record.rewards, strict=True))
+            )
+            moves = " ".join(action for _, action in record.moves)
+            self._output.print(f"game {record.match}: {seats}; {record.reason or 'over'}\n  moves: {moves}\n")
+
+
+def _table(result: MatchResult) -> Table:
+    table = plain_table("", "games", "won", "drawn", "lost", right=("games",))
+    table.add_row("  in all", *_cells(result.total))
+    if len(result.by_seat) > 1:
+        for seat, tally in enumerate(result.by_seat):
+            table.add_row(f"  as player {seat}", *_cells(tally))
+    return table
+
+
+def _cells(tally: Tally) -> list[str]:
+    return [f"{tally.games:,}", *(_share(tally, count) for count in (tally.wins, tally.draws, tally.losses))]
+
+
+def _share(tally: Tally, count: int) -> str:
+    from ludus.league.match import wilson
+
+    if not tally.games:
+        return "-"
+    low, high = wilson(count, tally.games)
+    width = len(f"{tally.games:,}")
+    return f"{count:>{width},}  {count / tally.games:.0%} ({100 * low:.0f} to {100 * high:.0f})"
+
+
+def _further(result: MatchResult) -> list[tuple[str, str]]:
+    rows = [
+        ("interval", "of 95 %, in per cent (Wilson)"),
+        ("reward", f"{result.mean_rewards[0]:.3g} against {result.mean_rewards[1]:.3g}"),
+        ("length", f"{result.mean_length:.1f} turns"),
+    ]
+    for name, count in zip((result.first, result.second), result.invalid, strict=True):
+        if count:
+            rows.append(("invalid", f"{count:,} games lost by an invalid move of {name}"))
+    if result.cut_off:
+        rows.append(("cut off", f"{result.cut_off:,} games that did not end by themselves"))
+    for reason, count in Counter(result.skipped).most_common(3):
+        rows.append(("skipped", f"{count:,} games: {reason}"))
+    return rows

@@ -1,0 +1,283 @@
+"""Two players at one game, many times over: every start is played from every seat, and the result is counted.
+
+A game is won by whoever has the greater reward; at a table of more than two, the one of the two whose seats have
+the greater mean.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ludus.envs.text.game import GameFault, TextGame
+from ludus.league.players import Extractor, Player, Reply, Seated
+from ludus.league.records import MatchRecord, Turn
+
+if TYPE_CHECKING:
+    from ludus.envs.text.game import GameSpec
+    from ludus.envs.text.templates import Template
+
+_Z = 1.959963984540054  # 95 %
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Games of one against another, seen from the first; those cut off and skipped are none of the three."""
+
+    wins: int = 0
+    draws: int = 0
+    losses: int = 0
+
+    @property
+    def games(self) -> int:
+        return self.wins + self.draws + self.losses
+
+    def summary(self) -> dict[str, Any]:
+        """Counts, and of each the share with its 95 % interval (null without a game)."""
+        counts = {"wins": self.wins, "draws": self.draws, "losses": self.losses}
+        shares = {name: self._share(count) for name, count in counts.items()}
+        return counts | {"shares": shares}
+
+    def _share(self, count: int) -> dict[str, Any]:
+        if not self.games:
+            return {"rate": None, "interval": None}
+        return {"rate": count / self.games, "interval": list(wilson(count, self.games))}
+
+
+@dataclass(frozen=True)
+class MatchResult:
+    """How the first fared against the second."""
+
+    first: str
+    second: str
+    game: str
+    total: Tally
+    by_seat: tuple[Tally, ...]
+    """With the first on each seat in turn."""
+    cut_off: int
+    """Games that did not end by themselves."""
+    skipped: tuple[str, ...]
+    """Why games could not be played to their end, one reason each."""
+    mean_rewards: tuple[float, float]
+    """Of the first and of the second, over the games that ended."""
+    invalid: tuple[int, int]
+    """Games in which an invalid move cost the first, and the second, the game."""
+    mean_length: float
+    records: tuple[MatchRecord, ...] = field(repr=False, default=())
+    """Every game that was played, those cut off too, in order of its number."""
+
+
+class _Open:
+    """A game under way. `seats` says who sits on each: 0 is the first player, 1 the second."""
+
+    def __init__(self, number: int, game: TextGame, seats: Sequence[int]) -> None:
+        self.number = number
+        self.game = game
+        self.seats = seats
+        self.moves: list[tuple[int, str]] = []
+        self.turns: list[Turn] = []
+        self.seconds = 0.0
+        self.fault: str | None = None
+
+    def take(self, reply: Reply) -> None:
+        if reply.fault is not None:
+            self.fault = reply.fault
+            return
+        seat = self.game.seat  # before the move: after it, it is somebody else's turn
+        accepted = self.game.play(reply.action)
+        self.moves.append((seat, reply.action))
+        if reply.turn is not None:
+            reply.turn.invalid = not accepted
+            self.turns.append(reply.turn)
+
+    def record(self, players: tuple[str, ...]) -> MatchRecord:
+        outcome = self.game.outcome()
+        return MatchRecord(
+            match=self.number,
+            game=self.game.spec.id,
+            seed=self.game.seed,
+            players=players,
+            rewards=outcome.rewards,
+            reason=outcome.reason,
+            invalid=outcome.invalid,
+            cut_off=outcome.cut_off,
+            length=len(self.moves),
+            moves=self.moves,
+            turns=self.turns,
+            seconds=self.seconds,
+        )
+
+
+def play_matches(
+    first: Player,
+    second: Player,
+    spec: GameSpec,
+    games: int,
+    seed: int,
+    *,
+    template: Template,
+    extractor: Extractor,
+    side_by_side: int = 64,
+    ended: Callable[[MatchRecord | None], None] | None = None,
+) -> MatchResult:
+    """Play `games` games of `spec` between the two, `side_by_side` at a time.
+
+    In game number i the first player sits on seat i modulo the number of seats and the second on all others; each
+    seed, from `seed` upwards, is played once from every seat. At a game for one, both play each seed by themselves
+    and their rewards are compared.
+
+    A reply with a fault, or a game that cannot be started, ends that game without a result (`skipped`). `ended` is
+    told of each game as it ends; None is one that was skipped.
+    """
+    match = _Match(first, second, spec, games, seed, template, extractor, ended or (lambda record: None))
+    while match.open or match.next < match.wanted:
+        match.fill(side_by_side)
+        match.tick()
+    return match.result()
+
+
+class _Match:
+    def __init__(
+        self,
+        first: Player,
+        second: Player,
+        spec: GameSpec,
+        games: int,
+        seed: int,
+        template: Template,
+        extractor: Extractor,
+        ended: Callable[[MatchRecord | None], None],
+    ) -> None:
+        self.players = (first, second)
+        self.spec = spec
+        self.games = games
+        self.seed = seed
+        self.template = template
+        self.extractor = extractor
+        self.ended = ended
+        self.n_seats = TextGame(spec).n_seats
+        self.copies = 2 if self.n_seats == 1 else 1
+        """Games that are played for one that counts."""
+        self.wanted = games * self.copies
+        self.open: list[_Open] = []
+        self.next = 0
+        self.records: dict[int, MatchRecord] = {}
+        self.skipped: dict[int, str] = {}
+
+    def seating(self, number: int) -> tuple[list[int], int]:
+        """Which player sits on each seat in the game of this number, and its seed."""
+        if self.n_seats == 1:
+            return [number % 2], self.seed + number // 2
+        place = number % self.n_seats
+        return [int(seat != place) for seat in range(self.n_seats)], self.seed + number // self.n_seats
+
+    def fill(self, side_by_side: int) -> None:
+        while len(self.open) < side_by_side and self.next < self.wanted:
+            number, self.next = self.next, self.next + 1
+            seats, seed = self.seating(number)
+            game = TextGame(self.spec)
+            try:
+                game.reset(seed)
+            except GameFault as fault:
+                self.skip(number, fault.what)
+            else:
+                self.open.append(_Open(number, game, seats))
+
+    def tick(self) -> None:
+        """One turn in every open game, each player asked once."""
+        turns: list[list[_Open]] = [[], []]
+        for one in self.open:
+            turns[one.seats[one.game.seat]].append(one)
+        for player, waiting in zip(self.players, turns, strict=True):
+            if waiting:
+                self.ask(player, waiting)
+        for one in self.open:
+            if one.fault is not None:
+                self.skip(one.number, one.fault)
+            elif one.game.over:
+                names = tuple(self.players[player].name for player in one.seats)
+                self.records[one.number] = one.record(names)
+                self.ended(self.records[one.number])
+        self.open = [one for one in self.open if one.fault is None and not one.game.over]
+
+    def ask(self, player: Player, waiting: Sequence[_Open]) -> None:
+        began = time.perf_counter()
+        replies = player.act(
+            [Seated(one.game, one.number, one.game.seat, self.template, self.extractor) for one in waiting]
+        )
+        share = (time.perf_counter() - began) / len(waiting)
+        for one, reply in zip(waiting, replies, strict=True):
+            one.take(reply)
+            one.seconds += share
+
+    def skip(self, number: int, reason: str) -> None:
+        self.skipped[number] = reason
+        self.ended(None)
+
+    def result(self) -> MatchResult:
+        differences: list[list[float]] = [[] for _ in range(self.n_seats)]
+        rewards: list[tuple[float, float]] = []
+        cut_off, skipped, invalid = 0, [], [0, 0]
+        for game in range(self.games):
+            numbers = range(game * self.copies, (game + 1) * self.copies)
+            reasons = [self.skipped[number] for number in numbers if number in self.skipped]
+            if reasons:
+                skipped.append(reasons[0])
+                continue
+            if any(self.records[number].cut_off for number in numbers):
+                cut_off += 1
+                continue
+            own: list[list[float]] = [[], []]
+            erred: set[int] = set()
+            for number in numbers:
+                record = self.records[number]
+                for seat, player in enumerate(self.seating(number)[0]):
+                    own[player].append(record.rewards[seat])
+                    if record.invalid[seat]:
+                        erred.add(player)
+            for player in erred:
+                invalid[player] += 1
+            means = (statistics.mean(own[0]), statistics.mean(own[1]))  # exact: equal seats are a draw
+            rewards.append(means)
+            differences[game % self.n_seats].append(means[0] - means[1])
+        records = [self.records[number] for number in sorted(self.records)]
+        return MatchResult(
+            first=self.players[0].name,
+            second=self.players[1].name,
+            game=self.spec.id,
+            total=_tally([one for seat in differences for one in seat]),
+            by_seat=tuple(_tally(seat) for seat in differences),
+            cut_off=cut_off,
+            skipped=tuple(skipped),
+            mean_rewards=(_mean([one for one, _ in rewards]), _mean([two for _, two in rewards])),
+            invalid=(invalid[0], invalid[1]),
+            mean_length=_mean([record.length for record in records]),
+            records=tuple(records),
+        )
+
+
+def wilson(successes: int, trials: int) -> tuple[float, float]:
+    """The 95 % interval of a share seen as `successes` among `trials` (Wilson's score interval)."""
+    if trials < 1:
+        raise ValueError("a share of no trials")
+    share, z2 = successes / trials, _Z * _Z
+    centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = _Z / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials))
+    # at the ends rounding must not leave what was seen outside
+    return (0.0 if successes == 0 else centre - half), (1.0 if successes == trials else centre + half)
+
+
+def _tally(differences: Sequence[float]) -> Tally:
+    return Tally(
+        sum(one > 0 for one in differences),
+        sum(one == 0 for one in differences),
+        sum(one < 0 for one in differences),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan

@@ -1,0 +1,215 @@
+"""Who can sit at a table: a language model, a bot, a network trained on an env, a remote model.
+
+A player is asked for all its pending turns at once, whichever matches they belong to, and answers them in order.
+A person at the terminal is one too, see `human`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ludus.errors import UserError
+from ludus.league.league import Kind
+from ludus.league.records import Turn
+from ludus.types import Array, BoolArray
+
+if TYPE_CHECKING:
+    from ludus.config.language import GameSpec
+    from ludus.envs.text.bots import Bot
+    from ludus.envs.text.codecs import Codec
+    from ludus.envs.text.game import Observed, TextGame
+    from ludus.envs.text.templates import Template
+    from ludus.policies.language.sampling import Sampler
+    from ludus.policies.language.tokenizer import Tokenizer
+
+Extractor = Callable[[str], tuple[str, bool]]
+"""From a completion to the action in it, and whether it had the asked form."""
+
+
+@dataclass(frozen=True)
+class Seated:
+    """One pending turn: the game, which waits for `seat`, and how its turns are put into words and read."""
+
+    game: TextGame
+    match: int
+    seat: int
+    template: Template
+    extractor: Extractor
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a player answers: the action for the game and the whole text it stood in.
+
+    `turn` is what a language model trains on. With a `fault` there is no answer, and the match cannot go on.
+    """
+
+    action: str
+    text: str
+    turn: Turn | None = None
+    fault: str | None = None
+
+
+class Player(Protocol):
+    """Whoever fills seats. `name` is how the league knows it; `plays` are the games it can play, None for all."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kind(self) -> Kind: ...
+
+    @property
+    def plays(self) -> frozenset[str] | None: ...
+
+    def act(self, turns: Sequence[Seated]) -> list[Reply]:
+        """An answer to each of `turns`, in order."""
+        ...
+
+
+class LanguagePlayer:
+    """A language model under one of its adapters. Every reply carries the turn, with the tokens as sampled.
+
+    `template` and `extractor` are its own where it was trained with others than the table's.
+    """
+
+    plays: frozenset[str] | None = None
+
+    def __init__(
+        self,
+        name: str,
+        tokenizer: Tokenizer,
+        sampler: Sampler,
+        adapter: str | None,
+        *,
+        version: int = 0,
+        kind: Kind = "learner",
+        template: Template | None = None,
+        extractor: Extractor | None = None,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.version = version
+        self.adapter = adapter
+        self._tokenizer = tokenizer
+        self._sampler = sampler
+        self._template = template
+        self._extractor = extractor
+
+    def act(self, turns: Sequence[Seated]) -> list[Reply]:
+        from ludus.policies.language.sampling import Request
+
+        observed = [turn.game.observe() for turn in turns]
+        requests = [
+            Request(self._prompt(turn, seen), self.adapter, f"{turn.match}/{turn.seat}")
+            for turn, seen in zip(turns, observed, strict=True)
+        ]
+        completions = self._sampler.sample(requests)
+        replies = []
+        for turn, seen, request, completion in zip(turns, observed, requests, completions, strict=True):
+            text = self._tokenizer.decode(completion.tokens)
+            action, well_formed = (self._extractor or turn.extractor)(text)
+            record = Turn(
+                game=turn.game.spec.id,
+                match=turn.match,
+                seat=turn.seat,
+                index=turn.game.turns,
+                player=self.name,
+                version=self.version,
+                prompt=request.prompt[completion.prompt_cut :],  # what the model was given, to the token
+                completion=completion.tokens,
+                log_probs=completion.log_probs,
+                raw_log_probs=completion.raw_log_probs,
+                observation=seen.text,
+                text=text,
+                action=action,
+                well_formed=well_formed,
+                truncated=completion.truncated,
+                prompt_cut=completion.prompt_cut,
+                entropy=completion.entropy,
+            )
+            replies.append(Reply(action, text, record))
+        return replies
+
+    def _prompt(self, turn: Seated, seen: Observed) -> tuple[int, ...]:
+        text = (self._template or turn.template).render(seen, self._tokenizer)
+        return tuple(self._tokenizer.encode(text)) or (self._tokenizer.start_id,)
+
+
+class BotPlayer:
+    """A scripted bot, with a bot of its own for each game it plays."""
+
+    kind: Kind = "bot"
+
+    def __init__(self, name: str, bots: Mapping[GameSpec, Bot]) -> None:
+        self.name = name
+        self.plays = frozenset(spec.id for spec in bots)
+        self._bots = bots
+
+    def act(self, turns: Sequence[Seated]) -> list[Reply]:
+        actions = [self._bots[turn.game.spec].act(turn.game) for turn in turns]
+        return [Reply(action, action) for action in actions]
+
+
+class Actor(Protocol):
+    """A network that acts on a batch of observations, as `evaluation.load` gives it."""
+
+    def predict(self, obs: Array, mask: BoolArray | None = None, deterministic: bool = True) -> Array: ...
+
+
+class PolicyPlayer:
+    """A network trained on an env, which sees the game and acts in it through the game's codec.
+
+    It plays `game`, which `codec` is for, and no other.
+    """
+
+    kind: Kind = "policy"
+
+    def __init__(
+        self, name: str, actor: Actor, game: str, codec: Codec[Any], *, deterministic: bool = True
+    ) -> None:
+        self.name = name
+        self.plays = frozenset({game})
+        self._actor = actor
+        self._codec = codec
+        self._deterministic = deterministic
+
+    def act(self, turns: Sequence[Seated]) -> list[Reply]:
+        seen = [self._codec.encode(turn.game) for turn in turns]
+        observations = np.stack([observation for observation, _ in seen])
+        masks = np.stack([mask for _, mask in seen])
+        chosen = self._actor.predict(observations, masks, deterministic=self._deterministic)
+        actions = [self._codec.text(int(action)) for action in chosen]
+        return [Reply(action, action) for action in actions]
+
+
+class Conversation(Protocol):
+    """A remote model: one answer to each prompt, or the error that came instead."""
+
+    def ask(self, prompts: Sequence[str]) -> list[str | UserError]: ...
+
+
+class RemotePlayer:
+    """A model behind an API. What it cannot answer (network, deadline, refusal) is the reply's `fault`."""
+
+    kind: Kind = "remote"
+    plays: frozenset[str] | None = None
+
+    def __init__(self, name: str, client: Conversation) -> None:
+        self.name = name
+        self._client = client
+
+    def act(self, turns: Sequence[Seated]) -> list[Reply]:
+        answers = self._client.ask([turn.game.observe().text for turn in turns])
+        return [_read(turn, answer) for turn, answer in zip(turns, answers, strict=True)]
+
+
+def _read(turn: Seated, answer: str | UserError) -> Reply:
+    if isinstance(answer, UserError):
+        return Reply("", "", fault=answer.what)
+    action, _ = turn.extractor(answer)
+    return Reply(action, answer)
