@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import ludus
+from ludus.cli.analyze import ANALYZE_EXAMPLES, analyze
 from ludus.cli.balatro import balatro_app
 from ludus.cli.bench import bench_app
 from ludus.cli.commands import Commands
@@ -38,6 +39,7 @@ from ludus.cli.sweep import SWEEP_EXAMPLES, sweep
 from ludus.cli.train import EXAMPLES, train
 from ludus.cli.unity import unity_app
 from ludus.cli.validate import validate
+from ludus.cli.video import VIDEO_EXAMPLES, video
 from ludus.errors import EXIT_OK
 
 app = typer.Typer(
@@ -52,6 +54,8 @@ app.command("train", epilog=EXAMPLES)(train)
 app.command("resume")(resume)
 app.command("eval")(evaluate)
 app.command("play")(play)
+app.command("video", epilog=VIDEO_EXAMPLES)(video)
+app.command("analyze", epilog=ANALYZE_EXAMPLES)(analyze)
 app.command("match", epilog=MATCH_EXAMPLES)(match)
 app.command("league")(league)
 app.command("export")(export)

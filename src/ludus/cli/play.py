@@ -44,7 +44,7 @@ def play(
     """Watch a policy play in a window, or film it; or play yourself."""
     from ludus.cli.configured import policy_meant
     from ludus.cli.player import seat
-    from ludus.evaluation.screen import has_screen
+    from ludus.evaluation.screen import check_drawable, has_screen, render_modes
 
     output = Output(json, quiet=quiet)
     seeds = [seed + episode for episode in range(episodes)]
@@ -57,34 +57,17 @@ def play(
         raise UserError("no policy is given", fix="ludus play latest, or ludus play random --env CartPole-v1")
     meant = policy_meant(policy, root, env)
     player = seat(meant.policy, env, meant.root, seed)
-    modes = _render_modes(player.spec)
+    modes = render_modes(player.spec)
     if video is None and has_screen() and "human" in modes:
         rewards, film = _watch(player, seeds, not stochastic), None
     else:
-        _check_drawable(player.spec, modes)
+        check_drawable(player.spec.id, modes)
         if video is None:
             reason = "this env opens no window" if has_screen() else "there is no screen here"
             output.print(f"{reason}, so it is filmed")
         film = video if video is not None else _film_path(player, seed, env, stochastic)
         rewards = _film(player, seeds, film, not stochastic)
     _tell(rewards, player.as_dict(), film, output, described=player.described)
-
-
-def _render_modes(spec: EnvSpec) -> list[str]:
-    env = spec()
-    try:
-        return list(env.metadata.get("render_modes") or [])
-    finally:
-        env.close()
-
-
-def _check_drawable(spec: EnvSpec, modes: list[str]) -> None:
-    if "rgb_array" not in modes:
-        raise UserError(
-            f"the env '{spec.id}' cannot be drawn",
-            where=f"its metadata, whose render_modes are {modes}",
-            fix='give the env a render mode "rgb_array" that returns pictures',
-        )
 
 
 def _watch(player: Player, seeds: list[int], deterministic: bool) -> list[float]:
@@ -101,12 +84,10 @@ def _watch(player: Player, seeds: list[int], deterministic: bool) -> list[float]
 
 
 def _film(player: Player, seeds: list[int], path: Path, deterministic: bool) -> list[float]:
+    from ludus.evaluation.encoding import check_name
     from ludus.evaluation.video import record_video
 
-    if path.suffix.lower() != ".mp4":
-        raise UserError(
-            f"'{path.name}' does not name a video", where="command line: --video", fix="end the name in .mp4"
-        )
+    check_name(path, "command line: --video")
     film = record_video(
         player.policy,
         replace(player.spec, render_mode="rgb_array"),
@@ -148,7 +129,7 @@ def _human_spec(policy: str | None, env: str | None, root: str) -> EnvSpec:
 def _play_by_hand(spec: EnvSpec, seeds: list[int], output: Output) -> None:
     from ludus.envs.human import key_bindings
     from ludus.evaluation.play import play_by_hand
-    from ludus.evaluation.screen import has_screen, prepare_pygame
+    from ludus.evaluation.screen import check_drawable, has_screen, prepare_pygame, render_modes
 
     if not has_screen():
         raise UserError(
@@ -156,7 +137,7 @@ def _play_by_hand(spec: EnvSpec, seeds: list[int], output: Output) -> None:
             where="DISPLAY and WAYLAND_DISPLAY are not set",
             fix="play on a machine with a screen; `ludus play POLICY` films a policy without one",
         )
-    _check_drawable(spec, _render_modes(spec))
+    check_drawable(spec.id, render_modes(spec))
     prepare_pygame()
     env: Any = replace(spec, render_mode="rgb_array")()
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -171,15 +171,18 @@ class Game:
         self._reports_episodes = env_reports_episodes(env)
         self._seed = seed
         self.reward, self.length = 0.0, 0
+        self.last_reward = 0.0
+        self.ended: Literal["terminated", "truncated"] | None = None
         self.memory: Any = None  # the actor's, where it has one
-        self.obs, info = guarded(env, seed, "reset", seed=seed)
-        self.mask = _mask(info)
+        self.obs, self.info = guarded(env, seed, "reset", seed=seed)
+        self.mask = _mask(self.info)
 
     def step(self, action: Any) -> EpisodeRecord | None:
         """Take one step; the episode's record if it ended."""
         self.obs, reward, terminated, truncated, info = guarded(self.env, self._seed, "step", action)
-        self.mask = _mask(info)
-        self.reward += float(reward)
+        self.mask, self.info = _mask(info), info
+        self.last_reward = float(reward)
+        self.reward += self.last_reward
         self.length += 1
         if not (terminated or truncated):
             return None
@@ -187,10 +190,11 @@ class Game:
         if episode is not None:  # wrappers changed what is seen; this is the raw episode
             self.reward, self.length = float(np.squeeze(episode["r"])), int(np.squeeze(episode["l"]))
         elif self._reports_episodes:  # a wrapper cut the episode (a lost life): the game goes on
-            self.obs, info = guarded(self.env, self._seed, "reset")
-            self.mask = _mask(info)
+            self.obs, self.info = guarded(self.env, self._seed, "reset")
+            self.mask = _mask(self.info)
             self.memory = None
             return None
+        self.ended = "terminated" if terminated else "truncated"
         success = info.get("is_success")
         return EpisodeRecord(self.reward, self.length, None if success is None else bool(success))
 

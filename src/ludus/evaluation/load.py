@@ -52,6 +52,13 @@ class LoadedPolicy:
         """For a recurrent policy, see `Actor`; None for one that remembers nothing."""
         return getattr(self.actor, "predict_with_memory", None)
 
+    def reward_scale(self) -> float | None:
+        """What a reward of 1 was worth to it, as `Mind` wants it; None where its checkpoint does not tell."""
+        if self.config is None or self.checkpoint is None or not self.config.normalize_reward:
+            return 1.0
+        scale = self.checkpoint.state().get("reward_scale")
+        return None if scale is None else float(scale)
+
     def env_spec(self) -> EnvSpec:
         """The env it was trained on. UserError when the run's config does not name one."""
         if self.config is None or self.config.env is None:

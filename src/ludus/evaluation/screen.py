@@ -1,9 +1,15 @@
-"""Is there a screen, and how pygame is kept quiet where there is none."""
+"""Is there a screen, can an env be drawn, and how pygame is kept quiet where there is no screen."""
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
+
+from ludus.errors import UserError
+
+if TYPE_CHECKING:
+    from ludus.envs.make import EnvSpec
 
 
 def has_screen() -> bool:
@@ -19,3 +25,22 @@ def prepare_pygame() -> None:
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
     if not has_screen():
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+
+def render_modes(spec: EnvSpec) -> list[str]:
+    """How the env can show itself."""
+    env = spec()
+    try:
+        return list(env.metadata.get("render_modes") or [])
+    finally:
+        env.close()
+
+
+def check_drawable(env_id: str, modes: list[str]) -> None:
+    """UserError unless the env draws pictures."""
+    if "rgb_array" not in modes:
+        raise UserError(
+            f"the env '{env_id}' cannot be drawn",
+            where=f"its metadata, whose render_modes are {modes}",
+            fix='give the env a render mode "rgb_array" that returns pictures',
+        )

@@ -1,41 +1,74 @@
-"""Films a policy: H.264 MP4 that browsers play."""
+"""Films policies: one, or several side by side; the picture alone, or with a panel of numbers and live plots."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 
-from ludus.errors import MissingExtra, UserError
-from ludus.evaluation.evaluate import Actor, Game, choose, guarded
+from ludus.envs.signals import Signals, signals_of
+from ludus.evaluation.encoding import VideoWriter, not_a_picture, require_video
+from ludus.evaluation.evaluate import Actor, guarded
+from ludus.evaluation.moments import Moment, Telling
+from ludus.evaluation.overlay import ink, panel
+from ludus.evaluation.overlay.data import PanelData, PanelFeed
 from ludus.evaluation.screen import prepare_pygame
+from ludus.evaluation.thoughts import Mind
 from ludus.types import Array
+
+__all__ = ["Film", "Scene", "record_scenes", "record_video", "require_video"]
+
+Env = gym.Env[Any, Any]
+_BETWEEN = 4  # pixels from one scene to the next
+_CAPTION = 26
+_FAST_FPS = 30  # from here on a step is one pixel of a plot
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A policy and the env it is filmed at, whose render mode is rgb_array. `title` and `subtitle` are shown.
+
+    `reward_scale`: see `Mind`.
+    """
+
+    actor: Actor
+    make_env: Callable[[], Env]
+    title: str = ""
+    subtitle: str = ""
+    reward_scale: float | None = 1.0
 
 
 @dataclass(frozen=True)
 class Film:
-    """A written video."""
+    """A written video: the rewards of each scene's episodes, and with an overlay what each scene's frames show."""
 
     path: Path
     frames: int
-    rewards: list[float]
+    fps: int
+    rewards_of: tuple[list[float], ...]
+    shown: tuple[list[PanelData], ...] = ()
 
+    @property
+    def rewards(self) -> list[float]:
+        """Those of the first scene."""
+        return self.rewards_of[0]
 
-def require_video() -> None:
-    """MissingExtra unless videos can be written."""
-    try:
-        import av  # noqa: F401
-    except ImportError:
-        raise MissingExtra("writing a video", "video") from None
+    @property
+    def seconds(self) -> float:
+        return self.frames / self.fps
 
 
 def record_video(
     actor: Actor,
-    make_env: Callable[[], gym.Env[Any, Any]],
+    make_env: Callable[[], Env],
     path: Path,
     *,
     seed: int = 0,
@@ -43,101 +76,208 @@ def record_video(
     max_frames: int | None = None,
     deterministic: bool = True,
 ) -> Film:
-    """Play `episodes` episodes, at most `max_frames` frames, and write them to `path`.
+    """Play `episodes` episodes, at most `max_frames` frames, and write them to `path` as they look.
 
     `make_env` builds an env whose render mode is rgb_array. The file appears whole or not at all.
     """
+    return record_scenes(
+        [Scene(actor, make_env)],
+        path,
+        seed=seed,
+        episodes=episodes,
+        max_frames=max_frames,
+        deterministic=deterministic,
+    )
+
+
+def record_scenes(
+    scenes: Sequence[Scene],
+    path: Path,
+    *,
+    seed: int = 0,
+    episodes: int = 1,
+    max_frames: int | None = None,
+    deterministic: bool = True,
+    overlay: bool = False,
+    on_frame: Callable[[int], None] | None = None,
+) -> Film:
+    """Film all `scenes` in one picture, each from the same seeds, and write an MP4, or a GIF where `path` says so.
+
+    A scene whose episode is over waits for the others. The global random generators are left as they were.
+    `on_frame` is told the number of frames so far.
+    """
     require_video()
     prepare_pygame()
-    env = make_env()
-    fps = int(env.metadata.get("render_fps") or 30)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    rewards: list[float] = []
-    try:
-        with _Writer(partial, fps) as writer:
-            for episode in range(episodes):
-                if max_frames is not None and writer.frames >= max_frames:
+    with _randomness_kept(), ExitStack() as open_envs:
+        tiles: list[_Tile] = []
+        for scene in scenes:
+            env = scene.make_env()
+            open_envs.callback(env.close)
+            tiles.append(_Tile(scene, env, overlay, alone=len(scenes) == 1))
+        fps = _fps(tiles[0].env)
+        with VideoWriter(path, fps) as writer:
+            for frame in _frames(tiles, seed, episodes, deterministic):
+                writer.write(frame)
+                if on_frame is not None:
+                    on_frame(writer.frames)
+                if writer.frames == max_frames:
                     break
-                rewards.append(_film_episode(actor, env, seed + episode, writer, max_frames, deterministic))
+            for tile in tiles:
+                tile.end()
             rest = fps // 2 if max_frames is None else min(fps // 2, max_frames - writer.frames)
             for _ in range(rest):  # let the end be seen
                 writer.repeat()
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-        env.close()
-    return Film(path, writer.frames, rewards)
+    return Film(
+        path,
+        writer.written,
+        writer.rate,
+        tuple(tile.rewards for tile in tiles),
+        tuple(tile.shown for tile in tiles),
+    )
 
 
-def _film_episode(
-    actor: Actor,
-    env: gym.Env[Any, Any],
-    seed: int,
-    writer: _Writer,
-    max_frames: int | None,
-    deterministic: bool,
-) -> float:
-    game = Game(env, seed)
-    writer.write(guarded(env, seed, "render"))
-    over = False
-    while not over and (max_frames is None or writer.frames < max_frames):
-        over = game.step(choose(actor, [game], deterministic=deterministic)[0]) is not None
-        writer.write(guarded(env, seed, "render"))
-    return game.reward
+def _frames(tiles: Sequence[_Tile], seed: int, episodes: int, deterministic: bool) -> Iterator[Array]:
+    for episode in range(episodes):
+        note = f"episode {episode + 1} of {episodes}" if episodes > 1 else f"seed {seed + episode}"
+        for tile in tiles:
+            tile.begin(seed + episode, note, deterministic)
+        while any([tile.advance() for tile in tiles]):  # a list: every one of them goes on
+            yield _side_by_side([tile.frame for tile in tiles])
 
 
-class _Writer:
-    """An MP4 file that frames are appended to."""
+class _Tile:
+    """One scene of a film: its env, its episode, and the frame it shows now."""
 
-    def __init__(self, path: Path, fps: int) -> None:
-        self._path = path
-        self._fps = fps
-        self._container: Any = None
-        self._stream: Any = None
-        self._last: Any = None
-        self.frames = 0
+    def __init__(self, scene: Scene, env: Env, overlay: bool, *, alone: bool) -> None:
+        self._scene, self.env = scene, env
+        self._caption = "" if alone or overlay else "  ·  ".join(filter(None, (scene.title, scene.subtitle)))
+        self._arrangement: panel.Arrangement = "beside" if alone else "below"
+        self._signals = signals_of(env) if overlay else Signals()
+        self._mind = Mind(scene.actor, scene.reward_scale) if overlay else None
+        self._feed = (
+            PanelFeed(scene.title or _name(env), scene.subtitle, self._signals, env.action_space)
+            if overlay
+            else None
+        )
+        self._panel: panel.Panel | None = None
+        self._telling: Telling | None = None
+        self._moments: Iterator[Moment] = iter(())
+        self.frame: Array = np.zeros((2, 2, 3), np.uint8)
+        self.rewards: list[float] = []
+        self.shown: list[PanelData] = []
 
-    def __enter__(self) -> _Writer:
-        import av
+    def begin(self, seed: int, note: str, deterministic: bool) -> None:
+        """Start an episode; the one before ends here."""
+        self.end()
+        self._seed = seed
+        self._telling = Telling(
+            self._scene.actor, self.env, seed, self._signals, mind=self._mind, deterministic=deterministic
+        )
+        self._moments = iter(self._telling)
+        if self._feed is not None:
+            self._feed.begin(note)
 
-        self._container = av.open(str(self._path), "w", format="mp4")
-        return self
+    def end(self) -> None:
+        """Take down what the episode brought, also when it was cut short."""
+        if self._telling is not None:
+            self.rewards.append(self._telling.reward)
+        self._telling = None
 
-    def __exit__(self, *exc_info: object) -> None:
-        if self._stream is not None:
-            for packet in self._stream.encode():
-                self._container.mux(packet)
-        self._container.close()
+    def advance(self) -> bool:
+        """Draw the next moment into `frame`; False when the episode is over."""
+        moment = next(self._moments, None)
+        if moment is None:
+            return False
+        picture = _picture(guarded(self.env, self._seed, "render"))
+        if self._feed is not None:
+            data = self._feed.take(moment)
+            self.shown.append(data)
+            picture = self._with_panel(picture, data)
+        elif self._caption:
+            picture = _captioned(picture, self._caption)
+        self.frame = picture
+        return True
 
-    def write(self, frame: Any) -> None:
-        import av
-
-        picture = _even(frame)
-        if self._stream is None:
-            self._stream = self._container.add_stream("libx264", rate=self._fps)
-            self._stream.width, self._stream.height = picture.shape[1], picture.shape[0]
-            self._stream.pix_fmt = "yuv420p"  # the one format every browser plays
-            self._stream.options = {"crf": "20", "preset": "veryfast"}
-        self._last = picture
-        for packet in self._stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")):
-            self._container.mux(packet)
-        self.frames += 1
-
-    def repeat(self) -> None:
-        """The last frame once more."""
-        if self._last is not None:
-            self.write(self._last)
+    def _with_panel(self, picture: Array, data: PanelData) -> Array:
+        if self._arrangement == "beside":
+            picture = _enlarged(picture, math.ceil(panel.LEAST_HEIGHT / picture.shape[0]))
+            width, height = panel.BESIDE_WIDTH, picture.shape[0]
+        else:
+            picture = _enlarged(picture, panel.LEAST_WIDTH // picture.shape[1])
+            picture = _padded(picture, picture.shape[0], max(picture.shape[1], panel.LEAST_WIDTH))
+            width, height = picture.shape[1], panel.BELOW_HEIGHT
+        if self._panel is None:
+            stride = max(1, round(_FAST_FPS / _fps(self.env)))
+            self._panel = panel.Panel(data, width, height, self._arrangement, stride)
+        return np.concatenate([picture, self._panel.draw(data)], axis=int(self._arrangement == "beside"))
 
 
-def _even(frame: Any) -> Array:
-    """The frame as RGB bytes whose sides H.264 accepts: even, by dropping a last row or column."""
+def _fps(env: Env) -> int:
+    return int(env.metadata.get("render_fps") or 30)
+
+
+def _name(env: Env) -> str:
+    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+
+
+def _picture(frame: Any) -> Array:
     picture = np.asarray(frame)
     if picture.ndim != 3 or picture.shape[2] < 3:
-        raise UserError(
-            f"the env renders {picture.shape} instead of an RGB picture",
-            where="env.render()",
-            fix="give the env a render mode 'rgb_array'",
-        )
-    height, width = picture.shape[0] // 2 * 2, picture.shape[1] // 2 * 2
-    return np.ascontiguousarray(picture[:height, :width, :3], dtype=np.uint8)
+        raise not_a_picture(frame)
+    return picture[:, :, :3]
+
+
+def _enlarged(picture: Array, times: int) -> Array:
+    return picture if times <= 1 else picture.repeat(times, axis=0).repeat(times, axis=1)
+
+
+def _padded(picture: Array, height: int, width: int) -> Array:
+    """The picture in the middle of a ground of this size."""
+    missing = height - picture.shape[0], width - picture.shape[1]
+    if missing == (0, 0):
+        return picture
+    ground = np.empty((height, width, 3), np.uint8)
+    ground[...] = ink.GROUND
+    top, left = missing[0] // 2, missing[1] // 2
+    ground[top : top + picture.shape[0], left : left + picture.shape[1]] = picture
+    return ground
+
+
+def _captioned(picture: Array, words: str) -> Array:
+    strip = np.empty((_CAPTION, picture.shape[1], 3), np.uint8)
+    strip[...] = ink.GROUND
+    ink.write(strip, ink.fitted(words, 13, picture.shape[1] - 16), 8, 5, 13)
+    return np.concatenate([strip, picture])
+
+
+def _side_by_side(pictures: Sequence[Array]) -> Array:
+    """Up to three in a row, more of them in a square."""
+    if len(pictures) == 1:
+        return pictures[0]
+    columns = len(pictures) if len(pictures) <= 3 else math.ceil(math.sqrt(len(pictures)))
+    height, width = (max(picture.shape[side] for picture in pictures) for side in (0, 1))
+    rows = math.ceil(len(pictures) / columns)
+    whole = np.empty(
+        (rows * (height + _BETWEEN) - _BETWEEN, columns * (width + _BETWEEN) - _BETWEEN, 3), np.uint8
+    )
+    whole[...] = ink.TRACK
+    for index in range(rows * columns):
+        top, left = index // columns * (height + _BETWEEN), index % columns * (width + _BETWEEN)
+        place = whole[top : top + height, left : left + width]
+        place[...] = _padded(pictures[index], height, width) if index < len(pictures) else ink.GROUND
+    return whole
+
+
+@contextmanager
+def _randomness_kept() -> Iterator[None]:
+    """Envs and libraries may draw from the global generators; whoever trains beside this must not notice."""
+    python, legacy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)
+        torch.set_rng_state(cpu)
+        if gpus:
+            torch.cuda.set_rng_state_all(gpus)

@@ -207,6 +207,11 @@ class RewardNormalizer:
         scaled: Array = rewards / np.sqrt(float(self.moments.var) + self.epsilon)
         return scaled.clip(-self.clip, self.clip).astype(np.float32)
 
+    @property
+    def unit(self) -> float:
+        """What a scaled reward of 1 is worth in the env's own reward."""
+        return float(np.sqrt(float(self.moments.var) + self.epsilon))
+
     def reset_returns(self) -> None:
         """Every env was reset: all running returns start again from zero."""
         self.returns[:] = 0.0

@@ -32,6 +32,8 @@ class Collector(ABC):
 
     seeded = True
     """Whether the games can be brought to the same start again, as exact resume needs."""
+    reward_scale = 1.0
+    """What a reward of 1 that the learner sees is worth in the env's own reward."""
 
     def __init__(self) -> None:
         self.step_hook: StepHook | None = None
@@ -88,6 +90,10 @@ class EnvCollector(Collector):
     @property
     def seeded(self) -> bool:  # type: ignore[override]  # simulators that take no seed know it themselves
         return bool(getattr(self.stepper.envs, "seeded", True))
+
+    @property
+    def reward_scale(self) -> float:  # type: ignore[override]  # it moves while rewards are normalised
+        return 1.0 if self.reward_normalizer is None else self.reward_normalizer.unit
 
     def barrier(self, number: int) -> None:
         """See `Stepper.barrier`."""

@@ -13,7 +13,7 @@ from ludus.config.schema import TrainerConfig
 from ludus.errors import LudusError
 from ludus.evaluation.evaluate import EvaluationResult, evaluate
 from ludus.evaluation.load import find_checkpoint
-from ludus.evaluation.video import record_video, require_video
+from ludus.evaluation.video import Scene, record_scenes, require_video
 from ludus.policies.base import Policy
 from ludus.policies.observations import RewardNormalizer
 from ludus.rollout.collector import EnvCollector
@@ -52,7 +52,8 @@ class NativeTrainer(RunTrainer):
 
     def create_model(self) -> Policy:
         if self.learner is not None:
-            return self.learner.policy
+            policy: Policy = self.learner.policy
+            return policy
         if self.config.video.every is not None:
             require_video()
         self.config = config = resolve_config(self.config, self._source)
@@ -132,16 +133,27 @@ class NativeTrainer(RunTrainer):
     def _record_video(self, step: int) -> None:
         """A film of the policy as it is; training goes on untouched, also when it cannot be written."""
         assert self.run is not None
-        path = self.run.videos_dir / f"{step:012d}.mp4"
+        policy, collector = self.policy, self.collector
+        scene = Scene(
+            policy,
+            lambda: self._source.make_single("rgb_array"),
+            title=self.run.name,
+            subtitle=f"{self.config.algorithm}  ·  step {step:,}",
+            reward_scale=1.0 if collector is None else collector.reward_scale,
+        )
+        was_training = policy.training
+        policy.eval()
         try:
-            film = record_video(
-                self.policy,
-                lambda: self._source.make_single("rgb_array"),
-                path,
+            film = record_scenes(
+                [scene],
+                self.run.videos_dir / f"{step:012d}.mp4",
                 seed=self.streams.derive("video", step),
                 max_frames=self.config.video.length,
+                overlay=self.config.video.overlay,
             )
         except (LudusError, OSError) as error:
             _log.warning("no video at step %s: %s", f"{step:,}", error)
             return
+        finally:
+            policy.train(was_training)
         _log.info("video of step %s: %s (%s frames)", f"{step:,}", film.path, film.frames)

@@ -209,6 +209,7 @@ class TrainingRun:
             self._barriers += 1
         tensors = {"policy": dict(self.crew.learner.policy.state_dict())}
         state = policy_state(self.crew.learner.policy, self.progress)
+        state["reward_scale"] = self.crew.collector.reward_scale
         if resumable:
             tensors["learner"], training = self._training_state()
             state |= training

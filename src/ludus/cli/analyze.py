@@ -1,0 +1,158 @@
+"""`ludus analyze`: replay a policy, record every step of it, and draw what the env and the policy did."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from ludus.cli.options import EnvId, Json, Quiet, Root, Seed, Stochastic
+from ludus.cli.output import Output
+from ludus.errors import UserError
+
+if TYPE_CHECKING:
+    from ludus.cli.player import Player
+    from ludus.evaluation.analysis.recording import Recording
+
+ANALYZE_EXAMPLES = "ludus analyze latest;  ludus analyze RUN@best --episodes 20 --export parquet --png"
+_PAGE, _STEPS = "analysis.html", "steps"
+
+
+def analyze(
+    policy: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="RUN, RUN@best, RUN@STEP, preset:NAME, latest, random; or a config."
+        ),
+    ],
+    checkpoint: Annotated[
+        str | None, typer.Option("--checkpoint", metavar="C", help="best, latest or a step.")
+    ] = None,
+    episodes: Annotated[
+        int, typer.Option("--episodes", "-n", metavar="N", min=1, help="How many to play.")
+    ] = 5,
+    export: Annotated[
+        Literal["csv", "parquet"] | None,
+        typer.Option(
+            "--export", help="The file of steps; default: parquet where pyarrow is installed, else csv."
+        ),
+    ] = None,
+    png: Annotated[
+        bool, typer.Option("--png", help="The charts as pictures too (needs matplotlib).")
+    ] = False,
+    to: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Where to; default: into the run's analysis/."),
+    ] = None,
+    env: EnvId = None,
+    seed: Seed = 0,
+    stochastic: Stochastic = False,
+    root: Root = "runs",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Replay a policy and plot the env's signals, its actions and its values."""
+    from ludus.cli.configured import policy_meant
+    from ludus.cli.player import seat
+    from ludus.evaluation.analysis.charts import figures_of
+    from ludus.evaluation.analysis.export import require_format, usual_format, write_steps
+    from ludus.evaluation.analysis.page import write_page
+    from ludus.evaluation.analysis.pictures import require_pictures, write_pictures
+    from ludus.evaluation.analysis.recording import record_episodes
+    from ludus.tracking.progress import number
+
+    output = Output(json, quiet=quiet)
+    kind = export or usual_format()
+    require_format(kind)  # before anything is played
+    if png:
+        require_pictures()
+    meant = policy_meant(policy, root, env)
+    if checkpoint is not None and "@" in meant.policy:
+        raise UserError(
+            f"'{meant.policy}' already says which checkpoint",
+            where="command line: --checkpoint",
+            fix="name the run alone, or leave --checkpoint out",
+        )
+    player = seat(
+        meant.policy if checkpoint is None else f"{meant.policy}@{checkpoint}", env, meant.root, seed
+    )
+    folder = to or _folder(player, seed)
+    waiting = output.console.is_terminal and not quiet
+    with output.console.status("playing") if waiting else nullcontext() as status:
+        recording = record_episodes(
+            player.policy,
+            player.spec,
+            range(seed, seed + episodes),
+            reward_scale=player.policy.reward_scale(),
+            gamma=_gamma(player),
+            deterministic=not stochastic,
+            on_episode=None
+            if status is None
+            else lambda done: status.update(f"playing: {done} of {episodes}"),
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = figures_of(recording)
+    about = {**player.as_dict(), "seed": seed, "deterministic": not stochastic, "gamma": recording.gamma}
+    steps = write_steps(recording, folder / f"{_STEPS}.{kind}", kind, about)
+    page = write_page(
+        folder / _PAGE, player.described, _subtitle(player, seed, stochastic), _facts(recording), figures
+    )
+    pictures = write_pictures(folder, figures) if png else []
+    rewards = recording.rewards
+    mean = sum(rewards) / len(rewards)
+    rows = [("policy", player.described), ("reward", "  ".join(number(reward) for reward in rewards))]
+    rows += [("page", str(page)), ("steps", f"{steps}  ({len(recording.columns['step']):,} rows)")]
+    rows += [("pictures" if index == 0 else "", str(path)) for index, path in enumerate(pictures)]
+    output.pairs(rows)
+    output.result(
+        {
+            **player.as_dict(),
+            "episodes": len(rewards),
+            "rewards": rewards,
+            "mean_reward": mean,
+            "steps": len(recording.columns["step"]),
+            "signals": list(recording.signals.names),
+            "page": str(page),
+            "data": str(steps),
+            "pictures": [str(path) for path in pictures],
+        },
+        short=str(page),
+    )
+
+
+def _gamma(player: Player) -> float:
+    """How the policy discounts; a bot does not."""
+    config = player.policy.config
+    return 1.0 if config is None else float(config.typed_hyperparams().gamma(0.0))
+
+
+def _folder(player: Player, seed: int) -> Path:
+    policy = player.policy
+    if policy.run is None or policy.checkpoint is None:
+        return Path(f"analysis-{policy.name}-{player.spec.id.replace('/', '-').replace(':', '-')}")
+    return policy.run.path / "analysis" / f"{policy.checkpoint.name}-seed{seed}"
+
+
+def _subtitle(player: Player, seed: int, stochastic: bool) -> str:
+    manner = "actions sampled" if stochastic else "the likeliest actions"
+    algorithm = "" if player.policy.config is None else f"{player.policy.config.algorithm} on "
+    return f"{algorithm}{player.spec.id}, {manner}, seeds from {seed}"
+
+
+def _facts(recording: Recording) -> dict[str, str]:
+    import numpy as np
+
+    rewards = np.array(recording.rewards)
+    lengths = np.array([episode.length for episode in recording.episodes])
+    facts = {
+        "episodes": f"{len(rewards):,}",
+        "return": f"{rewards.mean():,.2f} ± {rewards.std():,.2f}",
+        "length": f"{lengths.mean():,.0f} steps",
+        "ended by the env": f"{np.mean([one.ended == 'terminated' for one in recording.episodes]):.0%}",
+    }
+    for signal, column in zip(recording.signals.signals, recording.signal_columns, strict=True):
+        if signal.contact:
+            facts[f"{signal.name} on"] = f"{(recording.columns[column] != 0).mean():.0%} of steps"
+    return facts

@@ -1,0 +1,164 @@
+"""`ludus video`: policies on film, with what they see, think and do beside the picture; several side by side."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ludus.cli.options import EnvId, Json, Quiet, Root, Seed, Stochastic
+from ludus.cli.output import Output
+from ludus.errors import UserError
+
+if TYPE_CHECKING:
+    from ludus.cli.player import Player
+    from ludus.evaluation.video import Scene
+
+VIDEO_EXAMPLES = (
+    "ludus video latest;  ludus video RUN --checkpoint 100000 --checkpoint best;  ludus video RUN1 RUN2 --gif"
+)
+_LONGEST_NAME = 120
+
+
+def video(
+    policies: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN…",
+            help="RUN, RUN@best, RUN@STEP, preset:NAME, latest, random. Several: side by side.",
+        ),
+    ],
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--checkpoint", metavar="C", help="best, latest or a step, of every RUN. Several: side by side."
+        ),
+    ] = None,
+    episodes: Annotated[
+        int, typer.Option("--episodes", "-n", metavar="N", min=1, help="How many to film.")
+    ] = 3,
+    overlay: Annotated[
+        bool,
+        typer.Option(
+            "--overlay/--no-overlay", help="Numbers and live plots beside the picture, or the picture alone."
+        ),
+    ] = True,
+    length: Annotated[
+        int | None, typer.Option("--length", metavar="N", min=1, help="Frames at most.")
+    ] = None,
+    gif: Annotated[bool, typer.Option("--gif", help="A GIF instead of an MP4.")] = False,
+    to: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to; default: among the run's videos."),
+    ] = None,
+    env: EnvId = None,
+    seed: Seed = 0,
+    stochastic: Stochastic = False,
+    root: Root = "runs",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Film policies, with an overlay of what they see, think and do."""
+    from ludus.evaluation.encoding import check_name, require_video
+    from ludus.evaluation.screen import check_drawable, render_modes
+    from ludus.evaluation.video import record_scenes
+    from ludus.tracking.progress import number
+
+    output = Output(json, quiet=quiet)
+    if to is not None:
+        check_name(to, "command line: --output")
+        if gif and to.suffix.lower() != ".gif":
+            raise UserError(
+                f"'{to.name}' does not name a GIF", where="command line: --gif", fix="end the name in .gif"
+            )
+    require_video()
+    players = _players(policies, checkpoint or [], env, root, seed)
+    for player in players:
+        check_drawable(player.spec.id, render_modes(player.spec))
+    path = to or _path(players, seed, gif, stochastic, env)
+    waiting = output.console.is_terminal and not quiet
+    with output.console.status("filming") if waiting else nullcontext() as status:
+        film = record_scenes(
+            [_scene(player) for player in players],
+            path,
+            seed=seed,
+            episodes=episodes,
+            max_frames=length,
+            deterministic=not stochastic,
+            overlay=overlay,
+            on_frame=None if status is None else lambda frames: status.update(f"filming: {frames:,} frames"),
+        )
+    rows = []
+    for player, rewards in zip(players, film.rewards_of, strict=True):
+        rows.append(("policy", player.described))
+        rows.append(("reward", "  ".join(number(reward) for reward in rewards)))
+    rows.append(("video", f"{film.path}  ({film.frames:,} frames, {film.seconds:.0f} s)"))
+    output.pairs(rows)
+    output.result(
+        {
+            "video": str(film.path),
+            "frames": film.frames,
+            "seconds": film.seconds,
+            "policies": [
+                {**player.as_dict(), "rewards": rewards}
+                for player, rewards in zip(players, film.rewards_of, strict=True)
+            ],
+        },
+        short=str(film.path),
+    )
+
+
+def _players(
+    policies: list[str], checkpoints: list[str], env: str | None, root: str, seed: int
+) -> list[Player]:
+    """Every policy at every checkpoint asked for."""
+    from ludus.cli.configured import policy_meant
+    from ludus.cli.player import seat
+
+    players = []
+    for policy in policies:
+        meant = policy_meant(policy, root, env)
+        if checkpoints and ("@" in meant.policy or meant.policy == "random"):
+            raise UserError(
+                f"'{meant.policy}' already says which checkpoint",
+                where="command line: --checkpoint",
+                fix="name the run alone, or leave --checkpoint out",
+            )
+        names = [f"{meant.policy}@{checkpoint}" for checkpoint in checkpoints] or [meant.policy]
+        players += [seat(name, env, meant.root, seed) for name in names]
+    return players
+
+
+def _scene(player: Player) -> Scene:
+    from ludus.evaluation.video import Scene
+
+    policy = player.policy
+    title = policy.name if policy.run is None else policy.run.name
+    if policy.config is None or policy.checkpoint is None:
+        subtitle = player.spec.id
+    else:
+        subtitle = f"{policy.config.algorithm}  ·  step {policy.checkpoint.step:,}"
+    return Scene(
+        policy, replace(player.spec, render_mode="rgb_array"), title, subtitle, policy.reward_scale()
+    )
+
+
+def _path(players: list[Player], seed: int, gif: bool, stochastic: bool, env: str | None) -> Path:
+    """Among the first run's videos; in this folder when there is no run. The same film gets the same name."""
+    first = players[0].policy
+    parts = ["video" if len(players) == 1 else "comparison"]
+    for player in players:
+        policy = player.policy
+        own_run = policy.run is None or first.run is None or policy.run.path != first.run.path
+        if own_run:
+            parts.append(policy.name if policy.run is None else policy.run.name)
+        if policy.checkpoint is not None:
+            parts.append(policy.checkpoint.name)
+    if env is not None:
+        parts.append(players[0].spec.id.replace("/", "-").replace(":", "-"))
+    name = "-".join(parts)[:_LONGEST_NAME] + f"-seed{seed}" + "-stochastic" * stochastic
+    folder = Path() if first.run is None else first.run.videos_dir
+    return folder / (name + (".gif" if gif else ".mp4"))

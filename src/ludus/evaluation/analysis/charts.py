@@ -1,0 +1,191 @@
+"""What is drawn of a recording, as plain data: for the page and for pictures alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from gymnasium import spaces
+
+from ludus.evaluation.analysis.recording import RecordedEpisode, Recording
+from ludus.types import Array
+
+MOST_LINES = 6  # in one chart
+MOST_POINTS = 4_000
+BINS = 40
+Kind = Literal["lines", "steps", "points", "bars", "bands"]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of a chart, under one name. For bands, `y` is 1 where it is on."""
+
+    name: str
+    x: Array
+    y: Array
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One pair of axes. `names` are put at 0, 1, … of the y axis; `diagonal` is where x equals y."""
+
+    title: str
+    x_label: str
+    y_label: str
+    kind: Kind
+    series: tuple[Series, ...]
+    names: tuple[str, ...] = ()
+    diagonal: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Charts that belong together. `stacked` ones stand below each other on one x axis."""
+
+    name: str
+    title: str
+    note: str
+    charts: tuple[Chart, ...]
+    stacked: bool = False
+
+
+def figures_of(recording: Recording, most_episodes: int = 5) -> list[Figure]:
+    """All there is to draw; single episodes for the first few."""
+    shown = recording.episodes[:most_episodes]
+    figures = [_over_episode(recording, number, episode) for number, episode in enumerate(shown)]
+    figures += [_phases(recording, shown), _actions(recording), _value(recording), _returns(recording)]
+    return [figure for figure in figures if figure.charts]
+
+
+def _over_episode(recording: Recording, number: int, episode: RecordedEpisode) -> Figure:
+    rows, columns = episode.rows, recording.columns
+    steps = columns["step"][rows]
+
+    def series(name: str, column: str | None = None) -> Series:
+        return Series(name, steps, columns[column or name][rows].astype(float))
+
+    charts = [Chart("reward", "step", "", "lines", (series("reward"),))]
+    if recording.tells_values:
+        two = (series("value"), series("what came", "discounted_return_to_go"))
+        charts.append(Chart("value and discounted return to go", "step", "", "lines", two))
+    charts.append(_action_chart(recording, rows, steps))
+    groups: dict[str, list[Series]] = {}
+    contacts = []
+    for signal, column in zip(recording.signals.signals, recording.signal_columns, strict=True):
+        one = series(signal.name, column)
+        if signal.contact:
+            contacts.append(one)
+        else:
+            groups.setdefault(signal.unit, []).append(one)
+    for unit, lines_of_unit in groups.items():
+        for first in range(0, len(lines_of_unit), MOST_LINES):
+            lines = tuple(lines_of_unit[first : first + MOST_LINES])
+            title = f"signals in {unit}" if unit else "signals"
+            charts.append(Chart(title, "step", unit, "lines", lines))
+    if contacts:
+        charts.append(
+            Chart("contacts", "step", "", "bands", tuple(contacts), tuple(one.name for one in contacts))
+        )
+    return Figure(
+        f"episode-{number + 1}",
+        f"Episode {number + 1}",
+        f"Seed {episode.seed}: return {episode.reward:,.2f} in {episode.length:,} steps, "
+        + ("ended by the env." if episode.ended == "terminated" else "cut by the time limit."),
+        tuple(charts),
+        stacked=True,
+    )
+
+
+def _action_chart(recording: Recording, rows: slice, steps: Array) -> Chart:
+    names = recording.action_columns
+    if isinstance(recording.action_space, spaces.Discrete):
+        start, n = int(recording.action_space.start), int(recording.action_space.n)
+        choices = recording.columns["action"][rows].astype(float) - start
+        told = recording.signals.actions if n <= 12 else ()
+        return Chart("action", "step", "", "steps", (Series("action", steps, choices),), told)
+    lines = tuple(
+        Series(name.removeprefix("action "), steps, recording.columns[name][rows].astype(float))
+        for name in names[: 2 * MOST_LINES]
+    )
+    return Chart("actions", "step", "", "lines", lines)
+
+
+def _phases(recording: Recording, shown: Sequence[RecordedEpisode]) -> Figure:
+    columns = dict(zip(recording.signals.names, recording.signal_columns, strict=True))
+    charts = []
+    for signal in recording.signals.signals:
+        if signal.rate_of not in columns:
+            continue
+        of, rate = (recording.columns[columns[name]] for name in (signal.rate_of, signal.name))
+        lines = tuple(
+            Series(f"episode {number + 1}", of[episode.rows], rate[episode.rows])
+            for number, episode in enumerate(shown)
+        )
+        charts.append(Chart(f"{signal.rate_of}", signal.rate_of, signal.name, "lines", lines))
+    return Figure(
+        "phase-portraits",
+        "Phase portraits",
+        "Each quantity against its own rate: a closed loop is a gait, a point is rest.",
+        tuple(charts),
+    )
+
+
+def _actions(recording: Recording) -> Figure:
+    space = recording.action_space
+    charts = []
+    for name in recording.action_columns[: 4 * MOST_LINES]:
+        values = recording.columns[name].astype(float)
+        if isinstance(space, spaces.Box):
+            counts, edges = np.histogram(values, bins=BINS)
+            x, y = (edges[:-1] + edges[1:]) / 2, counts / max(1, counts.sum())
+            charts.append(
+                Chart(name.removeprefix("action "), "value", "share of steps", "bars", (Series(name, x, y),))
+            )
+            continue
+        choices, counts = np.unique(values, return_counts=True)
+        order = np.argsort(-counts, kind="stable")[:BINS]
+        order = order[np.argsort(choices[order])]
+        start = int(np.min(space.start)) if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else 0
+        told = recording.signals.actions if isinstance(space, spaces.Discrete) else ()
+        labels = tuple(
+            told[int(choice) - start] if int(choice) - start < len(told) else f"{choice:g}"
+            for choice in choices[order]
+        )
+        bars = Series(name, np.arange(len(order)), counts[order] / counts.sum())
+        charts.append(Chart(name, "choice", "share of steps", "bars", (bars,), labels))
+    return Figure("actions", "Actions", "How often each was taken, over all recorded steps.", tuple(charts))
+
+
+def _value(recording: Recording) -> Figure:
+    if not recording.tells_values:
+        return Figure("value", "", "", ())
+    came, value = (recording.columns[name] for name in ("discounted_return_to_go", "value"))
+    every = max(1, len(value) // MOST_POINTS)
+    points = Series("steps", came[::every], value[::every])
+    explained = explained_variance(value, came)
+    note = (
+        f"What the policy expected against what came, discounted by {recording.gamma:g}. It explains "
+        f"{explained:.0%} of the variance. Rewards beyond a time limit are expected but never came."
+    )
+    chart = Chart("value", "discounted return to go", "value", "points", (points,), diagonal=True)
+    return Figure("value", "Value against return", note, (chart,))
+
+
+def _returns(recording: Recording) -> Figure:
+    numbers = np.arange(1, len(recording.episodes) + 1)
+    returns = Series("return", numbers, np.array(recording.rewards))
+    lengths = Series("length", numbers, np.array([float(one.length) for one in recording.episodes]))
+    charts = (
+        Chart("return", "episode", "", "bars", (returns,)),
+        Chart("length", "episode", "steps", "bars", (lengths,)),
+    )
+    return Figure("returns", "Returns", "Of every recorded episode.", charts)
+
+
+def explained_variance(guess: Array, truth: Array) -> float:
+    """1 for a perfect guess, 0 for one no better than the mean; NaN where the truth never varies."""
+    known = np.isfinite(guess)
+    spread = float(np.var(truth[known]))
+    return float("nan") if spread == 0 else 1.0 - float(np.var(truth[known] - guess[known])) / spread

@@ -1,0 +1,166 @@
+"""Whole episodes as columns of numbers, one row for every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from ludus.envs.signals import Signals, signals_of
+from ludus.evaluation.evaluate import Actor
+from ludus.evaluation.moments import End, Moment, Telling
+from ludus.evaluation.thoughts import Mind
+from ludus.types import Array
+
+Env = gym.Env[Any, Any]
+_FIXED = (
+    "episode",
+    "seed",
+    "step",
+    "reward",
+    "return",
+    "return_to_go",
+    "discounted_return_to_go",
+    "value",
+    "probability",
+    "terminated",
+    "truncated",
+)
+
+
+@dataclass(frozen=True)
+class RecordedEpisode:
+    """An episode as a whole; `rows` are its steps within the columns."""
+
+    seed: int
+    reward: float
+    length: int
+    ended: End
+    rows: slice
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Episodes of one policy.
+
+    A row holds the signals of a state, what the policy thought of it (`value`, in the env's reward, and the
+    `probability` of its choice; NaN where it does not say), what it did, and the `reward` that followed. `return`
+    is the sum up to and with that reward, `return_to_go` the sum from it on, and `discounted_return_to_go` the same
+    with `gamma`, which is what a value estimates. Nothing is added for what lies beyond a time limit.
+    """
+
+    columns: dict[str, Array]
+    episodes: tuple[RecordedEpisode, ...]
+    signals: Signals
+    signal_columns: tuple[str, ...]
+    action_columns: tuple[str, ...]
+    action_space: spaces.Space[Any]
+    gamma: float
+
+    @property
+    def rewards(self) -> list[float]:
+        return [episode.reward for episode in self.episodes]
+
+    @property
+    def tells_values(self) -> bool:
+        return bool(np.isfinite(self.columns["value"]).any())
+
+
+def record_episodes(
+    actor: Actor,
+    make_env: Callable[[], Env],
+    seeds: Sequence[int],
+    *,
+    reward_scale: float | None = 1.0,
+    gamma: float = 1.0,
+    deterministic: bool = True,
+    on_episode: Callable[[int], None] | None = None,
+) -> Recording:
+    """Play one episode from each seed and record every step of it; `on_episode` is told how many are done."""
+    env = make_env()
+    try:
+        signals, mind = signals_of(env), Mind(actor, reward_scale)
+        told, episodes, first = [], [], 0
+        for number, seed in enumerate(seeds):
+            telling = Telling(actor, env, seed, signals, mind=mind, deterministic=deterministic)
+            moments = list(telling)
+            ended = moments[-1].ended
+            assert ended is not None  # nothing else ends a telling
+            rows = slice(first, first + len(moments) - 1)
+            first = rows.stop
+            episodes.append(RecordedEpisode(seed, telling.reward, len(moments) - 1, ended, rows))
+            told.append(_steps(number, seed, moments, env.action_space, gamma))
+            if on_episode is not None:
+                on_episode(number + 1)
+        action_names = _action_names(env.action_space, signals)
+        signal_names = tuple(_free(name, (*_FIXED, *action_names)) for name in signals.names)
+        names = [*_FIXED, *action_names, *signal_names]
+        columns = {name: np.concatenate([one[i] for one in told]) for i, name in enumerate(names)}
+        return Recording(
+            columns, tuple(episodes), signals, signal_names, action_names, env.action_space, gamma
+        )
+    finally:
+        env.close()
+
+
+def _steps(
+    number: int, seed: int, moments: Sequence[Moment], space: spaces.Space[Any], gamma: float
+) -> list[Array]:
+    """The columns of one episode, in the order of their names."""
+    taken, length = moments[:-1], len(moments) - 1
+    rewards = np.array([moment.reward for moment in moments[1:]])
+    last = np.zeros(length, bool)
+    last[-1:] = True
+    actions = np.array([np.ravel(np.asarray(moment.action)) for moment in taken])
+    signals = np.array([moment.signals for moment in taken]).reshape(length, -1)
+    values = [np.nan if m.thought is None or m.thought.value is None else m.thought.value for m in taken]
+    return [
+        np.full(length, number, np.int32),
+        np.full(length, seed, np.int64),
+        np.arange(length, dtype=np.int32),
+        rewards,
+        np.cumsum(rewards),
+        to_go(rewards, 1.0),
+        to_go(rewards, gamma),
+        np.array(values, dtype=float),
+        np.array([_chance(moment, space) for moment in taken], dtype=float),
+        last & (moments[-1].ended == "terminated"),
+        last & (moments[-1].ended == "truncated"),
+        *actions.T,
+        *signals.T,
+    ]
+
+
+def to_go(rewards: Array, gamma: float) -> Array:
+    """From each step on, the discounted sum of `rewards`."""
+    sums = np.zeros(len(rewards))
+    after = 0.0
+    for index in range(len(rewards) - 1, -1, -1):
+        after = sums[index] = rewards[index] + gamma * after
+    return sums
+
+
+def _chance(moment: Moment, space: spaces.Space[Any]) -> float:
+    thought = moment.thought
+    if thought is None or thought.weights is None or thought.weighing != "probability":
+        return np.nan
+    if not isinstance(space, spaces.Discrete) or moment.action is None:
+        return np.nan
+    return thought.weights[int(moment.action) - int(space.start)]
+
+
+def _action_names(space: spaces.Space[Any], signals: Signals) -> tuple[str, ...]:
+    """One column for a choice, else one for every component."""
+    if isinstance(space, spaces.Discrete):
+        return ("action",)
+    size = int(np.prod(space.shape or ()))
+    names = signals.actions if len(signals.actions) == size else tuple(str(i) for i in range(size))
+    return tuple(f"action {name}" for name in names)
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    return f"signal {name}" if name in taken else name

@@ -1,0 +1,133 @@
+"""From pictures to a file: H.264 MP4 that browsers play while it loads, or a GIF."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ludus.errors import MissingExtra, UserError
+from ludus.types import Array
+
+SUFFIXES = (".mp4", ".gif")
+_GIF_FPS = 25  # a GIF counts in hundredths of a second, and every frame weighs
+
+
+def require_video() -> None:
+    """MissingExtra unless videos can be written."""
+    try:
+        import av  # noqa: F401
+    except ImportError:
+        raise MissingExtra("writing a video", "video") from None
+
+
+def check_name(path: Path, where: str) -> None:
+    """UserError unless the name ends like a video's."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(
+            f"'{path.name}' does not name a video", where=where, fix="end the name in .mp4, or in .gif"
+        )
+
+
+class VideoWriter:
+    """A video file that frames are appended to; its name ends in .mp4 or .gif. To be used in a `with`.
+
+    `rate` is the file's own frames per second.
+
+    The file appears whole under its name when the block ends well, and not at all when it does not.
+    """
+
+    def __init__(self, path: Path, fps: int) -> None:
+        require_video()
+        self._path, self._partial = path, path.with_name(f".{path.name}.partial")
+        self._gif = path.suffix.lower() == ".gif"
+        self._every = max(1, round(fps / _GIF_FPS)) if self._gif else 1
+        self.rate = max(1, round(fps / self._every))
+        self._container: Any = None
+        self._stream: Any = None
+        self._last: Array | None = None
+        self.frames = 0  # given
+        self.written = 0  # a GIF leaves some out
+
+    def __enter__(self) -> VideoWriter:
+        import av
+
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        kind, options = ("gif", {}) if self._gif else ("mp4", {"movflags": "+faststart"})
+        self._container = av.open(str(self._partial), "w", format=kind, options=options)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and self._stream is not None:
+                for packet in self._stream.encode():
+                    self._container.mux(packet)
+            self._container.close()
+            if kind is None:
+                self._partial.replace(self._path)
+        finally:
+            self._partial.unlink(missing_ok=True)
+
+    def write(self, frame: Any) -> None:
+        """Append one RGB picture; all have the size of the first."""
+        self._last = picture = _even(frame)
+        self.frames += 1
+        if (self.frames - 1) % self._every:
+            return
+        if self._stream is None:
+            self._stream = self._add_stream(picture)
+        self.written += 1
+        for packet in self._stream.encode(self._as_frame(picture)):
+            self._container.mux(packet)
+
+    def repeat(self) -> None:
+        """The last frame once more."""
+        if self._last is not None:
+            self.write(self._last)
+
+    def _add_stream(self, picture: Array) -> Any:
+        stream = self._container.add_stream("gif" if self._gif else "libx264", rate=self.rate)
+        stream.height, stream.width = picture.shape[:2]
+        stream.pix_fmt = "pal8" if self._gif else "yuv420p"  # the one format every browser plays
+        if not self._gif:
+            stream.options = {"crf": "20", "preset": "veryfast"}
+        return stream
+
+    def _as_frame(self, picture: Array) -> Any:
+        import av
+
+        if not self._gif:
+            return av.VideoFrame.from_ndarray(picture, format="rgb24")
+        from PIL import Image
+
+        # without dithering, which would look like noise from frame to frame
+        indexed = Image.fromarray(picture).quantize(
+            256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
+        )
+        colors = np.full((256, 4), 255, np.uint8)  # ARGB
+        palette = np.array(indexed.getpalette("RGB"), np.uint8).reshape(-1, 3)
+        colors[: len(palette), 1:] = palette
+        pair: Any = (np.asarray(indexed), colors)
+        return av.VideoFrame.from_ndarray(pair, format="pal8")
+
+
+def _even(frame: Any) -> Array:
+    """The frame as RGB bytes whose sides H.264 accepts: even, by dropping a last row or column."""
+    picture = np.asarray(frame)
+    if picture.ndim != 3 or picture.shape[2] < 3:
+        raise not_a_picture(frame)
+    height, width = picture.shape[0] // 2 * 2, picture.shape[1] // 2 * 2
+    return np.ascontiguousarray(picture[:height, :width, :3], dtype=np.uint8)
+
+
+def not_a_picture(frame: Any) -> UserError:
+    """What to say of an env that renders something else."""
+    return UserError(
+        f"the env renders {np.shape(frame)} instead of an RGB picture",
+        where="env.render()",
+        fix="give the env a render mode 'rgb_array'",
+    )

@@ -1,0 +1,201 @@
+"""What one frame's panel shows, as plain numbers; the drawing reads nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from ludus.envs.signals import Signals
+from ludus.evaluation.moments import End, Moment
+from ludus.evaluation.thoughts import Thought
+from ludus.types import Array
+
+MOST_BARS = 8
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One action, or one part of it. The fill reaches from `start` to `end`, both between 0 and 1."""
+
+    label: str
+    value: float
+    text: str
+    start: float
+    end: float
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A signal now, and its values in this episode so far. `trail` is not compared: it repeats the past."""
+
+    name: str
+    value: float
+    contact: bool = False
+    trail: Array = field(default_factory=lambda: np.zeros(0), compare=False)
+
+
+@dataclass(frozen=True)
+class PanelData:
+    """Everything one panel shows. `value` is None where the policy tells none, and at the end."""
+
+    title: str
+    subtitle: str
+    step: int
+    reward: float
+    total: float
+    value: float | None
+    plots: tuple[Reading, ...]
+    bars_title: str
+    bars: tuple[Bar, ...]
+    signals: tuple[Reading, ...]
+    ended: End | None
+
+
+class PanelFeed:
+    """From the moments of one policy's episodes to what its panel shows."""
+
+    def __init__(self, title: str, subtitle: str, signals: Signals, action_space: spaces.Space[Any]) -> None:
+        self._title, self._subtitle = title, subtitle
+        self._signals, self._space = signals, action_space
+        self._reach = np.full(int(np.prod(action_space.shape or ())), 1e-6)  # of a Box without bounds
+        self.begin("")
+
+    def begin(self, note: str) -> None:
+        """A new episode starts, which `note` names."""
+        self._note = note
+        self._trails = np.zeros((256, 3 + len(self._signals.signals)))
+        self._length = 0
+        self._bars: tuple[str, tuple[Bar, ...]] = ("action", ())
+
+    def take(self, moment: Moment) -> PanelData:
+        """What to show of `moment`; moments come in order."""
+        value = None if moment.thought is None else moment.thought.value
+        self._append((moment.reward, moment.total, np.nan if value is None else value, *moment.signals))
+        if moment.action is not None and moment.thought is not None:
+            self._bars = self._weigh(moment.action, moment.thought)
+        told_value = not np.isnan(self._trail(2)).all()
+        second = (
+            Reading("value", np.nan if value is None else value, trail=self._trail(2))
+            if told_value
+            else Reading("return", moment.total, trail=self._trail(1))
+        )
+        return PanelData(
+            title=self._title,
+            subtitle="  ·  ".join(part for part in (self._subtitle, self._note) if part),
+            step=moment.step,
+            reward=moment.reward,
+            total=moment.total,
+            value=value,
+            plots=(Reading("reward", moment.reward, trail=self._trail(0)), second),
+            bars_title=self._bars[0],
+            bars=self._bars[1],
+            signals=tuple(
+                Reading(signal.name, number, signal.contact, self._trail(3 + index))
+                for index, (signal, number) in enumerate(
+                    zip(self._signals.signals, moment.signals, strict=True)
+                )
+            ),
+            ended=moment.ended,
+        )
+
+    def _append(self, row: Sequence[float]) -> None:
+        if self._length == len(self._trails):
+            self._trails = np.concatenate([self._trails, np.zeros_like(self._trails)])
+        self._trails[self._length] = row
+        self._length += 1
+
+    def _trail(self, column: int) -> Array:
+        return self._trails[: self._length, column]
+
+    # The action
+
+    def _weigh(self, action: Array, thought: Thought) -> tuple[str, tuple[Bar, ...]]:
+        space, weights = self._space, thought.weights
+        if isinstance(space, spaces.Discrete):
+            return self._choices(int(action) - int(space.start), int(space.n), thought)
+        if isinstance(space, spaces.MultiDiscrete):
+            return "action", self._several(np.ravel(action - space.start), space.nvec.ravel(), weights)
+        if isinstance(space, spaces.MultiBinary):
+            return "action", self._bits(np.ravel(action), weights)
+        return "action", self._components(np.ravel(action).astype(float))
+
+    def _choices(self, chosen: int, n: int, thought: Thought) -> tuple[str, tuple[Bar, ...]]:
+        """The best choices among n, or all of them where there is room, in their own order."""
+        if thought.weights is None:
+            return "action", (Bar(self._name(chosen), float(chosen), "", 0.0, 1.0, True),)
+        weights = np.array(thought.weights)
+        shown: list[int] = list(range(n))
+        if n > MOST_BARS:
+            ranked = np.argsort(-np.nan_to_num(weights, nan=-np.inf), kind="stable")
+            shown = ranked[:MOST_BARS].tolist()
+            if chosen not in shown:
+                shown[-1] = chosen
+        if thought.weighing == "probability":
+            bars = (
+                Bar(self._name(i), weights[i], f"{weights[i]:.1%}", 0.0, float(weights[i]), i == chosen)
+                for i in shown
+            )
+            return "action probabilities", tuple(bars)
+        low, high = np.nanmin(weights), np.nanmax(weights)
+        lengths = np.nan_to_num((weights - low) / max(high - low, 1e-9) * 0.9 + 0.1)
+        return "action values", tuple(
+            Bar(self._name(i), weights[i], number(weights[i]), 0.0, float(lengths[i]), i == chosen)
+            for i in shown
+        )
+
+    def _several(self, choices: Array, sizes: Array, weights: tuple[float, ...] | None) -> tuple[Bar, ...]:
+        """A bar for every choice of a MultiDiscrete space: which one, and how likely it was."""
+        bars, first = [], 0
+        for index, (choice, size) in enumerate(zip(choices, sizes, strict=True)):
+            chance = 1.0 if weights is None else weights[first + int(choice)]
+            text = f"{int(choice)} of {int(size)}" + ("" if weights is None else f"   {chance:.0%}")
+            bars.append(Bar(self._name(index), float(choice), text, 0.0, float(chance), True))
+            first += int(size)
+        return tuple(bars)
+
+    def _bits(self, bits: Array, weights: tuple[float, ...] | None) -> tuple[Bar, ...]:
+        chances = bits if weights is None else weights
+        return tuple(
+            Bar(self._name(i), float(bit), f"{chance:.0%}", 0.0, float(chance), bool(bit))
+            for i, (bit, chance) in enumerate(zip(bits, chances, strict=True))
+        )
+
+    def _components(self, action: Array) -> tuple[Bar, ...]:
+        """A bar for every component of a Box, from zero (or its lowest value) to what is done."""
+        assert isinstance(self._space, spaces.Box)
+        np.maximum(self._reach, np.abs(action), out=self._reach)
+        low, high = np.ravel(self._space.low).astype(float), np.ravel(self._space.high).astype(float)
+        bounded = np.isfinite(low) & np.isfinite(high)
+        low, high = np.where(bounded, low, -self._reach), np.where(bounded, high, self._reach)
+        span = np.maximum(high - low, 1e-9)
+        zeros, ends = (np.clip((at - low) / span, 0.0, 1.0) for at in (np.zeros_like(action), action))
+        return tuple(
+            Bar(self._name(i), float(part), number(part), float(zeros[i]), float(ends[i]), True)
+            for i, part in enumerate(action)
+        )
+
+    def _name(self, index: int) -> str:
+        names = self._signals.actions
+        return names[index] if index < len(names) else str(index)
+
+
+def number(value: float | None) -> str:
+    """A number in at most eight characters; a dash for one that is not there."""
+    if value is None or not np.isfinite(value):
+        return "-"
+    size = abs(value)
+    if size >= 1e6:
+        return f"{value:.2e}".replace("e+0", "e")
+    text = f"{value:.2f}" if size < 100 else f"{value:.1f}" if size < 1e4 else f"{value:,.0f}"
+    return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
+
+
+def signal_number(signal: Reading) -> str:
+    """A signal's value; one that was whole all the time so far, without decimals."""
+    whole = float(signal.value).is_integer() and bool((signal.trail == np.rint(signal.trail)).all())
+    return f"{int(signal.value):,}" if whole and abs(signal.value) < 1e7 else number(signal.value)
