@@ -134,7 +134,9 @@ def language_run(folder: Path) -> RunDirectory:
             )
         )
     league.choose_opponent("learner", "TicTacToe-v0", np.random.default_rng(0))
-    CheckpointManager(run.checkpoints_dir).save(640, {}, {"league": league.state_dict()})
+    checkpoints = CheckpointManager(run.checkpoints_dir)
+    checkpoints.save(640, {}, {"league": league.state_dict()})
+    checkpoints.save(700, {}, {}, resumable=False)  # as a best one: the policy alone
     return run
 
 
@@ -156,5 +158,5 @@ def test_league_prints_everybody_best_first(ludus: Command, tmp_path: Path) -> N
 
 def test_league_of_a_run_without_one_says_so(ludus: Command, run: Path) -> None:
     outcome = ludus("league", run)
-    assert outcome.code == 2 and "this run has no league" in outcome.err
+    assert outcome.code == 2 and "this checkpoint has no league" in outcome.err
     assert ludus("league", "nobody").code == 2

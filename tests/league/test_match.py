@@ -190,6 +190,13 @@ def test_a_fault_skips_the_game_and_only_that_one() -> None:
     assert told.count(None) == 1 and len(told) == 6
 
 
+def test_a_match_that_is_hopeless_is_given_up_early() -> None:
+    absent = Scripted("absent", lambda turn: None)
+    result = play(absent, middle_row(), TICTACTOE, 200, side_by_side=8)
+    assert len(result.skipped) == 200 and result.total.games == 0
+    assert len(absent.asked) < 40
+
+
 def test_a_game_that_does_not_end_by_itself_is_no_draw() -> None:
     result = play(top_row(), middle_row(), GameSpec("TicTacToe-v0", max_turns=3), 4)
     assert result.cut_off == 4 and result.total == Tally()

@@ -161,7 +161,13 @@ class Leftmost:
     def __init__(self) -> None:
         self.seen: list[tuple[Array, BoolArray | None]] = []
 
-    def predict(self, obs: Array, mask: BoolArray | None = None, deterministic: bool = True) -> Array:
+    def predict(
+        self,
+        obs: Array,
+        mask: BoolArray | None = None,
+        deterministic: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> Array:
         self.seen.append((obs, mask))
         assert mask is not None
         return mask.argmax(-1)

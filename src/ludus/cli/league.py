@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -56,17 +56,20 @@ def _read(ref: str, root: str) -> tuple[RunDirectory, Checkpoint, list[Standing]
 
     name, which = split_policy_ref(ref)
     found = find_run(name, root)
-    checkpoint = CheckpointManager(found.checkpoints_dir).find(which or "latest")
-    state: Any = checkpoint.state().get("league")
+    manager = CheckpointManager(found.checkpoints_dir)
+    wanted = [manager.find(which or "latest")]
+    if which is None:  # the newest that holds all of the run; others hold the policy alone
+        wanted = [one for one in reversed(manager.list()) if one.resumable] or wanted
+    state = wanted[0].state().get("league")
     if state is None:
         raise UserError(
-            "this run has no league: it trains on an env, not on games",
-            where=str(found.path),
-            fix=f"`ludus eval {ref}` says how good it is",
+            "this checkpoint has no league: only those of language runs have one, and not all of theirs",
+            where=str(wanted[0].path),
+            fix=f"`ludus eval {name}` says how good a run on an env is",
         )
     made = League(LeagueConfig())
     made.load_state_dict(state)
-    return found, checkpoint, made.table()
+    return found, wanted[0], made.table()
 
 
 def _cells(row: Standing) -> list[str]:

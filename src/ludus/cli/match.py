@@ -68,7 +68,7 @@ def match(
     human = HUMAN in (first, second)
     count = games or (2 if human else 100)
     streams = Streams(seed)
-    torch.manual_seed(seed)  # networks that sample their actions draw from here
+    torch.manual_seed(seed)  # what Stable-Baselines3 samples is drawn from here
     torch.set_num_threads(1)
     one, two = (
         make_player(

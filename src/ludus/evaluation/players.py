@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+import torch
+
 from ludus.config.language import GameConfig, GameSpec
 from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
@@ -59,7 +61,8 @@ def make_player(
     config = load_config(run.config_path).config
     if config.language is not None:
         return _language_model(ref, config, checkpoint, games, streams, stream, device)
-    return _network(ref, root, config, games, deterministic)
+    generator = None if deterministic else streams.torch(stream)
+    return _network(ref, root, config, games, generator)
 
 
 def game_of(ref: str, root: str | Path = "runs") -> GameConfig | None:
@@ -122,7 +125,11 @@ def _remote(ref: str) -> RemotePlayer:
 
 
 def _network(
-    ref: str, root: str | Path, config: TrainerConfig, games: Sequence[GameSpec], deterministic: bool
+    ref: str,
+    root: str | Path,
+    config: TrainerConfig,
+    games: Sequence[GameSpec],
+    generator: torch.Generator | None,
 ) -> PolicyPlayer:
     policy = load(ref, root)
     trained_on = "" if config.env is None else config.env.id
@@ -143,7 +150,9 @@ def _network(
             where=str(policy.run.path if policy.run else root),
             fix="train without wrappers, frame_stack and recurrence",
         )
-    return PolicyPlayer(ref, policy, spec.id, codec, deterministic=deterministic)
+    return PolicyPlayer(
+        ref, policy.actor, spec.id, codec, deterministic=generator is None, generator=generator
+    )
 
 
 def _language_model(
@@ -164,7 +173,7 @@ def _language_model(
     state = checkpoint.state()
     # the weights of `tiny` are drawn, so they follow from the run's seed
     model = load_language_model(language, device, Streams(config.seed).torch("model"))
-    learner = _best_learner(state)
+    learner = best_learner(state)
     model.add_adapter(learner, language.adapter)
     LearnedWeights(model, [learner], language).load_state_dict(checkpoint.tensors("policy"))
     own = _own_game(config, games)
@@ -180,7 +189,7 @@ def _language_model(
     )
 
 
-def _best_learner(state: dict[str, Any]) -> str:
+def best_learner(state: dict[str, Any]) -> str:
     """Of several learners, the one with the highest rating."""
     learners: list[str] = state["learners"]
     ratings: dict[str, tuple[float, float]] = (state.get("league") or {}).get("ratings", {})

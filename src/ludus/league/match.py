@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ludus.envs.text.templates import Template
 
 _Z = 1.959963984540054  # 95 %
+_HOPELESS = 16  # games that could not be played, before any that could: the others will not be tried
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,8 @@ def play_matches(
     seed, from `seed` upwards, is played once from every seat. At a game for one, both play each seed by themselves
     and their rewards are compared.
 
-    A reply with a fault, or a game that cannot be started, ends that game without a result (`skipped`). `ended` is
-    told of each game as it ends; None is one that was skipped.
+    A reply with a fault, or a game that cannot be started, ends that game without a result (`skipped`); after 16 of
+    them and none played, all others are skipped too. `ended` is told of each game as it ends; None is a skipped one.
     """
     match = _Match(first, second, spec, games, seed, template, extractor, ended or (lambda record: None))
     while match.open or match.next < match.wanted:
@@ -178,6 +179,9 @@ class _Match:
     def fill(self, side_by_side: int) -> None:
         while len(self.open) < side_by_side and self.next < self.wanted:
             number, self.next = self.next, self.next + 1
+            if not self.records and len(self.skipped) >= _HOPELESS:
+                self.skip(number, next(reversed(self.skipped.values())))
+                continue
             seats, seed = self.seating(number)
             game = TextGame(self.spec)
             try:

@@ -18,6 +18,8 @@ from ludus.league.records import Turn
 from ludus.types import Array, BoolArray
 
 if TYPE_CHECKING:
+    from torch import Generator
+
     from ludus.config.language import GameSpec
     from ludus.envs.text.bots import Bot
     from ludus.envs.text.codecs import Codec
@@ -155,34 +157,50 @@ class BotPlayer:
         return [Reply(action, action) for action in actions]
 
 
-class Actor(Protocol):
-    """A network that acts on a batch of observations, as `evaluation.load` gives it."""
+class Network(Protocol):
+    """A policy trained on an env, see `policies.base.Policy`."""
 
-    def predict(self, obs: Array, mask: BoolArray | None = None, deterministic: bool = True) -> Array: ...
+    def predict(
+        self,
+        obs: Array,
+        mask: BoolArray | None = None,
+        deterministic: bool = True,
+        generator: Generator | None = None,
+    ) -> Array:
+        """An action for each row of `obs`."""
+        ...
 
 
 class PolicyPlayer:
     """A network trained on an env, which sees the game and acts in it through the game's codec.
 
-    It plays `game`, which `codec` is for, and no other.
+    It plays `game`, which `codec` is for, and no other. Unless `deterministic`, it draws from `generator`.
     """
 
     kind: Kind = "policy"
 
     def __init__(
-        self, name: str, actor: Actor, game: str, codec: Codec[Any], *, deterministic: bool = True
+        self,
+        name: str,
+        network: Network,
+        game: str,
+        codec: Codec[Any],
+        *,
+        deterministic: bool = True,
+        generator: Generator | None = None,
     ) -> None:
         self.name = name
         self.plays = frozenset({game})
-        self._actor = actor
+        self._network = network
         self._codec = codec
         self._deterministic = deterministic
+        self._generator = generator
 
     def act(self, turns: Sequence[Seated]) -> list[Reply]:
         seen = [self._codec.encode(turn.game) for turn in turns]
         observations = np.stack([observation for observation, _ in seen])
         masks = np.stack([mask for _, mask in seen])
-        chosen = self._actor.predict(observations, masks, deterministic=self._deterministic)
+        chosen = self._network.predict(observations, masks, self._deterministic, self._generator)
         actions = [self._codec.text(int(action)) for action in chosen]
         return [Reply(action, action) for action in actions]
 
