@@ -16,13 +16,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ludus.config.hyperparameters import HYPERPARAMETER_ALIASES
-from ludus.config.registry import find_algorithm
+from ludus.config.registry import LANGUAGE, find_algorithm
 from ludus.config.schedule import Schedule
 from ludus.config.schema import FIELD_ALIASES, TrainerConfig
 from ludus.config.when import When
 
 PAGE = Path(__file__).with_name("configuration.md")
 ALGORITHMS = ("PPO", "A2C", "DQN", "SAC")
+LANGUAGE_ALGORITHMS = ("REINFORCE", "A2C", "PPO", "GRPO")
 
 # What a key means where its model does not say; a key that stands in neither place is an error.
 MEANINGS = {
@@ -89,10 +90,11 @@ MEANINGS = {
 def render() -> dict[str, str]:
     """Marker name to the text that stands between its markers."""
     blocks = {"trainer": _table(TrainerConfig)}
-    for name in ALGORITHMS:
-        model = find_algorithm(name).hyperparameters
-        assert model is not None  # the native algorithms all have one
-        blocks[name.lower()] = _table(model, "hyperparams.", shorten=True)
+    every = [(name.lower(), find_algorithm(name)) for name in ALGORITHMS]
+    every += [(f"language-{name.lower()}", find_algorithm(name, LANGUAGE)) for name in LANGUAGE_ALGORITHMS]
+    for name, algorithm in every:
+        assert algorithm.hyperparameters is not None  # Ludus's own all have them
+        blocks[name] = _table(algorithm.hyperparameters, "hyperparams.", shorten=True)
     aliases = {f"`{alias}`": ".".join(path) for alias, path in FIELD_ALIASES.items()}
     aliases |= {f"`hyperparams.{a}`": f"hyperparams.{c}" for a, c in HYPERPARAMETER_ALIASES.items()}
     rows = [f"| {alias} | `{canonical}` |" for alias, canonical in aliases.items()]

@@ -225,9 +225,16 @@ class WarmupConfig(Section):
     """A supervised start: observation-action pairs, before the first game."""
 
     source: str = Field(
-        default="minimax", description="a bot's name, or a CSV with columns observation, action"
+        default="minimax",
+        description="a bot's name, or a CSV: observation, action (the whole completion), where wanted seat and game",
     )
-    pairs: int = Field(default=4_000, ge=1, description="observation-action pairs to train on")
+    pairs: int = Field(default=4_000, ge=1, description="observation-action pairs to train on, at most")
+    explore: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="share of a bot's turns after which a random move is played instead, so that it shows more states",
+    )
     epochs: int = Field(default=3, ge=1, description="passes over them")
     batch_size: int = Field(default=64, ge=1, description="pairs in one step")
-    learning_rate: float = Field(default=1e-3, gt=0, description="of the warm start")
+    learning_rate: float = Field(default=1e-3, gt=0, description="of its first step; falls to 0 in a line")

@@ -33,7 +33,7 @@ class Reference:
     ):
         self.algorithm, self.model, self.temperature = algorithm, model, temperature
         defaults = dict(lr=1e-3, cap=2.0, kl=0.0, ent=0.0, norm="constant", epochs=1, batch=64, clip=0.2)
-        self.h = defaults | dict(high=None, std=False, gamma=1.0, lam=0.95, vf=0.1, vlr=1e-2) | h
+        self.h = defaults | dict(high=None, std=False, gamma=1.0, lam=0.95, vf=0.5, vlr=1e-2) | h
         self.valued = algorithm in ("A2C", "PPO")
         self.clipped = algorithm in ("PPO", "GRPO")
         self.adam = torch.optim.Adam(model.trainable("learner"), lr=self.h["lr"])
@@ -89,12 +89,13 @@ class Reference:
             terms = -(log_probs.detach() - behaviour).exp().clamp(max=h["cap"]) * advantage * log_probs
         gap = start - log_probs
         terms = terms + h["kl"] * (gap.exp() - 1 - gap) - h["ent"] * entropies
-        loss = terms.sum() / (LONGEST if h["norm"] == "constant" else len(one.completion))
+        length = LONGEST if h["norm"] == "constant" else len(one.completion)
+        loss = terms.sum() / length
         if self.valued:
             # the head by the whole loss, the model by a share of it
             of_head = (state.detach() @ self.head + self.bias - target) ** 2
             of_model = (state @ self.head.detach() + self.bias.detach() - target) ** 2
-            loss = loss + of_head + h["vf"] * of_model
+            loss = loss + of_head + h["vf"] * of_model / length
         return loss
 
     def credit(self, turns: Sequence[Turn], values: list[float]) -> tuple[list[float], list[float]]:

@@ -62,7 +62,9 @@ class ClippedHyperparameters(LanguageHyperparameters):
 class ValuedHyperparameters(LanguageHyperparameters):
     gae_lambda: Fraction = constant(0.95)
     vf_coef: NonNegative = _schedule(
-        0.1, "how much of the value loss's gradient reaches the model; the value head learns by all of it"
+        0.5,
+        "how much of the value loss's gradient reaches the model, where a turn's value counts like one token; "
+        "the value head learns by all of it",
     )
     value_learning_rate: NonNegative = _schedule(1e-4, "step size of the value head")
     value_net_arch: tuple[PositiveInt, ...] = Field(

@@ -305,8 +305,10 @@ class LanguageLearner(ABC, Generic[H]):
             losses[0] += policy_loss
             if student.head is not None and samples.returns is not None:
                 assert isinstance(self.h, ValuedHyperparameters)
-                values = student.head(scored.states, self.h.vf_coef(fraction))
                 of_turns = torch.tensor(batch.turns, device=self.place.device)
+                # to the model a turn's value counts as much as one of its tokens
+                reaching = self.h.vf_coef(fraction) * n_turns * shares[of_turns]
+                values = student.head(scored.states, reaching)
                 off = (values - samples.returns[of_turns]).square() * samples.weights[of_turns]
                 value_loss = off.sum() / n_turns
                 loss = loss + value_loss
@@ -369,7 +371,7 @@ class LanguageLearner(ABC, Generic[H]):
             scored = score(self.place.model, batch, adapter=adapter, temperature=temperature)
             log_probs[batch.index] = scored.tokens.log_probs
             if student is not None and student.head is not None:
-                values[torch.tensor(batch.turns, device=device)] = student.head(scored.states, 0.0)
+                values[torch.tensor(batch.turns, device=device)] = student.head(scored.states)
         return log_probs, values
 
 

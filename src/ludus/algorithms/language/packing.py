@@ -10,12 +10,21 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.league.records import Turn
+
+class Sampled(Protocol):
+    """Token ids as they went into the model, and as they came out of it."""
+
+    @property
+    def prompt(self) -> tuple[int, ...]: ...
+
+    @property
+    def completion(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -39,12 +48,12 @@ class Pass:
     prompt_ends: Tensor
 
 
-def completion_starts(turns: Sequence[Turn]) -> list[int]:
+def completion_starts(turns: Sequence[Sampled]) -> list[int]:
     """Where each turn's tokens begin among all completion tokens, and, at the end, how many there are."""
     return [0, *accumulate(len(turn.completion) for turn in turns)]
 
 
-def pack(turns: Sequence[Turn], chosen: Sequence[int], budget: int, device: torch.device) -> list[Pass]:
+def pack(turns: Sequence[Sampled], chosen: Sequence[int], budget: int, device: torch.device) -> list[Pass]:
     """The turns `chosen`, packed into passes of at most `budget` tokens, padding included.
 
     A turn longer than the budget has a pass of its own. Every turn needs a prompt: there is no state to sample
@@ -60,10 +69,10 @@ def pack(turns: Sequence[Turn], chosen: Sequence[int], budget: int, device: torc
     return passes
 
 
-def _input_length(turn: Turn) -> int:
+def _input_length(turn: Sampled) -> int:
     """Tokens that go in: the last one sampled predicts nothing more."""
     if not turn.prompt:
-        raise ValueError(f"turn {turn.index} of match {turn.match} has no prompt")
+        raise ValueError("a turn has no prompt: there is nothing to predict its first token from")
     return len(turn.prompt) + max(len(turn.completion) - 1, 0)
 
 
@@ -84,7 +93,7 @@ def _fill(waiting: list[int], lengths: dict[int, int], budget: int) -> tuple[lis
 
 
 def _as_pass(
-    turns: Sequence[Turn], rows: list[list[int]], starts: list[int], length: int, device: torch.device
+    turns: Sequence[Sampled], rows: list[list[int]], starts: list[int], length: int, device: torch.device
 ) -> Pass:
     tokens, positions, segments = (np.zeros((len(rows), length), dtype=np.int64) for _ in range(3))
     packed: list[int] = []

@@ -28,9 +28,11 @@ class ValueHead(nn.Module):
         nn.init.zeros_(last.bias)
         self.layers = nn.Sequential(*layers, last)
 
-    def forward(self, states: Tensor, share: float) -> Tensor:
-        """Values [turns]; `share` of the gradient goes on into the model."""
-        shared = states.detach() + share * (states - states.detach()) if share else states.detach()
+    def forward(self, states: Tensor, share: Tensor | None = None) -> Tensor:
+        """Values [turns]; of each turn's gradient its `share` [turns] goes on into the model, without one nothing."""
+        shared = states.detach()
+        if share is not None:
+            shared = shared + share[:, None] * (states - shared)
         values: Tensor = self.layers(shared).squeeze(-1)
         return values
 

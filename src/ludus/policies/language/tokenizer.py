@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ludus.errors import MissingExtra, UserError
 
 # How families end a turn; where a tokenizer knows one of these, the model was taught to stop there.
-_ENDS_OF_TURN = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>")
+ENDS_OF_TURN = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>")
 
 
 class Tokenizer(Protocol):
@@ -72,7 +72,7 @@ class HuggingFaceTokenizer:
         self._inner = inner
         self.vocab_size = vocab_size
         known = inner.get_vocab()
-        stops = {*stop_ids, *(known[end] for end in _ENDS_OF_TURN if end in known)}
+        stops = {*stop_ids, *(known[end] for end in ENDS_OF_TURN if end in known)}
         if inner.eos_token_id is not None:
             stops.add(int(inner.eos_token_id))
         self.stop_ids = frozenset(stops)
