@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import io
 import math
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import safetensors.numpy
+from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ludus.tracking.tensorboard import TensorBoardTracker
@@ -66,10 +70,71 @@ def test_a_torn_event_file_does_not_hide_the_resumed_one(tmp_path: Path) -> None
     assert scalars(tmp_path, "a") == [(10, 1.0), (20, 3.0)]
 
 
+def test_hyperparameters_are_shown_with_the_rewards_to_compare_them_by(tmp_path: Path) -> None:
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    tracker = TensorBoardTracker(
+        tmp_path, hyperparameters={"lr": 0.5, "arch": [64, 64], "env": "X"}, name="a"
+    )
+    tracker.row({"eval/mean_reward": 1.0}, 10)
+    tracker.close()
+    events = EventAccumulator(str(tmp_path)).Reload()
+    kept = events.PluginTagToContent("hparams")
+    start = HParamsPluginData.FromString(kept["_hparams_/session_start_info"]).session_start_info
+    assert start.hparams["lr"].number_value == 0.5
+    assert start.hparams["arch"].string_value == "[64, 64]"
+    assert start.group_name == "a"
+    shown = HParamsPluginData.FromString(kept["_hparams_/experiment"]).experiment
+    assert [info.name.tag for info in shown.metric_infos] == ["eval/mean_reward", "rollout/ep_rew_mean"]
+
+
+def test_the_weights_of_a_checkpoint_are_histograms(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "000000000100"
+    checkpoint.mkdir()
+    weights = {
+        "net.weight": np.linspace(-1, 1, 101, dtype=np.float32),
+        "steps": np.array([3]),
+        "bad": np.array([np.nan], dtype=np.float32),
+    }
+    safetensors.numpy.save_file(weights, checkpoint / "policy.safetensors")
+    tracker = TensorBoardTracker(tmp_path / "tb")
+    tracker.checkpoint(checkpoint, 100, best=True)
+    tracker.checkpoint(tmp_path / "pruned meanwhile", 200, best=False)
+    tracker.close()
+    events = EventAccumulator(str(tmp_path / "tb")).Reload()
+    assert events.Tags()["histograms"] == ["weights/net.weight"]
+    (shown,) = events.Histograms("weights/net.weight")
+    assert (shown.step, shown.histogram_value.num) == (100, 101)
+    assert (shown.histogram_value.min, shown.histogram_value.max) == (-1.0, 1.0)
+    assert sum(shown.histogram_value.bucket) == 101
+
+
+def test_a_video_is_a_moving_picture_among_the_images(tmp_path: Path) -> None:
+    av = pytest.importorskip("av")
+    path = tmp_path / "000000000100.mp4"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=30)
+        stream.width, stream.height, stream.pix_fmt = 320, 200, "yuv420p"
+        for shade in range(90):
+            picture = np.full((200, 320, 3), 2 * shade, dtype=np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode())
+    tracker = TensorBoardTracker(tmp_path / "tb")
+    tracker.video(path, 100)
+    tracker.video(tmp_path / "gone.mp4", 200)
+    tracker.close()
+    (shown,) = EventAccumulator(str(tmp_path / "tb")).Reload().Images("video")
+    assert (shown.step, shown.width, shown.height) == (100, 240, 150)
+    with Image.open(io.BytesIO(shown.encoded_image_string)) as film:
+        assert film.format == "GIF"
+        assert film.n_frames == 45  # every second one: sixty at most
+
+
 def test_the_whole_folder_is_imported_and_used_without_torch(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from ludus.tracking import jsonl, logs, progress, sparkline, tensorboard, tracker, wandb\n"
+        "from ludus.tracking import background, following, jsonl, logs, machine, progress, sparkline\n"
+        "from ludus.tracking import tensorboard, tracker, wandb\n"
         "assert 'tensorboard' not in sys.modules\n"
         f"tensorboard.TensorBoardTracker({str(tmp_path)!r}).close()\n"
         "assert 'torch' not in sys.modules\n"

@@ -33,9 +33,12 @@ from ludus.cli.models import models_app
 from ludus.cli.play import play
 from ludus.cli.presets import presets
 from ludus.cli.pull import pull
+from ludus.cli.report import REPORT_EXAMPLES
+from ludus.cli.report import report as write_report
 from ludus.cli.resume import resume
 from ludus.cli.runs import runs_app
 from ludus.cli.sweep import SWEEP_EXAMPLES, sweep
+from ludus.cli.sync import sync_app
 from ludus.cli.train import EXAMPLES, train
 from ludus.cli.unity import unity_app
 from ludus.cli.validate import validate
@@ -62,6 +65,7 @@ app.command("export")(export)
 app.command("import")(import_model)
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
 app.command("sweep", epilog=SWEEP_EXAMPLES)(sweep)
+app.command("report", epilog=REPORT_EXAMPLES)(write_report)
 app.add_typer(runs_app, name="runs")
 app.add_typer(bench_app, name="bench")
 app.add_typer(balatro_app, name="balatro")
@@ -74,6 +78,7 @@ app.command("validate")(validate)
 app.command("config")(config)
 app.command("convert", epilog=FOREIGN_FORMATS)(convert)
 app.command("pull")(pull)
+app.add_typer(sync_app, name="sync")
 app.command("init")(init)
 app.command("doctor")(doctor)
 

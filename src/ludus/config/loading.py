@@ -113,6 +113,8 @@ def dump_yaml(config: TrainerConfig) -> str:
 _YOUNGER_THAN_THE_HASH: tuple[tuple[str, str, Any], ...] = (
     ("", "precision", "auto"),
     ("evaluation", "seed", None),
+    ("tracking.wandb", "tags", []),
+    ("tracking.wandb", "checkpoints", "policy"),
 )
 
 
@@ -123,7 +125,9 @@ def config_hash(config: TrainerConfig) -> str:
     del data["tracking"]["tensorboard_dir"], data["tracking"]["monitor_dir"]
     data.pop("sweep", None)
     for section, key, usual in _YOUNGER_THAN_THE_HASH:
-        node = data[section] if section else data
+        node = data
+        for part in section.split(".") if section else ():
+            node = node[part] or {}
         if node.get(key) == usual:
             node.pop(key, None)
     specific = data["hyperparams"].pop("algorithm_specific", {})

@@ -1,7 +1,8 @@
 """The run's metrics: every row goes to `metrics.jsonl` first, then to the trackers that follow it.
 
 The JSONL files are what resume, reports and comparisons read. A tracker only follows: one that fails is
-dropped with a warning and training goes on; it can be filled again from the file.
+dropped with a warning and training goes on; it can be filled again from the file. Those that write elsewhere
+than into the run's own small files do so in a thread, see background.py.
 """
 
 from __future__ import annotations
@@ -34,6 +35,16 @@ class Tracker(Protocol):
 
     def close(self) -> None:
         """Write out what is pending; no row follows."""
+
+
+class FileTracker(Tracker, Protocol):
+    """A tracker that also shows the checkpoints and videos of a run. Either may be gone by the time it looks."""
+
+    def checkpoint(self, path: Path, step: int, *, best: bool) -> None:
+        """Take the checkpoint in directory `path`."""
+
+    def video(self, path: Path, step: int) -> None:
+        """Take the video at `path`."""
 
 
 class MetricsLog:

@@ -1,45 +1,66 @@
-"""Weights & Biases as a follower of the metrics rows. Needs the extra `wandb`; works offline (`mode`)."""
+"""Weights & Biases as a follower of a run. Needs the extra `wandb`; works offline (`mode`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib.util
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from ludus.errors import MissingExtra, UserError
 from ludus.tracking.tracker import RowValue
 
+_NOTE_SECONDS = 30.0
+_POLICY_FILES = ("policy.safetensors", "state.json")
+
+
+def require_wandb() -> None:
+    """MissingExtra where wandb is not installed; nothing is imported."""
+    if importlib.util.find_spec("wandb") is None:
+        raise MissingExtra("tracking with Weights & Biases", "wandb")
+
 
 class WandbTracker:
-    """One W&B run; its local files stand under `directory`.
+    """One W&B run, fed from the run directory `run`, where its local files stand too.
 
-    `mode` None leaves the choice to W&B (and to `WANDB_MODE`). A `run_id` seen before continues that W&B run;
-    the id of this one is in `run_id`, for a resume to pass back. Raises MissingExtra without wandb, UserError
-    when W&B refuses (no login, no network).
+    `mode` None leaves the choice to W&B (and to `WANDB_MODE`). A `run_id` seen before continues that W&B run. `note`
+    is told the id (`wandb_run_id`) and up to which env step W&B has every row (`wandb_step`), now and then. Of a
+    checkpoint, `checkpoints` names what becomes an artifact: what it takes to play, or to resume, or nothing.
+    Raises MissingExtra without wandb, UserError when W&B refuses (no login, no network).
     """
 
     def __init__(
         self,
         run_name: str,
         project: str,
-        directory: str | Path,
+        run: str | Path,
         config: Mapping[str, Any],
         entity: str | None = None,
         group: str | None = None,
         tags: Sequence[str] = (),
         mode: Literal["online", "offline", "disabled"] | None = None,
         run_id: str | None = None,
+        checkpoints: Literal["policy", "whole"] | None = "policy",
+        note: Callable[..., None] = lambda **fields: None,
     ) -> None:
         try:
             import wandb
         except ImportError as error:
             raise MissingExtra("tracking with Weights & Biases", "wandb") from error
-        Path(directory).mkdir(parents=True, exist_ok=True)
+        self._wandb: Any = wandb
+        self._directory = Path(run)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._name, self._checkpoints, self._note = run_name, checkpoints, note
         try:
+            self._log_in(mode)
             self._run: Any = wandb.init(
                 name=run_name,
                 project=project,
-                dir=str(directory),
+                dir=str(self._directory),
                 config=dict(config),
                 entity=entity,
                 group=group,
@@ -47,6 +68,8 @@ class WandbTracker:
                 mode=mode,
                 id=run_id,
                 resume="allow",
+                # the terminal belongs to the run's own display
+                settings=wandb.Settings(silent=True, console="off"),
             )
         except wandb.Error as error:
             raise UserError(
@@ -57,11 +80,73 @@ class WandbTracker:
         # W&B drops rows whose own step goes back, as it does at resume; a plotted column may go back
         self._run.define_metric("*", step_metric="step")
         self.run_id: str = self._run.id
+        self.url: str | None = None if self._run.offline else self._run.url
+        self._step: int | None = None
+        self._noted_at = time.monotonic()
+        note(wandb_run_id=self.run_id)
 
     def row(self, row: Mapping[str, RowValue], step: int) -> None:
         """Log the whole row, with `step` as its x axis; missing values are left out."""
         self._run.log({name: value for name, value in row.items() if value is not None} | {"step": step})
+        self._step = step
+        if time.monotonic() - self._noted_at > _NOTE_SECONDS:
+            self._note(wandb_step=step)
+            self._noted_at = time.monotonic()
+
+    def checkpoint(self, path: Path, step: int, *, best: bool) -> None:
+        """The checkpoint as a version of the artifact `<run>-policy`: a run that `ludus play` takes as it is."""
+        if self._checkpoints is None:
+            return
+        artifact = self._wandb.Artifact(f"{self._artifact_name}-policy", "model", metadata={"step": step})
+        try:
+            _add_checkpoint(artifact, path, whole=self._checkpoints == "whole")
+            for name in ("run.json", "config.yaml"):
+                artifact.add_file(str(self._directory / name), name=name)
+        except (OSError, ValueError):
+            return  # pruned meanwhile
+        self._run.log_artifact(artifact, aliases=["latest", f"step-{step}", *(["best"] if best else [])])
+
+    def video(self, path: Path, step: int) -> None:
+        """The video among the run's media, and as a version of the artifact `<run>-videos`."""
+        artifact = self._wandb.Artifact(f"{self._artifact_name}-videos", "video", metadata={"step": step})
+        try:
+            artifact.add_file(str(path), name=path.name)
+            film = self._wandb.Video(str(path), format=path.suffix[1:])
+        except (OSError, ValueError):
+            return  # gone meanwhile
+        self._run.log({"video": film, "step": step})
+        self._run.log_artifact(artifact, aliases=["latest", f"step-{step}"])
 
     def close(self) -> None:
         """Wait for W&B to take what is pending, and end its run."""
         self._run.finish()
+        if self._step is not None:
+            self._note(wandb_step=self._step)
+
+    @property
+    def _artifact_name(self) -> str:
+        return re.sub(r"[^\w.-]", "-", self._name)[:100]
+
+    def _log_in(self, mode: str | None) -> None:
+        """Use the login that is there. Nobody is asked for one: the terminal is not ours, and training has begun."""
+        if (mode or os.environ.get("WANDB_MODE", "online")) != "online":
+            return
+        try:
+            known = self._wandb.login(verify=False, prompt=False)
+        except TypeError:  # older than `prompt`: it asks for a second and gives up
+            known = self._wandb.login(timeout=1)
+        if not known:
+            raise self._wandb.Error("nobody is logged in")
+
+
+def _add_checkpoint(artifact: Any, path: Path, *, whole: bool) -> None:
+    """The files of a checkpoint; if not the whole of it, with a manifest that says so."""
+    manifest = json.loads((path / "MANIFEST.json").read_text("utf-8"))
+    if not whole:
+        files = {name: entry for name, entry in manifest["files"].items() if name in _POLICY_FILES}
+        manifest |= {"files": files, "resumable": False, "exact": False}
+    folder = f"checkpoints/{path.name}"
+    for name in manifest["files"]:
+        artifact.add_file(str(path / name), name=f"{folder}/{name}")
+    with artifact.new_file(f"{folder}/MANIFEST.json", mode="w", encoding="utf-8") as file:
+        json.dump(manifest, file, indent=2)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ludus.algorithms.learner import Learner, with_prefix
+from ludus.algorithms.norms import optimizer_norms
 from ludus.config.schema import TrainerConfig
 from ludus.config.when import When
 from ludus.errors import CheckpointError, StorageError
@@ -25,6 +26,7 @@ from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.runs.signals import StopSignals
 from ludus.runs.streams import Streams
+from ludus.tracking.machine import MachineLoad
 from ludus.tracking.progress import ProgressDisplay
 from ludus.tracking.tracker import MetricsLog
 from ludus.trainers.statistics import EpisodeWindow, MeanMetrics
@@ -74,6 +76,7 @@ class TrainingRun:
         self._before = Progress()
         self._window = EpisodeWindow()
         self._means = MeanMetrics()
+        self._load = MachineLoad(crew.config.device)
         self._best: float | None = None
         self._evaluations_since_best = 0
         self._new_best = False
@@ -327,7 +330,9 @@ class TrainingRun:
         return self._log_row(
             self._means.take()
             | self._window.metrics()
+            | optimizer_norms(self.crew.learner.optimizers().values())
             | {"time/fps": round(fps, 1), "time/seconds": round(self.progress.seconds, 3)}
+            | self._load.sample()
             | self.crew.collector.take_metrics()
         )
 

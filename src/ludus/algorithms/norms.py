@@ -1,0 +1,45 @@
+"""How large parameters and the optimizer's memory of gradients are: one number each, taken when a row is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from ludus.types import Metrics
+
+_FIRST = ("exp_avg", "momentum_buffer")
+_SECOND = ("exp_avg_sq", "square_avg")
+
+
+def optimizer_norms(optimizers: Iterable[torch.optim.Optimizer]) -> Metrics:
+    """L2 norms over all that `optimizers` train: of the parameters, of first moments, and the root of second ones.
+
+    The root of the second moments is what a gradient's norm has been of late. An optimizer that keeps no such
+    moment has no such norm. Nothing is changed, and only finished sums leave the device.
+    """
+    parameters: list[torch.Tensor] = []
+    first: list[torch.Tensor] = []
+    second: list[torch.Tensor] = []
+    for optimizer in optimizers:
+        # by parameter: the state itself is in another order after a resume, and sums depend on it
+        for parameter in (one for group in optimizer.param_groups for one in group["params"]):
+            parameters.append(parameter.detach())
+            state = optimizer.state.get(parameter, {})
+            first += (state[name] for name in _FIRST if isinstance(state.get(name), torch.Tensor))
+            second += (state[name] for name in _SECOND if isinstance(state.get(name), torch.Tensor))
+    found: Metrics = {}
+    if parameters:
+        found["train/param_norm"] = _norm(parameters, 2).item()
+    if first:
+        found["train/moment_norm"] = _norm(first, 2).item()
+    if second:
+        found["train/second_moment_norm"] = _norm(second, 1).sqrt().item()
+    return found
+
+
+@torch.no_grad()
+def _norm(tensors: list[torch.Tensor], order: int) -> torch.Tensor:
+    """The norm of all `tensors` taken together. Second moments are never negative: their sum is their 1-norm."""
+    norms = torch.stack(list(torch._foreach_norm(tensors, order))).float()
+    return torch.linalg.vector_norm(norms, order)  # type: ignore[no-any-return]

@@ -1,0 +1,125 @@
+"""`ludus sync`: bring a run to a tracking service from its files, after it ended or where the service was away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ludus.cli.commands import Commands
+from ludus.cli.options import Json, Quiet, Root
+from ludus.cli.output import Output
+from ludus.errors import UserError
+
+sync_app = typer.Typer(
+    cls=Commands,
+    help="Bring a run to a tracking service, from its files.",
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+
+@sync_app.callback()
+def sync() -> None:
+    pass
+
+
+@sync_app.command("wandb")
+def wandb(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A path, a run's name, or latest.")],
+    project: Annotated[
+        str | None, typer.Option("--project", metavar="NAME", help="Default: as the run's config says.")
+    ] = None,
+    entity: Annotated[str | None, typer.Option("--entity", metavar="NAME", help="User or team.")] = None,
+    group: Annotated[str | None, typer.Option("--group", metavar="NAME", help="Shown together.")] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="May be repeated.")] = None,
+    online: Annotated[
+        bool | None,
+        typer.Option(
+            "--online/--offline", help="Offline: local files for `wandb sync`. Default: as configured."
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Into a new W&B run, from the first row on.")
+    ] = False,
+    root: Root = "runs",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Feed Weights & Biases with what it has not seen of a run: rows, checkpoints, videos."""
+    from ludus.reports.reading import read_config, read_info, status_of
+    from ludus.runs.directory import find_run
+    from ludus.tracking.following import Follower
+    from ludus.tracking.run_files import RunFiles
+    from ludus.tracking.wandb import require_wandb
+    from ludus.trainers.trackers import open_wandb
+
+    output = Output(json, quiet=quiet)
+    require_wandb()
+    found = find_run(run, root)
+    info, config = read_info(found), read_config(found)
+    if status_of(found, info) == "running":
+        raise UserError("the run is still training", where=str(found.path), fix="wait for it to end")
+    if again:
+        found.update_info(wandb_run_id=None, wandb_step=None)
+    seen = info.get("wandb_step")
+    seen = seen if isinstance(seen, int) and not again else -1
+    mode = None if online is None else "online" if online else "offline"
+    given = {"project": project, "entity": entity, "group": group, "mode": mode}
+    settings = _settings(config, given, tag or [], found.config_path)
+    rows = [row for row in Follower(found.metrics_path).rows() if int(row.get("step") or 0) > seen]
+    files = [file for file in RunFiles(found.path).news(last=True) if file.step > seen]
+    if not rows and not files:
+        output.print(
+            f"W&B has every row of {found.path} (run {info.get('wandb_run_id')}); --again begins a new one"
+        )
+        output.result(
+            {"run": str(found.path), "wandb_run_id": info.get("wandb_run_id"), "rows": 0, "files": 0}
+        )
+        return
+    tracker = open_wandb(found, settings, config)
+    for row in rows:
+        tracker.row(row, int(row["step"]))
+    for file in files:
+        if file.kind == "video":
+            tracker.video(file.path, file.step)
+        else:
+            tracker.checkpoint(file.path, file.step, best=file.best)
+    tracker.close()
+    where = tracker.url or f"offline: wandb sync {found.path / 'wandb'}/offline-run-*-{tracker.run_id}"
+    output.pairs(
+        [("run", str(found.path)), ("rows", f"{len(rows):,}"), ("files", str(len(files))), ("at", where)]
+    )
+    output.result(
+        {
+            "run": str(found.path),
+            "wandb_run_id": tracker.run_id,
+            "rows": len(rows),
+            "files": len(files),
+            "url": tracker.url,
+        },
+        short=where,
+    )
+
+
+def _settings(config: dict[str, Any], given: dict[str, Any], tags: list[str], path: Path) -> Any:
+    """What the run's config says of W&B, with what was given on the command line over it."""
+    from pydantic import ValidationError
+
+    from ludus.config.schema import WandbConfig
+
+    tracking = config.get("tracking")
+    own = tracking.get("wandb") if isinstance(tracking, dict) else None
+    own = own if isinstance(own, dict) else {}
+    merged = own | {key: value for key, value in given.items() if value is not None}
+    merged["tags"] = [*(merged.get("tags") or []), *tags]
+    try:
+        return WandbConfig.model_validate(merged)
+    except ValidationError as error:
+        raise UserError(
+            f"tracking.wandb makes no sense: {error.errors()[0]['msg']}",
+            where=str(path),
+            fix="mend the config",
+        ) from None

@@ -1,0 +1,243 @@
+"""`ludus report`: one HTML page about a run, or about several side by side. Run files are read, nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ludus.reports.arranging import EVALUATION, arrange
+from ludus.reports.charts import COLORS
+from ludus.reports.configs import alike, differences, relevant, tell_apart
+from ludus.reports.curves import Line, draw_chart, draw_quantiles
+from ludus.reports.page import CLOCK_BUTTON, html_page, rows_to_table, section
+from ludus.reports.reading import RunSummary, read_config, read_episodes, read_info, read_metrics, summarize
+from ludus.reports.run_files import checkpoint_section, hyperparameter_section, origin_section, video_section
+from ludus.reports.web.redaction import hide_in
+from ludus.runs.atomic import write_atomic
+from ludus.runs.directory import RunDirectory
+from ludus.tracking.following import Series
+from ludus.tracking.progress import duration, number
+
+_CURVES_NOTE = "Lines are averages over neighbouring rows; the rows themselves stand behind them, faintly."
+_BANDS_NOTE = (
+    "Runs that differ by their seed alone are one line: the interquartile mean over seeds with its 95 % bootstrap "
+    "interval. A run that ended earlier keeps its last value."
+)
+
+
+@dataclass(frozen=True)
+class ReportedRun:
+    """What a report takes from the files of one run."""
+
+    directory: RunDirectory
+    summary: RunSummary
+    info: dict[str, Any]
+    config: dict[str, Any]
+    series: dict[str, Series]
+    episodes: dict[str, Series]
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> ReportedRun:
+        return cls(
+            directory=run,
+            summary=summarize(run),
+            info=hide_in(read_info(run)),
+            config=hide_in(read_config(run)),
+            series=read_metrics(run).series,
+            episodes=read_episodes(run).series,
+        )
+
+    @property
+    def label(self) -> str:
+        return str(self.info.get("name") or self.summary.name)
+
+    @property
+    def evaluation_episodes(self) -> int | None:
+        evaluation = self.config.get("evaluation")
+        episodes = evaluation.get("episodes") if isinstance(evaluation, Mapping) else None
+        return episodes if isinstance(episodes, int) else None
+
+    def last(self, metric: str) -> float | None:
+        """The newest value of a metric."""
+        series = self.series.get(metric)
+        return None if series is None or not len(series) else float(series.values[-1])
+
+
+def write_report(runs: Sequence[RunDirectory], path: Path) -> Path:
+    """Write the page about `runs` (one or more) to `path`, whole or not at all; returns `path`."""
+    found = [ReportedRun.read(run) for run in runs]
+    text = run_page(found[0], path) if len(found) == 1 else comparison_page(found, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, text)
+    return path
+
+
+def run_page(run: ReportedRun, path: Path) -> str:
+    """The page about one run; `path` is where it will stand, for links to what is not inside it."""
+    line = Line(run.label, COLORS[0], (run.series,), run.evaluation_episodes)
+    parts = [_tiles(run), *_chapters([line], _CURVES_NOTE)]
+    spread = [
+        draw_quantiles(f"{name} of episodes", run.episodes[name])
+        for name in ("reward", "length")
+        if name in run.episodes and len(run.episodes[name]) >= 20
+    ]
+    if spread:
+        note = (
+            "Single episodes: the median, and where the middle half and the middle nine tenths of them lie."
+        )
+        parts.append(section("Episodes", note, f'<div class="grid">{"".join(spread)}</div>'))
+    parts += [
+        video_section(run.directory, path),
+        checkpoint_section(run.directory),
+        hyperparameter_section(run.config),
+        origin_section(run.directory, run.info),
+    ]
+    summary = run.summary
+    title = f"{run.label}: {summary.algorithm} on {summary.env}"
+    return html_page(title, f"{summary.name} · {summary.status}", parts, CLOCK_BUTTON)
+
+
+def comparison_page(runs: Sequence[ReportedRun], path: Path) -> str:
+    """The page about several runs: curves by config, a table of all, and in what their settings differ."""
+    groups = alike([run.config for run in runs])
+    first = [runs[members[0]] for members in groups]
+    labels = tell_apart([run.label for run in first], [run.config for run in first])
+    lines = [
+        Line(
+            label,
+            COLORS[index % len(COLORS)],
+            tuple(runs[member].series for member in members),
+            runs[members[0]].evaluation_episodes,
+        )
+        for index, (label, members) in enumerate(zip(labels, groups, strict=True))
+    ]
+    line_of = {member: line for line, members in zip(lines, groups, strict=True) for member in members}
+    ordered = [(runs[member], line_of[member]) for members in groups for member in members]
+    note = _BANDS_NOTE if any(len(members) > 1 for members in groups) else _CURVES_NOTE
+    parts = [_legend(lines), _table(ordered), *_chapters(lines, note), _differing(first, lines)]
+    for run, line in ordered:
+        films = video_section(run.directory, path, heading=False)
+        saved = checkpoint_section(run.directory, heading=False)
+        if films or saved:
+            parts.append(
+                f"<section><details><summary>{_dot(line)}{escape(run.summary.name)}: videos and checkpoints"
+                f"</summary>{films}{saved}</details></section>"
+            )
+    envs = ", ".join(dict.fromkeys(run.summary.env for run in runs))
+    shown = ", ".join(labels[:4]) + (f" and {len(labels) - 4} more" if len(labels) > 4 else "")
+    return html_page(f"{shown} on {envs}", f"{len(runs)} runs", parts, CLOCK_BUTTON)
+
+
+def _chapters(lines: Sequence[Line], note: str) -> list[str]:
+    names = {name for line in lines for run in line.runs for name in run}
+    parts: list[str] = []
+    for chapter in arrange(names):
+        drawn = "".join(draw_chart(drawing, lines) for drawing in chapter.drawings)
+        if not drawn:
+            continue
+        own = chapter.note
+        if chapter.title == "Evaluation":
+            counts = {line.episodes for line in lines if line.episodes}
+            episodes = f"{counts.pop()} episodes" if len(counts) == 1 else "its episodes"
+            own = f"Mean reward over {episodes}, with the 95 % interval of the mean."
+        text = " ".join(part for part in (own, "" if parts else note) if part)
+        parts.append(section(chapter.title, text, f'<div class="grid">{drawn}</div>'))
+    if not parts:
+        parts.append(section("Nothing yet", "The run has not written a metrics row so far.", ""))
+    return parts
+
+
+def _tiles(run: ReportedRun) -> str:
+    summary = run.summary
+    tiles = [
+        ("steps", f"{summary.steps:,}" if summary.steps is not None else "–"),
+        ("training time", "–" if summary.seconds is None else duration(summary.seconds)),
+        ("reward while training", _shown(run.last("rollout/ep_rew_mean"))),
+        ("last evaluation", _shown(run.last(EVALUATION))),
+        ("best", _shown(summary.best)),
+        ("steps per second", _shown(_mean_speed(summary))),
+        ("seed", "–" if summary.seed is None else str(summary.seed)),
+    ]
+    cells = "".join(
+        f'<div class="tile"><b>{escape(value)}</b><span>{name}</span></div>' for name, value in tiles
+    )
+    return f'<div class="tiles">{cells}</div>'
+
+
+def _legend(lines: Sequence[Line]) -> str:
+    """Stays in sight while the page is scrolled."""
+    return f'<div class="legend-bar">{"".join(f"<span>{_dot(line)}{escape(line.name)}</span>" for line in lines)}</div>'
+
+
+def _table(ordered: Sequence[tuple[ReportedRun, Line]]) -> str:
+    rows = []
+    for run, line in ordered:
+        summary = run.summary
+        rows.append(
+            [
+                f"{_dot(line)}{escape(summary.name)}",
+                escape(summary.algorithm),
+                escape(summary.env),
+                "–" if summary.seed is None else str(summary.seed),
+                _status(summary.status),
+                "–" if summary.steps is None else f"{summary.steps:,}",
+                "–" if summary.seconds is None else duration(summary.seconds),
+                _shown(run.last("rollout/ep_rew_mean")),
+                _shown(run.last(EVALUATION)),
+                _shown(summary.best),
+                _shown(_mean_speed(summary)),
+            ]
+        )
+    head = [
+        "run",
+        "algorithm",
+        "env",
+        "seed",
+        "status",
+        "steps",
+        "time",
+        "reward",
+        "evaluation",
+        "best",
+        "steps/s",
+    ]
+    return section("Runs", "", rows_to_table(head, rows, text=("algorithm", "env", "status")))
+
+
+def _differing(runs: Sequence[ReportedRun], lines: Sequence[Line]) -> str:
+    if len(runs) < 2:
+        return ""
+    found = differences([relevant(run.config) for run in runs])
+    if not found:
+        return section("Settings", "All runs have the same settings.", "")
+    rows = [
+        [f"<code>{escape(key)}</code>", *(_value(value) for value in values)] for key, values in found.items()
+    ]
+    head = ["setting", *(f"{_dot(line)}{escape(line.name)}" for line in lines)]
+    return section("Settings that differ", "", rows_to_table(head, rows))
+
+
+def _mean_speed(summary: RunSummary) -> float | None:
+    return summary.steps / summary.seconds if summary.steps and summary.seconds else None
+
+
+def _value(value: Any) -> str:
+    return "–" if value is None else escape(str(value))
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else number(value)
+
+
+def _status(status: str) -> str:
+    look = {"finished": "good", "stopped": "good", "failed": "bad", "died": "bad", "damaged": "bad"}.get(
+        status
+    )
+    return f'<span class="{look}">{escape(status)}</span>' if look else escape(status)
+
+
+def _dot(line: Line) -> str:
+    return f'<span class="dot" style="background:{line.color}"></span>'

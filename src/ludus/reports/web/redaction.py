@@ -1,0 +1,61 @@
+"""Keeps passwords, keys and tokens off the screen: in configs, commands and logs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+HIDDEN = "•••"
+
+_WORDS = (
+    r"(?:pass(?:word|wd|phrase)?|secret|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|credentials?"
+    r"|auth|authorization)"
+)
+_KEY = re.compile(
+    rf"(?:^|[_.-])(?:{_WORDS}|(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)(?<!sep_)(?<!mask_)token)$", re.IGNORECASE
+)
+_ASSIGNMENT = re.compile(
+    rf"""(?P<key>[\w.-]{{0,40}}(?:{_WORDS}|token)["']?\s{{0,4}}[=:]\s{{0,4}}(?:bearer\s{{1,4}})?)(?P<value>"[^"]*"|'[^']*'|[^\s,;}})]+)""",
+    re.IGNORECASE,
+)
+_OPTION = re.compile(rf"(?P<key>--[\w-]{{0,40}}(?:{_WORDS}|token)\s{{1,4}})(?P<value>\S+)", re.IGNORECASE)
+_IN_ADDRESS = re.compile(r"(?P<key>[a-z][a-z0-9+.-]{0,20}://)[^\s/@:]{0,200}:[^\s/@]{0,200}@", re.IGNORECASE)
+# as their issuers mark them: OpenAI, Hugging Face, GitHub, Slack, AWS, Google, and JSON Web Tokens
+_MARKED = re.compile(
+    r"\b(?:sk-[\w-]{16,}|hf_\w{16,}|gh[pousr]_\w{20,}|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}"
+    r"|ya29\.[\w-]{20,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
+)
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether a config key's name says that its value is nobody's business; `max_tokens` does not."""
+    return _KEY.search(key) is not None
+
+
+def hide_in_text(text: str) -> str:
+    """`text` with what looks like a secret replaced."""
+    text = _IN_ADDRESS.sub(rf"\g<key>{HIDDEN}@", text)
+    text = _ASSIGNMENT.sub(_hide_value, text)
+    text = _OPTION.sub(_hide_value, text)
+    return _MARKED.sub(HIDDEN, text)
+
+
+def hide_in(value: Any, key: str = "") -> Any:
+    """Plain data with the values of secret keys, and what looks like a secret in any text, replaced."""
+    if isinstance(value, dict):
+        return {name: hide_in(item, str(name)) for name, item in value.items()}
+    if isinstance(value, list):
+        return [hide_in(item, key) for item in value]
+    if isinstance(value, str) and value:
+        return HIDDEN if is_secret_key(key) else hide_in_text(value)
+    return (
+        HIDDEN
+        if is_secret_key(key) and isinstance(value, int | float) and not isinstance(value, bool)
+        else value
+    )
+
+
+def _hide_value(found: re.Match[str]) -> str:
+    # a number, a switch or nothing is no secret, and logs speak of `token: 17`
+    plain = re.fullmatch(r"[\"']?(?:-?[0-9.]+|true|false|none|null|)[\"']?", found["value"], re.IGNORECASE)
+    return found[0] if plain else f"{found['key']}{HIDDEN}"

@@ -1,0 +1,130 @@
+"""A tracker behind a queue, in a thread of its own: it may be late, fail or hang, and training goes on all the same.
+
+Whatever goes wrong is reported once. Nothing is lost by it: every row stands in `metrics.jsonl`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from ludus.errors import UserError
+from ludus.tracking.run_files import RunFiles
+from ludus.tracking.tracker import FileTracker, RowValue
+
+_log = logging.getLogger("ludus.tracking")
+
+_LOOK_SECONDS = 2.0  # between two looks for new files
+
+
+class Background:
+    """Opens, feeds and closes a tracker in a thread; to the run it is a tracker that never takes time.
+
+    `name` is what reports call it, `advice` how to make up for what it missed. At most `room` rows wait for it.
+    It has failed to answer when one call takes longer than `patience` seconds; at the end of the run it gets
+    `last_patience` seconds to write out what is pending.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_tracker: Callable[[], FileTracker],
+        files: RunFiles | None = None,
+        *,
+        advice: str = "",
+        room: int = 5_000,
+        patience: float = 60.0,
+        last_patience: float = 30.0,
+    ) -> None:
+        self._name = name
+        self._advice = advice
+        self._open = open_tracker
+        self._files = files
+        self._room = room
+        self._patience, self._last_patience = patience, last_patience
+        self._waiting: deque[tuple[Mapping[str, RowValue], int]] = deque()
+        self._changed = threading.Condition()
+        self._ending = False
+        self._over = False
+        self._reported = False
+        self._busy_since: float | None = time.monotonic()  # None while it waits for a row
+        self._thread = threading.Thread(target=self._work, name=f"ludus-{name}", daemon=True)
+        self._thread.start()
+
+    def row(self, row: Mapping[str, RowValue], step: int) -> None:
+        """Leave a row for the thread; returns at once."""
+        with self._changed:
+            if self._over:
+                return
+            if len(self._waiting) >= self._room:
+                self._waiting.popleft()
+                self._report(f"cannot keep up: {self._room:,} rows wait for it, and the oldest are left out")
+            self._waiting.append((row, step))
+            self._changed.notify()
+            if self._busy > self._patience:
+                self._report(f"has not answered for {self._busy:.0f} s")
+
+    def close(self) -> None:
+        """Let the thread finish what is pending, but not for longer than it was granted."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify()
+            hangs = self._busy > self._patience
+        self._thread.join(0.0 if hangs else self._last_patience)
+        if self._thread.is_alive():
+            self._report(f"did not end within {self._last_patience:.0f} s and is left behind")
+
+    @property
+    def _busy(self) -> float:
+        """For how many seconds the tracker has been at one call."""
+        return 0.0 if self._busy_since is None else time.monotonic() - self._busy_since
+
+    def _work(self) -> None:
+        try:
+            tracker = self._open()
+            looked = 0.0
+            while (taken := self._next()) is not None:
+                row, step = taken
+                tracker.row(row, step)
+                if time.monotonic() - looked > _LOOK_SECONDS:
+                    self._show_files(tracker)
+                    looked = time.monotonic()
+            self._show_files(tracker, last=True)
+            tracker.close()
+        except UserError as error:
+            self._report(f"does not follow this run: {error.what}. {error.fix}".strip())
+        except Exception as error:  # a tracker is someone else's service; the truth is already in the file
+            self._report(f"failed and is left out from here on: {type(error).__name__}: {error}")
+        finally:
+            with self._changed:
+                self._over = True
+                self._waiting.clear()
+
+    def _next(self) -> tuple[Mapping[str, RowValue], int] | None:
+        """The next row, once there is one; None when the run has ended."""
+        with self._changed:
+            while not self._waiting:
+                self._busy_since = None
+                if self._ending:
+                    self._busy_since = time.monotonic()
+                    return None
+                self._changed.wait()
+            self._busy_since = time.monotonic()
+            return self._waiting.popleft()
+
+    def _show_files(self, tracker: FileTracker, *, last: bool = False) -> None:
+        for file in self._files.news(last=last) if self._files is not None else ():
+            if file.kind == "video":
+                tracker.video(file.path, file.step)
+            else:
+                tracker.checkpoint(file.path, file.step, best=file.best)
+
+    def _report(self, what: str) -> None:
+        with self._changed:
+            first, self._reported = not self._reported, True
+        if first:
+            rest = f" {self._advice}" if self._advice else ""
+            _log.warning("%s %s. Training goes on, metrics.jsonl has every row.%s", self._name, what, rest)

@@ -1,0 +1,197 @@
+"""The report is one file that opens without a network, draws everything, and takes no text for code."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_runs import add_checkpoint, recorded
+
+from ludus.cli.app import main
+from ludus.reports.report import write_report
+from ludus.runs.directory import RunDirectory
+
+HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
+
+
+class Opened:
+    """A page as Chromium shows it, offline."""
+
+    def __init__(self, browser: Any, path: Path, scheme: str = "light", width: int = 1200) -> None:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
+        )
+        self.page = context.new_page()
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.absolute().as_uri())
+        self.page.wait_for_function("document.documentElement.dataset.drawn !== undefined")
+
+    def figures(self) -> list[int]:
+        """For every figure how many lines with points it shows."""
+        found: list[int] = self.page.evaluate(
+            """[...document.querySelectorAll(".figure")].map(figure =>
+                 [...figure.querySelectorAll(".scatterlayer .js-line, .scatterlayer .js-fill")]
+                   .filter(path => (path.getAttribute("d") || "").length > 10).length)"""
+        )
+        return found
+
+    def evaluate(self, code: str) -> Any:
+        return self.page.evaluate(code)
+
+
+def parts_of(text: str) -> list[str]:
+    return re.findall(r"<h2>(.*?)</h2>", text)
+
+
+def test_the_report_of_a_long_run_is_small_and_every_plot_is_drawn(tmp_path: Path, browser: Any) -> None:
+    run = recorded(tmp_path / "the runs", steps=5_000_000, every=500)
+    add_checkpoint(run, 5_000_000, best=True)
+    path = write_report([run], run.report_path)
+    assert path.stat().st_size < 10_000_000
+    for scheme, paper in (("light", "rgb(245, 247, 250)"), ("dark", "rgb(15, 19, 24)")):
+        opened = Opened(browser, path, scheme)
+        assert opened.complaints == []
+        assert opened.requests == [path.absolute().as_uri()]
+        assert len(opened.figures()) == 18
+        assert 0 not in opened.figures()
+        assert opened.evaluate("getComputedStyle(document.body).backgroundColor") == paper
+        inked = opened.evaluate("getComputedStyle(document.querySelector('.xtick text')).fill")
+        assert inked == ("rgb(31, 41, 51)" if scheme == "light" else "rgb(230, 234, 240)")
+        opened.page.context.close()
+
+
+def test_a_report_has_the_parts_it_promises(tmp_path: Path) -> None:
+    run = recorded(tmp_path)
+    add_checkpoint(run, 50_000)
+    add_checkpoint(run, 100_000, best=True)
+    run.videos_dir.mkdir()
+    (run.videos_dir / "000000050000.mp4").write_bytes(b"small")
+    (run.videos_dir / "000000100000.mp4").write_bytes(b"x" * 1_200_000)
+    text = write_report([run], tmp_path / "elsewhere" / "page.html").read_text()
+    assert parts_of(text) == [
+        *("Learning", "Evaluation", "Losses", "Policy and value", "Norms", "Schedules", "Throughput"),
+        *("System load", "Episodes", "Videos", "Checkpoints", "Hyperparameters", "Where it came from"),
+    ]
+    assert 'src="data:video/mp4;base64,c21hbGw="' in text
+    linked = re.search(r'src="(\.\./[^"]*000000100000\.mp4)"', text)
+    assert linked is not None
+    assert (tmp_path / "elsewhere" / linked[1]).is_file()
+    assert f"ludus play {run.path}@000000100000" in text
+    assert f"ludus.load(&#x27;{run.path}@000000050000&#x27;)" in text
+    assert "<code>learning_rate</code>" in text
+
+
+def test_the_time_switch_changes_the_axis_and_the_theme_button_the_colors(
+    tmp_path: Path, browser: Any
+) -> None:
+    run = recorded(tmp_path)
+    opened = Opened(browser, write_report([run], run.report_path))
+    last_x = "document.querySelector('.figure')._fullData.at(-1).x.at(-1)"
+    assert opened.evaluate(last_x) == 100_000
+    opened.page.click("text=over time")
+    assert opened.evaluate(last_x) == pytest.approx(100_000 / 9000, rel=1e-4)
+    assert opened.page.text_content(".figure .xtitle") == "seconds of training"
+    opened.page.click("text=over time")
+    assert opened.evaluate(last_x) == 100_000
+    opened.page.click("text=light / dark")
+    assert opened.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert opened.complaints == []
+    opened.page.context.close()
+
+
+def test_several_runs_are_compared_with_a_band_over_seeds(tmp_path: Path, browser: Any) -> None:
+    runs = [recorded(tmp_path / "runs", "walk", seed=seed) for seed in (1, 2, 3)]
+    runs.append(recorded(tmp_path / "runs", "walk", seed=1, learning_rate=1e-3, steps=60_000))
+    path = write_report(runs, tmp_path / "comparison.html")
+    text = path.read_text()
+    assert "walk (total_timesteps=100000, learning_rate=0.0003)" in text
+    assert parts_of(text)[:2] == ["Runs", "Learning"]
+    assert parts_of(text)[-1] == "Settings that differ"
+    opened = Opened(browser, path, width=390)
+    assert opened.complaints == []
+    figures = opened.figures()
+    assert len(figures) == 16
+    assert min(figures) >= 3  # a band, its line, and the run that stands alone
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 390  # a phone shows it whole
+    opened.page.context.close()
+
+
+def test_text_is_never_taken_for_code(tmp_path: Path, browser: Any) -> None:
+    run = recorded(tmp_path, metrics={f"own/{HOSTILE}": 1.0, "own/a/<b>x</b>": 1.0, "own/a/y": 2.0})
+    other = recorded(tmp_path, "other")
+    run.update_info(name=HOSTILE, command=HOSTILE, tags=[HOSTILE], reason=HOSTILE, env_id=HOSTILE)
+    run.config_path.write_text(json.dumps({"name": HOSTILE, "env": {HOSTILE: HOSTILE}}))
+    run.videos_dir.mkdir()
+    (run.videos_dir / "'><img src=x onerror=alert(1)>.gif").write_bytes(b"GIF89a")
+    for runs in ([run], [run, other]):
+        opened = Opened(browser, write_report(runs, tmp_path / "page.html"))
+        assert opened.evaluate("window.hacked") is None
+        assert HOSTILE in opened.page.text_content("h1")
+        assert 0 not in opened.figures()
+        opened.page.context.close()
+
+
+def test_metrics_of_three_parts_share_a_figure(tmp_path: Path) -> None:
+    league = {f"league/rating/{name}": 25.0 for name in ("learner", "random", "minimax")}
+    league |= {"reward/TicTacToe-v0/0/game": 0.5, "reward/TicTacToe-v0/1/game": -0.5}
+    league |= {"winrate/TicTacToe-v0/random": 0.5, "winrate/TicTacToe-v0/random/games": 12.0}
+    text = write_report([recorded(tmp_path, metrics=league)], tmp_path / "page.html").read_text()
+    assert {"League", "Rewards", "Win rates"} <= set(parts_of(text))
+    assert text.count("<h3>rating</h3>") == 1
+    assert "seat 1, game" in text
+
+
+def test_secrets_in_a_config_do_not_stand_in_the_report(tmp_path: Path) -> None:
+    run = recorded(tmp_path)
+    run.config_path.write_text("env: {id: X, kwargs: {api_key: abc-very-secret}}\n")
+    assert "abc-very-secret" not in write_report([run], tmp_path / "page.html").read_text()
+
+
+def test_a_run_without_a_row_has_a_report(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, "CartPole-v1", "PPO", "new")
+    text = write_report([run], tmp_path / "page.html").read_text()
+    assert "Nothing yet" in parts_of(text)
+
+
+def test_the_command_writes_into_the_run_or_where_it_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = recorded(Path("runs"), "a walk")
+    assert main(["report", "latest", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["page"] == str(run.report_path)
+    assert run.report_path.is_file()
+    assert main(["report", run.name, "--output", "my page.html"]) == 0
+    assert Path("my page.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["latest", "-o", "page.pdf"], "an HTML page, not 'page.pdf'"),
+        (["latest", "-o", "folder.html"], "that is a folder"),
+        (["walkre"], "unknown run"),
+        (["latest", "--out", "x.html"], "unknown option '--out'"),
+    ],
+)
+def test_a_mistake_is_answered_in_three_lines(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recorded(Path("runs"))
+    Path("folder.html").mkdir()
+    assert main(["report", *words]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert says in lines[0]

@@ -1,0 +1,187 @@
+"""A tracker can raise or hang, at its start, on the way or at its end: it is reported once and nothing waits for it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from ludus.errors import UserError
+from ludus.tracking.background import Background
+from ludus.tracking.run_files import RunFiles
+from ludus.tracking.tracker import MetricsLog, RowValue
+
+
+class Remembering:
+    """Takes everything, and stops at `trouble` on its way: an exception to raise, or an event to wait for."""
+
+    def __init__(self, trouble: Callable[[], object] = lambda: None, at: str = "") -> None:
+        self.seen: list[str] = []
+        self._trouble, self._at = trouble, at
+        self._meet("start")
+
+    def row(self, row: Mapping[str, RowValue], step: int) -> None:
+        self._meet("row")
+        self.seen.append(f"row {step}")
+
+    def checkpoint(self, path: Path, step: int, *, best: bool) -> None:
+        self.seen.append(f"checkpoint {step}{' best' * best}")
+
+    def video(self, path: Path, step: int) -> None:
+        self.seen.append(f"video {step}")
+
+    def close(self) -> None:
+        self._meet("close")
+        self.seen.append("closed")
+
+    def _meet(self, moment: str) -> None:
+        if moment == self._at:
+            self._trouble()
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """What hanging trackers wait for; set at the end, so that no thread stays."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def fail() -> None:
+    raise ConnectionError("the service is away")
+
+
+def train(folder: Path, follower: Background, rows: int = 50) -> None:
+    log = MetricsLog(folder / "metrics.jsonl", folder / "episodes.jsonl", [follower])
+    for step in range(rows):
+        log.record(step, step, 0, {"a": 1.0})
+    log.close()
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == rows
+
+
+def test_every_row_arrives_in_order_and_then_it_is_closed(tmp_path: Path) -> None:
+    made: list[Remembering] = []
+
+    def opened() -> Remembering:
+        made.append(Remembering())
+        return made[0]
+
+    train(tmp_path, Background("TensorBoard", opened))
+    assert made[0].seen == [*(f"row {step}" for step in range(50)), "closed"]
+
+
+@pytest.mark.parametrize("at", ["start", "row", "close"])
+def test_one_that_raises_is_reported_once_and_every_row_is_in_the_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, at: str
+) -> None:
+    follower = Background("W&B", lambda: Remembering(fail, at), advice="Then sync.")
+    with caplog.at_level(logging.WARNING, logger="ludus.tracking"):
+        train(tmp_path, follower)
+        follower.row({}, 99)  # and nothing more is said
+    assert [record.getMessage() for record in caplog.records] == [
+        "W&B failed and is left out from here on: ConnectionError: the service is away. Training goes on, "
+        "metrics.jsonl has every row. Then sync."
+    ]
+
+
+@pytest.mark.parametrize("at", ["start", "row", "close"])
+def test_one_that_hangs_is_reported_once_and_not_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, release: threading.Event, at: str
+) -> None:
+    follower = Background(
+        "W&B", lambda: Remembering(release.wait, at), patience=60.0, last_patience=0.2, room=20
+    )
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING, logger="ludus.tracking"):
+        train(tmp_path, follower)
+    assert time.monotonic() - began < 30.0  # it would be for ever
+    (record,) = caplog.records
+    said = {"close": "did not end within"}.get(at, "cannot keep up: 20 rows wait for it")
+    assert said in record.getMessage()
+
+
+def test_one_that_takes_too_long_over_a_row_is_reported_before_its_queue_is_full(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, release: threading.Event
+) -> None:
+    follower = Background("W&B", lambda: Remembering(release.wait, "row"), patience=0.05, last_patience=5.0)
+    with caplog.at_level(logging.WARNING, logger="ludus.tracking"):
+        follower.row({}, 1)
+        time.sleep(0.3)
+        follower.row({}, 2)
+        follower.close()  # that it hangs is known: no further patience
+    (record,) = caplog.records
+    assert "has not answered" in record.getMessage()
+
+
+def test_an_idle_tracker_is_not_taken_for_a_hanging_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    follower = Background("TensorBoard", Remembering, patience=0.1)
+    follower.row({}, 1)
+    time.sleep(0.4)
+    with caplog.at_level(logging.WARNING, logger="ludus.tracking"):
+        for step in range(100):
+            follower.row({}, step)
+        follower.close()
+    assert not caplog.records
+
+
+def test_a_user_error_says_how_to_mend_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def refused() -> Remembering:
+        raise UserError("Weights & Biases did not start: nobody is logged in", fix="`wandb login` once")
+
+    with caplog.at_level(logging.WARNING, logger="ludus.tracking"):
+        train(tmp_path, Background("W&B", refused))
+    (record,) = caplog.records
+    assert "W&B does not follow this run: Weights & Biases did not start" in record.getMessage()
+    assert "`wandb login` once" in record.getMessage()
+
+
+def save(run: Path, step: int) -> None:
+    folder = run / "checkpoints" / f"{step:012d}"
+    folder.mkdir(parents=True)
+    (folder / "MANIFEST.json").write_text("{}")
+
+
+def test_checkpoints_and_videos_are_shown_once_each(tmp_path: Path) -> None:
+    run, made = tmp_path / "run", []
+
+    def opened() -> Remembering:
+        made.append(Remembering())
+        return made[0]
+
+    save(run, 100)
+    files = RunFiles(run, known=True)  # a resumed run: that one is no news
+    follower = Background("W&B", opened, files)
+    save(run, 200)
+    (run / "checkpoints" / "best.json").write_text('{"checkpoint": "000000000200"}')
+    (run / "videos").mkdir()
+    (run / "videos" / "000000000150.mp4").write_bytes(b"film")
+    (run / "videos" / ".000000000250.mp4.partial").write_bytes(b"half a film")
+    (run / "checkpoints" / ".tmp-300-1").mkdir()
+    follower.row({}, 250)
+    follower.close()
+    shown = [word for word in made[0].seen if not word.startswith("row")]
+    assert shown == ["video 150", "checkpoint 200 best", "closed"]
+
+
+def test_a_file_written_anew_is_news_again(tmp_path: Path) -> None:
+    save(tmp_path, 100)
+    files = RunFiles(tmp_path)
+    assert [file.step for file in files.news(last=True)] == [100]
+    assert files.news(last=True) == []
+    manifest = tmp_path / "checkpoints" / f"{100:012d}" / "MANIFEST.json"
+    import os
+
+    os.utime(manifest, ns=(1, 1))
+    assert [file.step for file in files.news()] == [100]
+
+
+def test_a_checkpoint_is_told_when_it_has_settled(tmp_path: Path) -> None:
+    save(tmp_path, 100)
+    assert RunFiles(tmp_path).news() == []  # a moment later it may be the best
+    assert len(RunFiles(tmp_path).news(last=True)) == 1
