@@ -180,3 +180,71 @@ def test_only_the_likeliest_tokens_are_drawn_with_top_p(top_p: float) -> None:
             nucleus = ranked[:kept].sum()
             assert row[token] >= ranked[kept - 1] - 1e-6
             np.testing.assert_allclose(log_prob, (row[token] / nucleus).log().item(), atol=1e-4)
+
+
+def test_prompts_that_go_on_are_not_computed_again_and_nothing_changes() -> None:
+    """Several turns of several matches: with what is kept from turn to turn, and without."""
+    model = make_model()
+    rng = np.random.default_rng(0)
+    rules = tuple(rng.integers(0, 256, size=40).tolist())
+    keeping, forgetting = sampler_of(model, max_new_tokens=4), sampler_of(model, max_new_tokens=4)
+    prompts = {f"{i}/{i % 2}": (*rules, i) for i in range(6)}
+    for turn in range(4):
+        requests = [
+            Request(prompt, ("a", "all")[i % 2], key) for i, (key, prompt) in enumerate(prompts.items())
+        ]
+        forgetting.forget()
+        kept, afresh = keeping.sample(requests), forgetting.sample(requests)
+        assert [c.tokens for c in kept] == [c.tokens for c in afresh]
+        for request, completion in zip(requests, kept, strict=True):
+            expected = learner_log_probs(model, request, completion, 1.0).detach().numpy()
+            np.testing.assert_allclose(completion.log_probs, expected, atol=1e-4)
+            prompts[request.key] = (*request.prompt, *completion.tokens, turn)
+    assert keeping.work.prompt_tokens == forgetting.work.prompt_tokens
+    assert keeping.work.computed < 0.35 * forgetting.work.prompt_tokens
+    assert forgetting.work.computed < forgetting.work.prompt_tokens  # they begin alike within a call, too
+
+
+def test_what_was_kept_of_weights_that_have_changed_since_is_not_used() -> None:
+    model = make_model()
+    sampler = sampler_of(model)
+    request = Request(tuple(range(70)), "a", "0/0")
+    sampler.sample([request])
+    with torch.no_grad():
+        for weight in model.trainable("a"):
+            weight.mul_(1.5)
+    (completion,) = sampler.sample([request])
+    expected = learner_log_probs(model, request, completion, 1.0).detach().numpy()
+    np.testing.assert_allclose(completion.log_probs, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("kv_cache_tokens", [1, 300])
+def test_a_small_cache_takes_requests_in_turns(kv_cache_tokens: int) -> None:
+    model = make_model()
+    sampler = sampler_of(model, kv_cache_tokens=kv_cache_tokens)
+    for turn in range(2):
+        requests = requests_of(7, seed=turn)
+        for request, completion in zip(requests, sampler.sample(requests), strict=True):
+            expected = learner_log_probs(model, request, completion, 1.0).detach().numpy()
+            np.testing.assert_allclose(completion.log_probs, expected, atol=1e-4)
+
+
+def test_the_cache_grows_with_what_is_asked() -> None:
+    model = make_model()
+    sampler = sampler_of(model)
+    for size, count in ((3, 2), (80, 1), (80, 12)):
+        requests = [Request(tuple(range(i, i + size)), "b", f"{i}/0") for i in range(count)]
+        for request, completion in zip(requests, sampler.sample(requests), strict=True):
+            expected = learner_log_probs(model, request, completion, 1.0).detach().numpy()
+            np.testing.assert_allclose(completion.log_probs, expected, atol=1e-4)
+
+
+def test_bfloat16_agrees_in_the_mean() -> None:
+    model = make_model()
+    model.base.to(torch.bfloat16)
+    requests = requests_of(16, adapters=[None, "a", "b"])
+    differences = [
+        completion.log_probs - learner_log_probs(model, request, completion, 1.0).detach().numpy()
+        for request, completion in zip(requests, sampler_of(model).sample(requests), strict=True)
+    ]
+    assert np.abs(np.concatenate(differences)).mean() < 2e-2

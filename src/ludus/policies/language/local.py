@@ -6,45 +6,28 @@ All requests of a call are one batch, whatever their lengths and adapters. A row
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ludus.config.language import SamplerConfig
 from ludus.errors import ConfigError
-from ludus.policies.language.model import LanguageModel, whole_rows
+from ludus.policies.language.decoding import Decoder
+from ludus.policies.language.foreign import ForeignModel
+from ludus.policies.language.foreign_decoding import ForeignDecoder
+from ludus.policies.language.llama import LlamaModel
+from ludus.policies.language.model import LanguageModel
+from ludus.policies.language.rows import Row, Work
 from ludus.policies.language.sampling import Completion, Drawn, Request, draw
 
 
-@dataclass
-class Row:
-    """One request on its way."""
-
-    index: int
-    prompt: tuple[int, ...]
-    adapter: str | None
-    cut: int
-    tokens: list[int] = field(default_factory=list)
-    log_probs: list[float] = field(default_factory=list)
-    raw_log_probs: list[float] = field(default_factory=list)
-    entropy: float = 0.0
-    stopped: bool = False
-
-    def completion(self) -> Completion:
-        return Completion(
-            tuple(self.tokens),
-            np.array(self.log_probs, dtype=np.float32),
-            np.array(self.raw_log_probs, dtype=np.float32),
-            truncated=not self.stopped,
-            entropy=self.entropy / max(len(self.tokens), 1),
-            prompt_cut=self.cut,
-        )
-
-
 class LocalSampler:
-    """Draws with `generator`: on a CPU the same state and the same requests give the same completions."""
+    """Draws with `generator`. On a CPU the same calls from the same state of it give the same completions.
+
+    Keys and values are kept from call to call, for prompts that begin as earlier ones did. Weights that a learner
+    changes are noticed where torch can tell; `forget` is for where it cannot, and to make what follows independent
+    of what was sampled before (in the last bits of a float), as exact resume needs it.
+    """
 
     def __init__(self, model: LanguageModel, config: SamplerConfig, generator: torch.Generator) -> None:
         if config.max_new_tokens >= model.context:
@@ -57,48 +40,35 @@ class LocalSampler:
         self.config = config
         self.generator = generator
         self._longest_prompt = min(config.max_prompt_tokens, model.context - config.max_new_tokens)
+        self._decoder: Decoder | ForeignDecoder
+        if isinstance(model, LlamaModel):
+            self._decoder = Decoder(model, config, self._draw)
+        else:
+            assert isinstance(model, ForeignModel)
+            self._decoder = ForeignDecoder(model, config, self._draw)
+
+    @property
+    def work(self) -> Work:
+        """What sampling has cost since the sampler was made."""
+        return self._decoder.work
 
     def forget(self) -> None:
-        """Drop whatever is kept between calls."""
+        """Drop what is kept between calls."""
+        self._decoder.forget()
 
     @torch.no_grad()
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """A completion for each request, in order; raises UserError for an adapter that is not there."""
-        rows = [self._row(i, request) for i, request in enumerate(requests)]
-        for adapter in dict.fromkeys(row.adapter for row in rows):
-            self._complete([row for row in rows if row.adapter == adapter], adapter)
+        rows = [self._row(request) for request in requests]
+        if rows:
+            self._decoder.complete(rows)
         return [row.completion() for row in rows]
 
-    def _row(self, index: int, request: Request) -> Row:
+    def _row(self, request: Request) -> Row:
         prompt = request.prompt or (self.model.tokenizer.start_id,)
         cut = max(len(prompt) - self._longest_prompt, 0)
-        return Row(index, prompt[cut:], request.adapter, cut)
-
-    def _complete(self, rows: list[Row], adapter: str | None) -> None:
-        model, open_rows = self.model, rows
-        while open_rows:
-            sequences = [(*row.prompt, *row.tokens) for row in open_rows]
-            lengths = [len(sequence) for sequence in sequences]
-            tokens = torch.zeros(len(lengths), max(lengths), dtype=torch.long)
-            for i, sequence in enumerate(sequences):
-                tokens[i, : len(sequence)] = torch.tensor(sequence)
-            positions, segments = whole_rows(lengths, model.device)
-            hidden = model.hidden(tokens.to(model.device), positions, segments, adapter=adapter)
-            last = hidden[torch.arange(len(lengths)), torch.tensor(lengths) - 1]
-            drawn = self._draw(model.head(last, adapter=adapter))
-            open_rows = self._record(open_rows, drawn)
+        return Row(prompt[cut:], request.adapter, request.key, cut)
 
     def _draw(self, logits: Tensor) -> Drawn:
         uniform = torch.rand(len(logits), generator=self.generator, device=self.generator.device)
         return draw(logits, uniform.to(logits.device), self.config.temperature, self.config.top_p)
-
-    def _record(self, rows: list[Row], drawn: Drawn) -> list[Row]:
-        """Write down what was drawn; the rows that go on."""
-        columns = (drawn.tokens, drawn.log_probs, drawn.raw_log_probs, drawn.entropy)
-        for row, token, log_prob, raw, entropy in zip(rows, *(c.tolist() for c in columns), strict=True):
-            row.tokens.append(token)
-            row.log_probs.append(log_prob)
-            row.raw_log_probs.append(raw)
-            row.entropy += entropy
-            row.stopped = token in self.model.tokenizer.stop_ids
-        return [row for row in rows if not row.stopped and len(row.tokens) < self.config.max_new_tokens]

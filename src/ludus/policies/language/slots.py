@@ -1,0 +1,155 @@
+"""Which sequences the cache of keys and values holds, and which of them a new prompt can go on from.
+
+Prompts of a match grow from turn to turn, and those of different matches begin with the same rules. A slot holds one
+sequence; a prompt takes over as many tokens as it shares with any of them, in place or copied, and only the rest is
+computed. What a slot holds is found by hashes of its first 32, 64, 96, … tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ludus.types import Array
+
+BLOCK = 32
+"""Tokens are matched, and copied from slot to slot, in blocks of so many."""
+
+
+@dataclass
+class Place:
+    """Where a prompt goes: the first `kept` tokens are in `slot` already, or will be once copied from `source`."""
+
+    slot: int
+    kept: int
+    source: int | None
+    waits: bool
+    """Its source is another prompt of the same call, so that it is computed after that one."""
+
+
+@dataclass
+class _Slot:
+    tokens: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    weights: Hashable = None
+    key: str = ""
+    hashes: list[int] = field(default_factory=list)
+    used: int = 0
+    """When it was last used, in calls."""
+
+
+class Slots:
+    """The bookkeeping of `count` slots. `weights` in its calls: keys and values of other weights are of no use."""
+
+    def __init__(self, count: int) -> None:
+        self._slots = [_Slot() for _ in range(count)]
+        self._by_key: dict[tuple[Hashable, str], int] = {}
+        self._by_hash: dict[int, int] = {}
+        self._call = 0
+        self._busy: set[int] = set()
+        self._sources: set[int] = set()
+        self._coming: dict[int, tuple[int, Array, int]] = {}
+
+    def begin(self) -> None:
+        """A new call: no slot is taken yet."""
+        self._call += 1
+        self._busy.clear()
+        self._sources.clear()
+        self._coming.clear()
+
+    def place(self, prompt: Sequence[int], weights: Hashable, key: str) -> Place | None:
+        """A slot for the prompt, which is now taken; None if there is none left in this call."""
+        tokens = np.asarray(prompt, dtype=np.int64)
+        hashes = _hashes(tokens[: len(tokens) - 1], weights)  # the last one is computed in any case
+        source, kept, waits = self._best(tokens, hashes)
+        own = self._by_key.get((weights, key)) if key else None
+        own = None if own is None or own in self._busy else own
+        if own is not None:
+            shared = min(_shared(self._slots[own].tokens, tokens), len(tokens) - 1)
+            if shared + BLOCK > kept:
+                source, kept, waits = own, shared, False
+        slot: int | None
+        in_place = source is not None and source == own and not waits
+        if in_place or (own is not None and own not in self._sources):
+            slot = own
+        else:
+            slot = self._oldest(besides=source)
+            if slot is None and not waits and source not in self._busy | self._sources:
+                slot = source  # the only one left
+        if slot is None:
+            return None
+        if source == slot:
+            source = None
+        if source is not None:
+            self._sources.add(source)
+            kept = kept // BLOCK * BLOCK
+        self._busy.add(slot)
+        self._clear(slot)
+        if not waits:
+            for h in hashes:
+                self._coming.setdefault(h, (slot, tokens, kept if source is None else 0))
+        self._slots[slot].used = self._call
+        return Place(slot, kept, source, waits)
+
+    def hold(self, slot: int, tokens: Sequence[int], weights: Hashable, key: str) -> None:
+        """The slot now holds keys and values of these tokens."""
+        entry = self._slots[slot]
+        entry.tokens, entry.weights, entry.key = np.asarray(tokens, dtype=np.int64), weights, key
+        entry.hashes = _hashes(entry.tokens, weights)
+        for h in entry.hashes:
+            self._by_hash[h] = slot
+        if key:
+            self._by_key[weights, key] = slot
+
+    def _best(self, tokens: Array, hashes: list[int]) -> tuple[int | None, int, bool]:
+        """The slot that shares most with the prompt, how much, and whether it is one of this call's."""
+        for n in range(len(hashes), 0, -1):
+            h = hashes[n - 1]
+            if h in self._by_hash:
+                slot = self._by_hash[h]
+                held = self._slots[slot].tokens
+                there = len(held)
+            elif h in self._coming:
+                slot, held, there = self._coming[h]
+            else:
+                continue
+            shared = min(_shared(held, tokens), len(tokens) - 1)
+            if shared >= BLOCK:  # else two texts had the same hash
+                return slot, shared, shared // BLOCK * BLOCK > there
+        return None, 0, False
+
+    def _oldest(self, besides: int | None) -> int | None:
+        """A free slot, the least recently used."""
+        free = [
+            (entry.used, i)
+            for i, entry in enumerate(self._slots)
+            if i not in self._busy and i not in self._sources and i != besides
+        ]
+        return min(free)[1] if free else None
+
+    def _clear(self, slot: int) -> None:
+        entry = self._slots[slot]
+        for h in entry.hashes:
+            if self._by_hash.get(h) == slot:
+                del self._by_hash[h]
+        if self._by_key.get((entry.weights, entry.key)) == slot:
+            del self._by_key[entry.weights, entry.key]
+        self._slots[slot] = _Slot(used=entry.used)
+
+
+def _hashes(tokens: Array, weights: Hashable) -> list[int]:
+    """Of the first 32, 64, … tokens, each from the one before."""
+    h, found = hash(weights), []
+    raw = tokens.astype(np.int64).tobytes()
+    for start in range(0, len(tokens) - BLOCK + 1, BLOCK):
+        h = hash((h, raw[8 * start : 8 * (start + BLOCK)]))
+        found.append(h)
+    return found
+
+
+def _shared(one: Array, two: Array) -> int:
+    """How many tokens two sequences have in common from their beginning."""
+    n = min(len(one), len(two))
+    differ = np.flatnonzero(one[:n] != two[:n])
+    return int(differ[0]) if len(differ) else n
