@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -61,6 +61,22 @@ class Workplace:
             normalize_obs=self.normalize_obs,
             **given,
         )
+
+
+class AnyLearner(Protocol):
+    """What the loop and a run ask of a learner, whatever it trains."""
+
+    policy: Any
+
+    def update(self, experience: Any, fraction: float) -> Metrics: ...
+
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]: ...
+
+    def tensors(self) -> dict[str, torch.Tensor]: ...
+
+    def values(self) -> dict[str, Any]: ...
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None: ...
 
 
 class Learner(ABC, Generic[E, H]):

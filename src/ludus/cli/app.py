@@ -25,6 +25,7 @@ from ludus.cli.envs import envs
 from ludus.cli.eval import evaluate
 from ludus.cli.export import export
 from ludus.cli.failures import report
+from ludus.cli.games import games
 from ludus.cli.import_ import import_model
 from ludus.cli.init import init
 from ludus.cli.league import league
@@ -40,9 +41,12 @@ from ludus.cli.runs import runs_app
 from ludus.cli.sweep import SWEEP_EXAMPLES, sweep
 from ludus.cli.sync import sync_app
 from ludus.cli.train import EXAMPLES, train
+from ludus.cli.ui import UI_EXAMPLES, ui
 from ludus.cli.unity import unity_app
 from ludus.cli.validate import validate
 from ludus.cli.video import VIDEO_EXAMPLES, video
+from ludus.cli.warmup import warmup
+from ludus.cli.watch import watch
 from ludus.errors import EXIT_OK
 
 app = typer.Typer(
@@ -61,12 +65,16 @@ app.command("video", epilog=VIDEO_EXAMPLES)(video)
 app.command("analyze", epilog=ANALYZE_EXAMPLES)(analyze)
 app.command("match", epilog=MATCH_EXAMPLES)(match)
 app.command("league")(league)
+app.command("games")(games)
+app.command("warmup")(warmup)
 app.command("export")(export)
 app.command("import")(import_model)
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
 app.command("sweep", epilog=SWEEP_EXAMPLES)(sweep)
+app.command("watch")(watch)
 app.command("report", epilog=REPORT_EXAMPLES)(write_report)
 app.add_typer(runs_app, name="runs")
+app.command("ui", epilog=UI_EXAMPLES)(ui)
 app.add_typer(bench_app, name="bench")
 app.add_typer(balatro_app, name="balatro")
 app.add_typer(diambra_app, name="diambra")

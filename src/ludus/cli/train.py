@@ -76,7 +76,7 @@ def train(
     )
     tell_import(loaded.imported, source, output)
     loaded = without_missing_wandb(loaded, output)
-    if loaded.config.env is None:
+    if loaded.config.env is None and loaded.config.language is None:
         raise UserError(
             "no env is given",
             where=source or "",

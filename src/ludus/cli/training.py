@@ -11,6 +11,7 @@ import typer
 from ludus.cli.output import Output
 
 if TYPE_CHECKING:
+    from ludus.config.schema import TrainerConfig
     from ludus.trainers.base import RLTrainer, TrainResult
 
 _LOOK = {"finished": "bold green", "stopped": "bold green", "interrupted": "bold yellow"}
@@ -30,7 +31,7 @@ def train_and_tell(trainer: RLTrainer, output: Output, total_timesteps: Any = No
         output.result({"run": None, "status": "finished"})
         return
     config = trainer.config
-    _print_summary(result, config.save_dir, config.tracking.tensorboard_dir, output)
+    _print_summary(result, config, output)
     output.result(result.summary(), short=str(result.run))
     if result.exit_code:
         raise typer.Exit(result.exit_code)
@@ -46,7 +47,7 @@ def _reference(run: Path, save_dir: str) -> str:
     return "latest" if save_dir == "runs" else f"latest --root {shlex.quote(save_dir)}"
 
 
-def _print_summary(result: TrainResult, save_dir: str, events: str | None, output: Output) -> None:
+def _print_summary(result: TrainResult, config: TrainerConfig, output: Output) -> None:
     from rich.text import Text
 
     from ludus.tracking.progress import duration
@@ -57,6 +58,7 @@ def _print_summary(result: TrainResult, save_dir: str, events: str | None, outpu
         (result.status, _LOOK.get(result.status, "bold")),
         f"{reason}   {result.steps:,} steps, {duration(result.seconds)}, {result.fps:,.0f} steps/s",
     )
+    save_dir, events = config.save_dir, config.tracking.tensorboard_dir
     output.print(Text())
     output.print(head)
     name = _reference(result.run, save_dir)
@@ -67,8 +69,11 @@ def _print_summary(result: TrainResult, save_dir: str, events: str | None, outpu
     else:
         logs = save_dir if Path(save_dir).resolve() in result.run.resolve().parents else str(result.run)
         logs = logs if events is None else events
-        rows.append(("next", f"ludus eval {name}"))
-        rows.append(("", f"ludus play {name}"))
+        if config.language is None:
+            rows += [("next", f"ludus eval {name}"), ("", f"ludus play {name}")]
+        else:
+            rows += [("next", f"ludus match {name} random"), ("", f"ludus league {name}")]
+            rows.append(("", f"ludus games {name}"))
         rows.append(("", f"tensorboard --logdir {shlex.quote(logs)}"))
     output.pairs(rows)
 

@@ -93,6 +93,19 @@ class RandomBot:
         return np.array([sample_legal(self.action_space, row) for row in masks])
 
 
+class WordsOnly:
+    """In the place of a language run's policy: it reads and writes text, and acts in no env."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        raise UserError(
+            f"'{self._name}' is a language model: it plays text games, not envs",
+            fix=f"ludus match {self._name} random",
+        )
+
+
 def load(
     ref: str | Path,
     root: str | Path = "runs",
@@ -111,7 +124,8 @@ def load(
         return LoadedPolicy(name, RandomBot(action_space, observation_space=observation_space))
     run, checkpoint = find_checkpoint(name, root)
     config = load_config(run.config_path).config
-    return LoadedPolicy(name, build_policy(config, checkpoint), config, run, checkpoint)
+    actor = WordsOnly(name) if config.language is not None else build_policy(config, checkpoint)
+    return LoadedPolicy(name, actor, config, run, checkpoint)
 
 
 def find_checkpoint(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, Checkpoint]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ludus.config.loading import LoadedConfig, load_config
 from ludus.config.schema import TrainerConfig
-from ludus.errors import ConfigError, UserError
+from ludus.errors import ConfigError, MissingExtra, UserError
 from ludus.runs.directory import RunDirectory
 from ludus.trainers.base import RLTrainer
 from ludus.trainers.native import NativeTrainer
@@ -20,6 +20,8 @@ def create_trainer(env: Any = None, config: TrainerConfig | None = None, **optio
     one env it is); None takes `config.env`. `options` go to the trainer (`display`).
     """
     config = TrainerConfig() if config is None else config
+    if config.language is not None:
+        return _language_trainer(env, config, **options)
     if env is None and config.env is None:
         raise ConfigError(
             "no env is given", key="env", fix="set env in the config, or pass one to create_trainer"
@@ -35,10 +37,20 @@ def create_trainer(env: Any = None, config: TrainerConfig | None = None, **optio
     return NativeTrainer(env, config, **options)
 
 
+def _language_trainer(env: Any, config: TrainerConfig, **options: Any) -> RLTrainer:
+    try:
+        from ludus.trainers.language import LanguageTrainer
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "ludus":
+            raise
+        raise MissingExtra("training a language model", "text") from error
+    return LanguageTrainer(env, config, **options)
+
+
 def open_trainer(run: RunDirectory, **options: Any) -> RunTrainer:
     """The trainer of an existing run, from its `config.yaml`, ready to `resume`."""
     loaded: LoadedConfig = load_config(run.config_path)
-    if loaded.config.env is None:
+    if loaded.config.env is None and loaded.config.language is None:
         raise UserError(
             "this run trained on an env object, which a config cannot name",
             where=str(run.path),

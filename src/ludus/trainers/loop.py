@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ludus.algorithms.learner import Learner
+from ludus.algorithms.learner import AnyLearner
 from ludus.rollout.collector import CollectionStopped, Collector
 from ludus.trainers.training_run import TrainingRun
 
 
-def train_loop(run: TrainingRun, collector: Collector, learner: Learner[Any, Any]) -> str:
+def train_loop(run: TrainingRun, collector: Collector, learner: AnyLearner) -> str:
     """Train until the run is done or asked to stop; returns how it ended, as `run.json` names it."""
     while not run.done:
         try:

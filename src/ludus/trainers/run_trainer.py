@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from ludus.algorithms.learner import Learner
+from ludus.algorithms.learner import AnyLearner, Learner
 from ludus.config.loading import config_hash, dump_yaml
 from ludus.config.schema import TrainerConfig
 from ludus.config.when import When
@@ -51,7 +51,7 @@ class RunTrainer(RLTrainer):
         self.requested_hash = config_hash(config)
         self.run: RunDirectory | None = None
         self.logger = CallbackLogger()
-        self.learner: Learner[Any, Any] | None = None
+        self.learner: AnyLearner | None = None
         self.collector: Collector | None = None
         self._active: TrainingRun | None = None
         self._resume_from: Checkpoint | None = None
@@ -237,9 +237,14 @@ class RunTrainer(RLTrainer):
             callback=callback,
             extra_metrics=self.logger.take,
         )
-        run = TrainingRun(directory, crew, log, signals, self.display, self.config.total_timesteps)
+        run = self._make_run(directory, crew, log, signals)
         self._active = run
         return run
+
+    def _make_run(
+        self, directory: RunDirectory, crew: Crew, log: MetricsLog, signals: StopSignals
+    ) -> TrainingRun:
+        return TrainingRun(directory, crew, log, signals, self.display, self.config.total_timesteps)
 
     def _begin(self, run: TrainingRun, checkpoint: Checkpoint | None, callback: Any) -> None:
         """Bring the run to its first step, or to the checkpoint to go on from, and tell callback and display."""
@@ -331,7 +336,8 @@ def _parse_total(value: Any) -> When:
         raise UserError(str(error), where="train(total_timesteps=…)", fix="as in the config") from None
 
 
-def take_over(learner: Learner[Any, Any], checkpoint: Checkpoint) -> None:
+def take_over(learner: AnyLearner, checkpoint: Checkpoint) -> None:
     """Start from the weights of another run's policy."""
     load_policy_tensors(learner.policy, checkpoint)
-    learner.warm_start(dict(learner.policy.state_dict()))
+    if isinstance(learner, Learner):  # which may have copies of them, as target networks
+        learner.warm_start(dict(learner.policy.state_dict()))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ludus.algorithms.learner import Learner, with_prefix
+from ludus.algorithms.learner import AnyLearner, with_prefix
 from ludus.algorithms.norms import optimizer_norms
 from ludus.config.schema import TrainerConfig
 from ludus.config.when import When
@@ -43,7 +43,7 @@ class Crew:
     config: TrainerConfig
     streams: Streams
     collector: Collector
-    learner: Learner[Any, Any]
+    learner: AnyLearner
     evaluate: Callable[[], EvaluationResult] | None
     record_video: Callable[[int], None] | None
     callback: Any

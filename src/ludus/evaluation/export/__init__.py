@@ -14,6 +14,8 @@ from typing import Any
 from ludus.errors import UnknownName, UserError
 from ludus.evaluation.load import LoadedPolicy
 
+_OF_LANGUAGE = "peft"  # the one target for the adapters of language runs
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -42,6 +44,14 @@ def export_policy(policy: LoadedPolicy, target: str, path: Path | None = None) -
         raise UnknownName("target", target, known, where="--to", fix=f"one of {', '.join(known)}")
     if policy.config is None:
         raise UserError(f"'{policy.name}' has no network to export", fix="name a run")
+    if (policy.config.language is not None) != (target == _OF_LANGUAGE):
+        speaks = "a language model" if policy.config.language is not None else "no language model"
+        others = [name for name in known if name != _OF_LANGUAGE]
+        raise UserError(
+            f"'{policy.name}' is {speaks} and cannot be written as {target}",
+            where="--to",
+            fix=f"use {_OF_LANGUAGE if policy.config.language is not None else ' or '.join(others)}",
+        )
     module: Any = importlib.import_module(f"{__name__}.{target}")
     path = Path(module.FILENAME) if path is None else path
     if path.exists():

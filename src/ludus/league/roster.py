@@ -1,0 +1,143 @@
+"""The players of a run by name: learners, their frozen versions with their weights, and whoever else was invited."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from torch import Tensor
+
+from ludus.config.language import LanguageConfig
+from ludus.errors import CheckpointError
+from ludus.league.players import LanguagePlayer, Player
+from ludus.policies.language.model import LanguageModel
+from ludus.policies.language.sampling import Sampler
+from ludus.runs.atomic import write_atomic
+
+
+class Roster:
+    """Gives a player for every member of the league.
+
+    A learner plays with the adapter that is being trained. A frozen version has an adapter of its own beside it,
+    and a file under `folder`, written once, from which a resumed run takes it again. `invite` makes everybody else.
+    """
+
+    folder: Path
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        sampler: Sampler,
+        config: LanguageConfig,
+        learners: Sequence[str],
+        invite: Callable[[str], Player],
+    ) -> None:
+        self.learners = tuple(learners)
+        self._model = model
+        self._sampler = sampler
+        self._config = config
+        self._invite = invite
+        self._players: dict[str, Player] = {}
+        self._hashes: dict[str, str] = {}
+        for name in learners:
+            self._players[name] = self._language_player(name, sampler, 0)
+
+    def player(self, name: str) -> Player:
+        """The player called `name`; made when it is first asked for."""
+        if name not in self._players:
+            self._players[name] = self._invite(name)
+        return self._players[name]
+
+    def learner_with(self, name: str, sampler: Sampler) -> Player:
+        """The learner `name` as it is now, drawing from another sampler: evaluations leave training's untouched."""
+        return self._language_player(name, sampler, self.version(name))
+
+    def version(self, name: str) -> int:
+        """How many updates the player's weights have seen."""
+        return int(getattr(self._players[name], "version", 0))
+
+    def publish(self, name: str, version: int) -> None:
+        """From here on this learner plays with weights that have seen so many updates."""
+        player: Any = self._players[name]
+        player.version = version
+
+    def freeze(self, learner: str, name: str) -> None:
+        """Keep the weights of `learner` as they are now, as the player `name`."""
+        tensors = self.weights(learner)
+        payload = safetensors.torch.save({key: value.cpu().contiguous() for key, value in tensors.items()})
+        self._hashes[name] = hashlib.sha256(payload).hexdigest()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(self._file(name), payload)
+        self._seat_version(name, tensors, self.version(learner))
+
+    def weights(self, name: str) -> dict[str, Tensor]:
+        """A copy of the weights that this learner or version plays with."""
+        return {key: value.detach().clone() for key, value in self._model.adapter_tensors(name).items()}
+
+    def drop(self, name: str) -> None:
+        """Let a frozen version go. Its file stays for as long as a checkpoint may need it: see `prune`."""
+        self._model.remove_adapter(name)
+        del self._players[name], self._hashes[name]
+
+    def prune(self, needed: Set[str]) -> None:
+        """Remove the files of versions that are neither here nor `needed`."""
+        for path in self.folder.glob("*.safetensors"):
+            if path.stem not in needed and path.stem not in self._hashes:
+                path.unlink(missing_ok=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The frozen versions, with the hashes of their files and how many updates each had seen."""
+        return {
+            name: {"sha256": digest, "version": self.version(name)} for name, digest in self._hashes.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take the frozen versions from their files. CheckpointError when one is missing or damaged."""
+        for name in list(self._hashes):
+            self._model.remove_adapter(name)
+            del self._players[name], self._hashes[name]
+        for name, known in state.items():
+            path = self._file(name)
+            try:
+                payload = path.read_bytes()
+            except OSError as error:
+                raise CheckpointError(
+                    f"the frozen version '{name}' cannot be read ({error.strerror})",
+                    where=str(path),
+                    fix="resume from another checkpoint, with --checkpoint",
+                ) from error
+            if hashlib.sha256(payload).hexdigest() != known["sha256"]:
+                raise CheckpointError(
+                    f"the frozen version '{name}' is damaged: its hash is not the one that was saved",
+                    where=str(path),
+                    fix="restore the file from a copy, or resume from a checkpoint before it",
+                )
+            self._hashes[name] = known["sha256"]
+            self._seat_version(name, safetensors.torch.load(payload), int(known["version"]))
+
+    def _seat_version(self, name: str, tensors: Mapping[str, Tensor], version: int) -> None:
+        # its weights are taken from `tensors`, wherever the learner's own began
+        config = self._config.adapter
+        self._model.add_adapter(name, None if config is None else config.model_copy(update={"start": None}))
+        self._model.load_adapter_tensors(name, tensors)
+        for parameter in self._model.trainable(name):
+            parameter.requires_grad_(False)
+        self._players[name] = self._language_player(name, self._sampler, version, kind="version")
+
+    def _language_player(
+        self, name: str, sampler: Sampler, version: int, kind: Any = "learner"
+    ) -> LanguagePlayer:
+        return LanguagePlayer(
+            name,
+            self._model.tokenizer,
+            sampler,
+            name,
+            version=version,
+            kind=kind,
+        )
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name}.safetensors"

@@ -1,0 +1,106 @@
+"""The games of a run, written to files that can be read back: one file for each update and each evaluation."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ludus.league.records import MatchRecord
+from ludus.runs.directory import RunDirectory
+from ludus.tracking.jsonl import JsonlWriter, read_jsonl
+from ludus.types import Metrics
+
+FOLDER = "games"
+COMPONENTS = ("collector", "learner", "league", "evaluation")
+
+
+class GameTracker:
+    """Knows every folder of a language run, and writes its games and the logs of its parts.
+
+    The names are those of the third seed's notes.
+    """
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        run.logs_dir.mkdir(parents=True, exist_ok=True)
+        self._handlers = {name: _log_file(run.logs_dir / f"{name}.log") for name in COMPONENTS}
+        for name, handler in self._handlers.items():
+            component_log(name).addHandler(handler)
+
+    def get_checkpoint_dir(self) -> Path:
+        return self._run.checkpoints_dir
+
+    def get_train_dir(self) -> Path:
+        return self._run.path / FOLDER / "train"
+
+    def get_eval_dir(self) -> Path:
+        return self._run.path / FOLDER / "eval"
+
+    def log_learner(self, metrics: Metrics) -> None:
+        """All values of an update into the learner's log; `metrics.jsonl` has them too."""
+        shown = ", ".join(f"{name} {value:.6g}" for name, value in sorted(metrics.items()))
+        component_log("learner").info(shown)
+
+    def add_trajectory(self, update: int, matches: Iterable[MatchRecord]) -> None:
+        """Write the games that update number `update` learnt from."""
+        _write(self.get_train_dir() / f"{update:08d}.jsonl", matches)
+
+    def add_eval_episode(self, update: int, matches: Iterable[MatchRecord]) -> None:
+        """Write the games of the evaluation after update number `update`."""
+        _write(self.get_eval_dir() / f"{update:08d}.jsonl", matches)
+
+    def forget_after(self, update: int) -> None:
+        """Remove the games that a resumed run will play again."""
+        for folder in (self.get_train_dir(), self.get_eval_dir()):
+            for path in folder.glob("*.jsonl"):
+                if re.fullmatch(r"[0-9]+", path.stem) and int(path.stem) > update:
+                    path.unlink()
+
+    def close(self) -> None:
+        for name, handler in self._handlers.items():
+            component_log(name).removeHandler(handler)
+            handler.close()
+
+
+def component_log(name: str) -> logging.Logger:
+    """Details of one part of a run, for its own file only; what a user must see goes to the run's log."""
+    logger = logging.getLogger(f"ludus.selfplay.{name}")
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+    return logger
+
+
+def _log_file(path: Path) -> logging.Handler:
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    return handler
+
+
+def read_games(run: RunDirectory, kind: str = "train") -> Iterator[tuple[int, dict[str, Any]]]:
+    """Update number and match of every game written, in order; `kind` is train or eval."""
+    for path in sorted((run.path / FOLDER / kind).glob("*.jsonl")):
+        if path.stem.isdigit():
+            for row in read_jsonl(path):
+                yield int(path.stem), row
+
+
+def _write(path: Path, matches: Iterable[MatchRecord]) -> None:
+    path.unlink(missing_ok=True)
+    writer = JsonlWriter(path)
+    for match in matches:
+        writer.write(plain_match(match))
+    writer.flush()
+    writer.close()
+
+
+def plain_match(match: MatchRecord) -> dict[str, Any]:
+    """A match as plain data, tokens and log-probabilities included."""
+    plain = asdict(match)
+    for turn in plain["turns"]:
+        for name in ("log_probs", "raw_log_probs"):
+            turn[name] = [round(float(value), 6) for value in turn[name]]
+    return plain

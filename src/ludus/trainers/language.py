@@ -1,0 +1,304 @@
+"""The language trainer: a language model that learns text games by playing them, itself and others."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ludus.algorithms.language.guard import CollapseGuard
+from ludus.algorithms.language.learner import LanguageLearner, LanguagePlace
+from ludus.algorithms.language.warmup import Point, warm_up
+from ludus.config.hyperparameters import HyperparameterConfig
+from ludus.config.language import GameConfig, LanguageConfig
+from ludus.config.schema import TrainerConfig
+from ludus.envs.text.extraction import make_extractor
+from ludus.envs.text.game import TextGame
+from ludus.envs.text.templates import make_template
+from ludus.errors import ConfigError, UserError
+from ludus.evaluation.load import find_checkpoint
+from ludus.evaluation.matches import MatchEvaluation
+from ludus.evaluation.players import make_player
+from ludus.league.league import League
+from ludus.league.match import play_matches
+from ludus.league.players import Player
+from ludus.league.roster import Roster
+from ludus.policies.language.learned import LearnedWeights
+from ludus.policies.language.local import LocalSampler
+from ludus.policies.language.model import LanguageModel
+from ludus.policies.language.models import load_language_model
+from ludus.rollout.matches import MatchCollector, Table
+from ludus.runs.checkpoints import CheckpointManager
+from ludus.runs.directory import RunDirectory
+from ludus.runs.signals import StopSignals
+from ludus.runs.streams import Streams
+from ludus.tracking.progress import ProgressDisplay
+from ludus.tracking.tracker import MetricsLog
+from ludus.trainers.resolve import available_threads, check_device
+from ludus.trainers.run_trainer import RunTrainer, take_over
+from ludus.trainers.self_play_run import SelfPlayRun
+from ludus.trainers.training_run import Crew, policy_state
+from ludus.types import Metrics, Progress
+
+_log = logging.getLogger("ludus.trainers")
+
+
+class LanguageTrainer(RunTrainer):
+    """Trains the adapters (or all weights) of a language model by self-play on text games."""
+
+    def __init__(self, env: Any, config: TrainerConfig, *, display: ProgressDisplay | None = None) -> None:
+        if env is not None:
+            raise UserError(
+                "a language run plays the games of its config and takes no env",
+                where="create_trainer(env, …)",
+                fix="name the games in the config: games: {train: [TicTacToe-v0]}",
+            )
+        super().__init__(None, config, display=display)
+        self._opponents: dict[str, Player] = {}
+        self.guard = None if config.guard is None else CollapseGuard(config.guard)
+
+    @property
+    def env_id(self) -> str:
+        return "+".join(dict.fromkeys(game.id for game in self._games.train))
+
+    @property
+    def _language(self) -> LanguageConfig:
+        assert self.config.language is not None
+        return self.config.language
+
+    @property
+    def _games(self) -> Any:
+        if self.config.games is None:
+            raise ConfigError(
+                "a language run needs games", key="games", fix="games: {train: [{id: TicTacToe-v0}]}"
+            )
+        return self.config.games
+
+    def _default_name(self) -> str:
+        """Model without its company, games, opponents, user; the time follows."""
+        model = self._language.model.rstrip("/").rpartition("/")[2]
+        return "-".join([model, self.env_id, self.config.league.opponents, _user()]).lower()
+
+    def create_model(self) -> Any:
+        if self.learner is not None:
+            return self.learner.policy
+        self.config = config = _resolved(self.config)
+        language, games = self._language, self._games
+        if games.branch > 1 and games.across_updates:
+            raise ConfigError(
+                "games that branch are played out within their update",
+                key="games.across_updates",
+                fix="set across_updates: false, or branch: 1",
+            )
+        self.tables = [make_table(game) for game in games.train]
+        self.eval_tables = [make_table(game) for game in games.eval or games.train]
+        device = torch.device(config.device)
+        torch.set_num_threads(available_threads(config.threads))
+        self.streams = Streams(config.seed)
+        self.streams.seed_globals()
+        self.model: LanguageModel = load_language_model(language, device, self.streams.torch("model"))
+        learners = _learner_names(language.learners)
+        for name in learners:
+            self.model.add_adapter(name, language.adapter, self.streams.torch("adapters"))
+        self.sampler = LocalSampler(self.model, language.sampler, self.streams.torch("sampling", device))
+        self.roster = Roster(self.model, self.sampler, language, learners, self._invite)
+        self.league = self._make_league(learners)
+        hyperparams = config.typed_hyperparams()
+        place = LanguagePlace(
+            model=self.model,
+            language=language,
+            rewards=config.rewards,
+            learners=learners,
+            device=device,
+            streams=self.streams,
+            start=f"{learners[0]}@0",
+            watch_kl=config.guard is not None and config.guard.kl is not None,
+        )
+        learner: LanguageLearner[Any] = config.algorithm_entry().learner(place, hyperparams)  # type: ignore[misc]
+        weights = LearnedWeights(self.model, learners, language)
+        learner.policy = weights  # what a checkpoint holds
+        if config.pretrained_model is not None and self._resume_from is None:
+            _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
+            take_over(learner, checkpoint)
+        self.learner = learner
+        self.collector = MatchCollector(self.tables, self.league, self.roster, games, self.streams)
+        count = sum(parameter.numel() for parameter in weights.parameters())
+        total = sum(p.numel() for p in self.model.parameters())
+        what = f"{count:,} of {total:,} parameters" if language.adapter else f"all {count:,} parameters"
+        self._setting = [
+            ("games", f"{self.env_id}, {games.open} side by side, against {config.league.opponents}"),
+            ("algorithm", f"{config.algorithm}, {what} on {device}"),
+            ("model", f"{language.model}, sampled in this process"),
+        ]
+        return weights
+
+    def evaluate_episodes(self, n_episodes: int, deterministic: bool = False) -> MatchEvaluation:
+        """`n_episodes` games at every game against every opponent of `league.eval`, on all seats in turn.
+
+        Nothing of training's randomness is used. The learner samples as in training; `deterministic` lets it take
+        the likeliest token each time.
+        """
+        self.create_model()
+        own = self.config.evaluation.seed
+        streams = self.streams if own is None else Streams(own)
+        played = 0 if self._active is None else self._active.progress.updates
+        results = []
+        for table in self.eval_tables:
+            for opponent in self.config.league.eval:
+                seed = streams.derive("eval", played, table.game, opponent)
+                learner = self._for_evaluation(seed, deterministic)
+                results.append(
+                    play_matches(
+                        learner,
+                        self._opponent(opponent, seed),
+                        table.spec,
+                        n_episodes,
+                        seed,
+                        template=table.template,
+                        extractor=table.extractor,
+                        side_by_side=self._games.open,
+                    )
+                )
+        return MatchEvaluation.of(results)
+
+    def warm_up(self) -> Metrics:
+        """Train the learners on what `warmup.source` would play, before they play themselves."""
+        self.create_model()
+        settings = self.config.warmup
+        if settings is None:
+            raise ConfigError(
+                "the config has no warm start",
+                key="warmup",
+                fix="add warmup: {source: minimax}, or a CSV with observation and action",
+            )
+        assert isinstance(self.learner, LanguageLearner)
+        return warm_up(self.learner, self.tables, settings, self.streams, _tell_point)
+
+    def save_warm_start(self) -> RunDirectory:
+        """Keep the weights as they are now as a run of their own, for `pretrained_model` of others."""
+        self.create_model()
+        assert self.learner is not None
+        self.config = self.config.model_copy(
+            update={"name": f"{self.config.name or self._default_name()}-warmup"}
+        )
+        run = self._create_run()
+        weights = self.learner.policy
+        CheckpointManager(run.checkpoints_dir).save(
+            0, {"policy": weights.state_dict()}, policy_state(weights, Progress()), resumable=False
+        )
+        run.update_info(status="exported")
+        return run
+
+    def close(self) -> None:
+        run: Any = self._active
+        if run is not None:
+            run.tracker.close()
+        super().close()
+
+    # Within
+
+    def _make_run(
+        self, directory: RunDirectory, crew: Crew, log: MetricsLog, signals: StopSignals
+    ) -> SelfPlayRun:
+        run = SelfPlayRun(directory, crew, log, signals, self.display, self.config.total_timesteps)
+        warm_up = None if self.config.warmup is None else self._warm_up_and_tell
+        run.prepare(self.league, self.roster, self.guard, warm_up)
+        return run
+
+    def _warm_up_and_tell(self) -> None:
+        found = self.warm_up()
+        told = ", ".join(f"{name.removeprefix('warmup/')} {value:.3g}" for name, value in found.items())
+        _log.info("warm start: %s", told)
+
+    def _make_league(self, learners: Sequence[str]) -> League:
+        league = League(self.config.league)
+        for name in learners:
+            league.add(name, "learner", version=0)
+        for name in self.config.league.weights():
+            player = self.roster.player(name)
+            league.add(name, player.kind, plays=player.plays)
+        for name in self.config.league.eval:
+            player = self._opponent(name, seed=0)
+            league.add(name, player.kind, plays=player.plays)
+        return league
+
+    def _invite(self, name: str, stream: str | None = None) -> Player:
+        return make_player(
+            name,
+            list(dict.fromkeys(table.spec for table in (*self.tables, *self.eval_tables))),
+            streams=self.streams,
+            stream=stream,
+            root=self.config.save_dir,
+            deterministic=False,
+            device=self.config.device,
+        )
+
+    def _opponent(self, name: str, seed: int) -> Player:
+        """An opponent of evaluations, made once; what it draws follows from `seed`."""
+        stream = f"evaluation/{name}"
+        if name not in self._opponents:
+            self._opponents[name] = self._invite(name, stream)
+        self.streams.numpy(stream).bit_generator.state = np.random.PCG64(seed).state
+        self.streams.torch(stream, self.config.device).manual_seed(seed)
+        return self._opponents[name]
+
+    def _for_evaluation(self, seed: int, deterministic: bool) -> Player:
+        generator = torch.Generator(self.model.device).manual_seed(seed)
+        settings = self._language.sampler
+        if deterministic:
+            settings = settings.model_copy(update={"temperature": 1.0, "top_p": 1e-6})
+        sampler = LocalSampler(self.model, settings, generator)
+        return self.roster.learner_with(self.roster.learners[0], sampler)
+
+
+def _tell_point(point: Point) -> None:
+    _log.info(
+        "warm start, epoch %d: loss %.3f, %.0f %% of moves as shown",
+        point.epoch,
+        point.loss,
+        100 * point.accuracy,
+    )
+
+
+def make_table(game: GameConfig) -> Table:
+    """The game as its config says it is played. ConfigError or UnknownName where it cannot be."""
+    TextGame(game.spec())  # which knows its games and how many play them
+    return Table(game.spec(), make_template(game.template), make_extractor(game.extract), game.weight)
+
+
+def _learner_names(number: int) -> tuple[str, ...]:
+    return ("learner",) if number == 1 else tuple(f"learner-{i}" for i in range(1, number + 1))
+
+
+def _resolved(config: TrainerConfig) -> TrainerConfig:
+    """`config` with device, hyperparameters and what evaluations do filled in and checked."""
+    check_device(config.device)
+    device = config.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    evaluation = config.evaluation
+    if "deterministic" not in evaluation.model_fields_set:
+        evaluation = evaluation.model_copy(update={"deterministic": False})
+    if "episodes" not in evaluation.model_fields_set:
+        evaluation = evaluation.model_copy(update={"episodes": config.league.eval_games})
+    typed = config.typed_hyperparams()
+    return config.model_copy(
+        update={
+            "algorithm": config.algorithm_entry().name,
+            "device": device,
+            "evaluation": evaluation,
+            "threads": available_threads(config.threads),
+            "hyperparams": HyperparameterConfig(**typed.model_dump()),
+        }
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no name for this user id, as in some containers
+        return "somebody"

@@ -1,0 +1,282 @@
+"""Language runs: what is trained on is what was sampled, and a run that goes on ends where it would have ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_runs import resumed, same, steps_of
+
+from ludus.algorithms.language import packing
+from ludus.config.schema import TrainerConfig
+from ludus.errors import ConfigError, LudusError, UnknownName, UserError
+from ludus.league.records import MatchRecord, Turn
+from ludus.rollout.matches import MatchCollector
+from ludus.runs.directory import RunDirectory
+from ludus.trainers.factory import create_trainer
+from ludus.trainers.game_files import read_games
+from ludus.trainers.language import LanguageTrainer
+from ludus.trainers.self_play_run import SelfPlayRun
+
+GAME = {"id": "TicTacToe-v0", "template": {"prompt": "{seat}{board}"}}
+
+
+def config_of(folder: Path, **fields: Any) -> TrainerConfig:
+    """A language run of seconds: one narrow layer, eight games, three updates."""
+    language = {
+        "model": "tiny",
+        "model_kwargs": {"layers": 1, "hidden": 16, "heads": 2, "context": 256},
+        "adapter": {"rank": 2, "alpha": 4},
+        "sampler": {"max_new_tokens": 3},
+    } | fields.pop("language", {})
+    games = {"train": [GAME], "open": 8, "turns": 12} | fields.pop("games", {})
+    defaults: dict[str, Any] = {
+        "algorithm": "REINFORCE",
+        "total_timesteps": "4 updates",
+        "checkpoint": {"every": "2 updates", "keep": 0},
+        "evaluation": {"every": "2 updates"},
+        "tracking": {"every": 1, "tensorboard": False},
+        "league": {
+            "opponents": "random",
+            "train": ["random"],
+            "eval": ["random"],
+            "eval_games": 2,
+            "version_every": 1,
+        },
+        "rewards": {
+            "step": [{"length": -0.1}]
+        },  # an untrained model makes no valid move: all else is lost alike
+        "hyperparams": {"ent_coef": 0.01},
+        "guard": None,
+        "save_dir": str(folder),
+    }
+    return TrainerConfig(language=language, games=games, **(defaults | fields))
+
+
+def trainer_of(config: TrainerConfig) -> LanguageTrainer:
+    trainer = create_trainer(None, config)
+    assert isinstance(trainer, LanguageTrainer)
+    return trainer
+
+
+def trained(config: TrainerConfig) -> RunDirectory:
+    trainer = trainer_of(config)
+    try:
+        return RunDirectory.open(trainer.train().run)
+    finally:
+        trainer.close()
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "reinforce, frozen versions among the opponents": {},
+    "ppo with all weights": {"algorithm": "PPO", "language": {"adapter": None}},
+    "a2c, games across updates": {"algorithm": "A2C", "games": {"across_updates": True}},
+    "grpo on branches": {
+        "algorithm": "GRPO",
+        "games": {"branch": 3, "branch_at": "uncertain"},
+        "league": {"opponents": "mirror", "eval": ["random"], "eval_games": 2},
+    },
+    "two learners with a warm start, rewards and a guard": {
+        "language": {"learners": 2},
+        "rewards": {"final": ["role_advantage"], "step": [{"length": -0.1}], "sampling": ["zscore_by_env"]},
+        "warmup": {"source": "random", "pairs": 16, "epochs": 1, "batch_size": 8},
+        "guard": {"invalid_rate": 0.9, "patience": 1, "rollbacks": 9},
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_that_goes_on_ends_as_one_that_never_stopped(case: str, tmp_path: Path) -> None:
+    config = config_of(tmp_path / "whole", **CASES[case])
+    whole = trained(config)
+    cut = trained(config.model_copy(update={"save_dir": str(tmp_path / "cut")}))
+    same(whole, cut)
+    middle = steps_of(cut)[0]
+    assert middle < steps_of(cut)[-1]
+    assert resumed(cut, middle) == middle
+    same(whole, cut)
+    for kind in ("train", "eval"):
+        assert games_of(whole, kind) == games_of(cut, kind)
+
+
+def games_of(run: RunDirectory, kind: str) -> list[Any]:
+    return [(update, match | {"seconds": 0}) for update, match in read_games(run, kind)]
+
+
+def test_the_tokens_trained_on_are_the_tokens_sampled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_of(config_of(tmp_path))
+    trainer.create_model()
+    sampled: dict[tuple[int, ...], int] = {}
+    draw = trainer.sampler.sample
+
+    def remember(requests: Any) -> Any:
+        completions = draw(requests)
+        for request, completion in zip(requests, completions, strict=True):
+            whole = (*request.prompt, *completion.tokens)
+            sampled[whole] = sampled.get(whole, 0) + 1
+        return completions
+
+    trained_on: list[tuple[int, ...]] = []
+    as_pass = packing._as_pass
+
+    def watch(turns: list[Turn], rows: list[list[int]], *rest: Any) -> Any:
+        made = as_pass(turns, rows, *rest)
+        for row, members in enumerate(rows):
+            at = 0
+            for i in members:
+                size = len(turns[i].prompt) + len(turns[i].completion) - 1
+                seen = made.tokens[row, at : at + size].tolist()
+                trained_on.append((*seen, turns[i].completion[-1]))
+                at += size
+        return made
+
+    monkeypatch.setattr(trainer.sampler, "sample", remember)
+    monkeypatch.setattr(packing, "_as_pass", watch)
+    trainer.train()
+    trainer.close()
+    assert len(trained_on) > 20
+    assert all(whole in sampled for whole in trained_on)
+
+
+def test_learner_and_sampler_agree_on_every_update(tmp_path: Path) -> None:
+    run = trained(config_of(tmp_path))
+    gaps = [row["train/log_prob_gap_max"] for row in rows_of(run) if "train/log_prob_gap_max" in row]
+    assert len(gaps) == 4
+    assert max(gaps) < 1e-4
+
+
+def rows_of(run: RunDirectory) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
+
+
+def test_what_was_played_can_be_read_back(tmp_path: Path) -> None:
+    run = trained(config_of(tmp_path))
+    games = list(read_games(run))
+    assert {update for update, _ in games} == {1, 2, 3, 4}
+    for _, match in games:
+        for turn in match["turns"]:
+            assert turn["player"] in match["players"]
+            assert (turn["seat"], turn["action"]) == tuple(match["moves"][turn["index"]])
+    learner_turns = [turn for _, match in games for turn in match["turns"] if turn["player"] == "learner"]
+    assert all("final" in turn["reward_parts"] or turn["reward_parts"] for turn in learner_turns)
+    assert {path.name for path in run.logs_dir.iterdir()} >= {"train.log", "learner.log", "league.log"}
+
+
+def test_a_collapsed_run_goes_back_and_slows_down(tmp_path: Path) -> None:
+    guard = {"invalid_rate": 0.0, "anchor_drop": None, "patience": 2, "slow_down": 0.5, "rollbacks": 1}
+    trainer = trainer_of(config_of(tmp_path, guard=guard, total_timesteps="9 updates"))
+    result = trainer.train()  # an untrained model makes nothing but invalid moves
+    learner: Any = trainer.learner
+    trainer.close()
+    assert result.status == "stopped"
+    assert "collapsed" in str(result.reason)
+    assert learner.rate_scale == 0.25
+    rows = rows_of(RunDirectory.open(result.run))
+    assert [row["guard/rollbacks"] for row in rows if "guard/rollbacks" in row] == [0, 1, 1, 2]
+
+
+def test_going_back_restores_the_frozen_weights(tmp_path: Path) -> None:
+    trainer = trainer_of(config_of(tmp_path, total_timesteps="3 updates"))
+    trainer.train()
+    run: Any = trainer._active
+    assert isinstance(run, SelfPlayRun)
+    first = trainer.roster.weights("learner@0")
+    now = trainer.roster.weights("learner")
+    assert any(not np.array_equal(first[name], now[name]) for name in first)
+    learner: Any = trainer.learner
+    learner.go_back("learner", first)
+    after = trainer.roster.weights("learner")
+    assert all(np.array_equal(first[name], after[name]) for name in first)
+    assert not learner.students["learner"].optimizer.state
+    trainer.close()
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_seats_and_rewards_belong_to_whom_they_should(share: float, tmp_path: Path) -> None:
+    league = {
+        "opponents": "fixed",
+        "train": ["random"],
+        "mirror_share": share,
+        "eval": ["random"],
+        "eval_games": 2,
+    }
+    trainer = trainer_of(config_of(tmp_path, league=league, games={"turns": 60}))
+    trainer.create_model()
+    collector: Any = trainer.collector
+    assert isinstance(collector, MatchCollector)
+    experience = collector.collect(None)
+    seats = set()
+    for match in experience.matches:
+        own = [seat for seat, name in enumerate(match.players) if name == "learner"]
+        assert len(own) == (2 if share else 1)
+        seats |= set(own)
+        for turn in match.turns:
+            assert match.players[turn.seat] == turn.player
+    assert seats == {0, 1}
+    assert experience.steps == len(experience.turns) >= 60
+    trainer.close()
+
+
+def test_a_group_is_played_from_one_state(tmp_path: Path) -> None:
+    games = {"branch": 4, "turns": 40}
+    trainer = trainer_of(config_of(tmp_path, algorithm="GRPO", games=games, league={"opponents": "mirror"}))
+    trainer.create_model()
+    collector: Any = trainer.collector
+    for _ in range(3):  # from the second collection on it knows how long games are
+        experience = collector.collect(None)
+    trainer.close()
+    groups: dict[int, list[MatchRecord]] = {}
+    for match in experience.matches:
+        if match.group is not None:
+            groups.setdefault(match.group, []).append(match)
+    assert groups
+    for members in groups.values():
+        assert len(members) == 4
+        assert len({match.seed for match in members}) == 1
+        firsts = [min((t for t in match.turns), key=lambda turn: turn.index) for match in members]
+        assert len({turn.observation for turn in firsts}) == 1
+        assert len({turn.prompt for turn in firsts}) == 1
+
+
+@pytest.mark.skip(reason="remote models cannot play yet")
+def test_an_opponent_that_cannot_be_reached_is_skipped_and_in_the_end_stops_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-this-test")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    league = {"opponents": "fixed", "train": ["openai:nobody"], "mirror_share": 0.0, "eval": []}
+    trainer = trainer_of(config_of(tmp_path, league=league, evaluation=None))
+    with pytest.raises(UserError, match="could not be played"):
+        trainer.train()
+    trainer.close()
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"sk-secret" not in written
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "words"),
+    [
+        ({"games": {"train": ["TikTakToe-v0"]}}, UnknownName, "TicTacToe-v0"),
+        ({"language": {"model": "smollm", "model_kwargs": {}}}, LudusError, "smollm2-135m"),
+        (
+            {"games": {"train": [{"id": "TicTacToe-v0", "template": {"prompt": "your move"}}]}},
+            ConfigError,
+            "slot",
+        ),
+        ({"algorithm": "DQN"}, ConfigError, "language"),
+        ({"games": {"branch": 2, "across_updates": True}}, ConfigError, "branch"),
+        ({"league": {"train": ["minmax"]}}, LudusError, "minimax"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_before_a_run_exists(
+    fields: dict[str, Any], error: type[Exception], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error) as caught:
+        trainer_of(config_of(tmp_path, **fields)).create_model()
+    assert words in str(caught.value)
+    assert not list(tmp_path.iterdir())
