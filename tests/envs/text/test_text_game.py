@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import subprocess
 import sys
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from ludus.envs.text.arena import Seclusion
+from ludus.envs.text import seclusion, watchdog
 from ludus.envs.text.game import GameSpec, Outcome, TextGame
+from ludus.envs.text.seclusion import Seclusion
 from ludus.errors import UnknownName, UserError
 
 pytest.importorskip("textarena")
@@ -96,6 +98,42 @@ def test_a_game_that_raises_is_cut_off_with_its_own_traceback(monkeypatch: pytes
     assert "in broken" in game.fault.game_traceback
     assert game.outcome().cut_off and game.outcome().rewards == (0.0, 0.0)
     assert "ZeroDivisionError: of the game's own making" in game.outcome().reason
+
+
+def test_a_game_that_hangs_is_cut_off_and_the_generators_are_put_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from textarena.envs.TicTacToe.env import TicTacToeEnv
+
+    def endless(self: object, action: str) -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                random.random()
+
+    monkeypatch.setattr(TicTacToeEnv, "step", endless)
+    monkeypatch.setattr(seclusion, "_DEADLINE_S", 0.05)
+    monkeypatch.setattr(watchdog, "_POLL_S", 0.01)
+    random.seed(1)
+    expected = random.getstate()
+    game = TextGame(GameSpec("TicTacToe-v0", players=2))
+    for seed in range(3):
+        game.reset(seed)
+        game.play("[0]")
+        assert game.over and game.outcome().cut_off
+        assert "no answer within" in game.outcome().reason
+    assert random.getstate() == expected
+
+
+def test_a_game_that_put_everybody_out_is_cut_off_at_once() -> None:
+    nonsense = ["", "[0]", "[[", "{hi}[S]", "[E]", "I would rather not."]
+    for game_id in ("PublicGoodsGame-v0", "MarketEntryGame-v0"):
+        reasons = set()
+        for seed in range(20):
+            game, choice = started(GameSpec(game_id), seed), random.Random(seed)
+            while not game.over:
+                game.play(choice.choice(nonsense))
+            reasons.add(game.outcome().reason)
+        assert any("every player was put out" in reason for reason in reasons)
 
 
 def test_a_game_that_cannot_start_is_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,76 +1,27 @@
-"""TextArena, kept to itself: its games draw from the process's one random generator, print, and fetch corpora.
-
-Every call into a game goes through `Seclusion`, so that games played side by side do not touch each other or
-anything else in the process, and a game is a function of its seed and its actions.
-"""
+"""TextArena's games, behind the `Table` that a `TextGame` is played on."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import importlib
-import random
 import sys
-import threading
 import warnings
-from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import Any, cast
-
-from numpy.random import MT19937, mtrand
+from collections.abc import Mapping
+from typing import Any
 
 from ludus.config.language import GameSpec
-from ludus.envs.text.table import GameFault, Observed
-from ludus.errors import MissingExtra, UserError
+from ludus.envs.text.seclusion import LOCK, Seclusion, secluded
+from ludus.envs.text.table import Observed
+from ludus.errors import MissingExtra
 
-_LOCK = threading.RLock()
 _GAME = -1  # who speaks in a message of the game's own
-
-
-class MissingCorpus(UserError):
-    """A game needs words that NLTK has not been told to download yet."""
-
-    def __init__(self, names: list[str]) -> None:
-        super().__init__(
-            f"this game needs NLTK's {' and '.join(repr(name) for name in names)}, not found on this machine",
-            where="NLTK's data folders",
-            fix=f"python -m nltk.downloader {' '.join(names)}",
-        )
-
-
-class Seclusion:
-    """A game's own random state, in place of the process's while inside `with`; nothing is downloaded there."""
-
-    def __init__(self, seed: int) -> None:
-        self._python = random.Random(seed).getstate()
-        self._numpy = MT19937(seed)
-
-    def __enter__(self) -> None:
-        _LOCK.acquire()
-        self._outer = random.getstate(), mtrand.get_bit_generator()
-        random.setstate(self._python)
-        mtrand.set_bit_generator(self._numpy)
-        self._nltk = cast("Any", sys.modules.get("nltk"))
-        if self._nltk is not None:
-            self._download = self._nltk.download
-            self._nltk.download = _only_what_is_here
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._nltk is not None:
-            self._nltk.download = self._download
-        self._python = random.getstate()
-        random.setstate(self._outer[0])
-        mtrand.set_bit_generator(self._outer[1])
-        _LOCK.release()
 
 
 @functools.cache
 def textarena() -> Any:
     """The package, imported once; raises MissingExtra. Its registry is `textarena().envs.registration.ENV_REGISTRY`."""
-    with _LOCK, warnings.catch_warnings():  # it silences a warning for the whole process
+    with LOCK, warnings.catch_warnings():  # it silences a warning for the whole process
         try:
             package = importlib.import_module("textarena")
         except ModuleNotFoundError as error:
@@ -114,12 +65,14 @@ class ArenaTable:
         self._refused = False
         self._observed = Observed("", "", "", 0)
         self._seen: dict[int, list[tuple[int, str, str]]] = {seat: [] for seat in range(players)}
-        with self._faults(f"{spec.id} cannot be started by {players}"):
+        with secluded(self._seclusion, f"{spec.id} cannot be started by {players}"):
             self._env = make_env(spec.id, spec.kwargs)
             self._env.reset(num_players=players, seed=seed)
             self._inner = _innermost(self._env)
             self._inner.get_observation = functools.partial(self._keep, self._inner.get_observation)
             self._state = self._inner.state
+            if hasattr(self._state, "elimination_order"):
+                self._state.step = functools.partial(self._step_if_anyone_is_left, self._state.step)
             if hasattr(self._state, "set_invalid_move"):
                 # the state forgets within the same step that it refused a move
                 self._state.set_invalid_move = functools.partial(self._refuse, self._state.set_invalid_move)
@@ -129,7 +82,7 @@ class ArenaTable:
         return self._observed
 
     def play(self, action: str) -> bool:
-        with self._faults("the game raised"):
+        with secluded(self._seclusion, "the game raised"):
             lost_before = self.invalid()
             self._refused = False
             self._env.step(action)
@@ -151,16 +104,6 @@ class ArenaTable:
     def state(self) -> dict[str, Any]:
         held: dict[str, Any] = self._state.game_state or {}
         return held
-
-    @contextlib.contextmanager
-    def _faults(self, doing: str) -> Iterator[None]:
-        try:
-            with self._seclusion:
-                yield
-        except UserError:
-            raise
-        except Exception as error:  # a game may raise anything
-            raise GameFault.of(error, doing) from error
 
     def _next_turn(self) -> None:
         self.over = bool(self._state.done)
@@ -191,6 +134,12 @@ class ArenaTable:
         self._refused = True
         return set_invalid_move(*args, **kwargs)
 
+    def _step_if_anyone_is_left(self, step: Any, *args: Any, **kwargs: Any) -> Any:
+        # TextArena would look for the next player forever
+        if not self._state.done and len(set(self._state.elimination_order)) >= self._players:
+            raise RuntimeError("every player was put out, and nobody had won")
+        return step(*args, **kwargs)
+
     def _transcript(self, seat: int) -> str:
         names = self._state.role_mapping or {}
         return "".join(
@@ -216,20 +165,3 @@ def _silence(entry_point: str) -> None:
 
 def _say_nothing(*args: Any, **kwargs: Any) -> None:
     return None
-
-
-def _only_what_is_here(names: str | list[str], *args: Any, **kwargs: Any) -> bool:
-    """Stands in for `nltk.download`: True when all is here already; raises MissingCorpus."""
-    find = sys.modules["nltk"].data.find
-    asked = [names] if isinstance(names, str) else list(names)
-    missing = []
-    for name in asked:
-        for place in (f"corpora/{name}", f"corpora/{name}.zip", f"taggers/{name}", f"taggers/{name}.zip"):
-            with contextlib.suppress(LookupError):
-                find(place)
-                break
-        else:
-            missing.append(name)
-    if missing:
-        raise MissingCorpus(missing)
-    return True

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from ludus.config.language import GameSpec
 from ludus.envs.catalog import check_env_exists
-from ludus.envs.text.arena import Seclusion, make_env, registry
+from ludus.envs.text.arena import make_env, registry
+from ludus.envs.text.seclusion import Seclusion, secluded
 from ludus.envs.text.table import GameFault
 from ludus.errors import UnknownName, UserError
 
@@ -15,6 +16,7 @@ GYMNASIUM = "gym:"
 """Before the id of a Gymnasium env whose observations are texts: a game with one seat."""
 
 _MOST_TRIED = 15  # no game of TextArena's is made for more
+_GAP = 2  # some are played by even numbers only
 # these would start with any number of players; the fewest that make a game of them
 _FEWEST_BY_THEIR_RULES = {"PublicGoodsGame": 2, "MarketEntryGame": 2}
 
@@ -51,7 +53,7 @@ def fewest_players(spec: GameSpec) -> int:
 
 @functools.cache
 def player_counts(spec: GameSpec) -> tuple[int, ...]:
-    """Every number of players up to 15 that can start the game; raises as `fewest_players`."""
+    """The numbers of players that can start the game, up to 15; raises as `fewest_players`."""
     return tuple(_accepted(spec))
 
 
@@ -73,30 +75,25 @@ def _accepted(spec: GameSpec) -> Iterator[int]:
     if spec.id.startswith(GYMNASIUM):
         yield 1
         return
-    secluded = Seclusion(0)
-    try:
-        with secluded:
-            env = make_env(spec.id, spec.kwargs)
-    except UserError:
-        raise
-    except Exception as error:  # a game may raise anything
-        raise GameFault.of(error, f"{spec.id} cannot be made") from error
-    faults: list[Exception] = []
-    fewest = _FEWEST_BY_THEIR_RULES.get(_game_of(spec.id), 1)
-    for players in range(fewest, _MOST_TRIED + 1):
+    seclusion = Seclusion(0)
+    with secluded(seclusion, f"{spec.id} cannot be made"):
+        env = make_env(spec.id, spec.kwargs)
+    faults: list[GameFault] = []
+    accepted = 0
+    for players in range(_FEWEST_BY_THEIR_RULES.get(_game_of(spec.id), 1), _MOST_TRIED + 1):
         try:
-            with secluded:
+            with secluded(seclusion, f"{spec.id} cannot be started"):
                 env.reset(num_players=players, seed=0)
-        except UserError:
-            raise
-        except Exception as error:  # TextArena has no other way to say that a number of players does not fit
-            faults.append(error)
+        except GameFault as fault:  # TextArena has no other way to say that a number of players does not fit
+            faults.append(fault)
+            if accepted and players >= accepted + _GAP:
+                return
         else:
+            accepted = players
             yield players
-    if len(faults) > _MOST_TRIED - fewest:
+    if not accepted:
         # the last complaint that is not about the number of players is the one that tells
-        told = [fault for fault in faults if not isinstance(fault, AssertionError)] or faults
-        raise GameFault.of(told[-1], f"{spec.id} cannot be started by any number of players")
+        raise next((f for f in faults[::-1] if not isinstance(f.__cause__, AssertionError)), faults[-1])
 
 
 def _game_of(game_id: str) -> str:

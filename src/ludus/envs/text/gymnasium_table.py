@@ -6,9 +6,7 @@ takes numbers. `info["invalid_move"]` says that an action was refused.
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -16,8 +14,8 @@ from gymnasium import spaces
 
 from ludus.config.language import GameSpec
 from ludus.envs.catalog import find_gym_spec
-from ludus.envs.text.arena import Seclusion
-from ludus.envs.text.table import GameFault, Observed
+from ludus.envs.text.seclusion import Seclusion, secluded
+from ludus.envs.text.table import Observed
 from ludus.errors import UserError
 
 _NUMBER = re.compile(r"-?\d+")
@@ -33,7 +31,7 @@ class GymnasiumTable:
         self._reward = 0.0
         self._refused = False
         self._info: dict[str, Any] = {}
-        with self._faults(f"{env_id} cannot be started"):
+        with secluded(self._seclusion, f"{env_id} cannot be started"):
             self._env = gym.make(find_gym_spec(env_id), disable_env_checker=True, **spec.kwargs)
             self._check(env_id)
             text, self._info = self._env.reset(seed=seed)
@@ -44,7 +42,7 @@ class GymnasiumTable:
         return Observed("\n".join(self._said), self._board, self._rules, 0)
 
     def play(self, action: str) -> bool:
-        with self._faults("the env raised"):
+        with secluded(self._seclusion, "the env raised"):
             self._said.append(f"[Player] {action}")
             move = self._move(action)
             if move is None:
@@ -86,13 +84,3 @@ class GymnasiumTable:
             return action
         number = _NUMBER.search(action)
         return int(number.group()) if number and 0 <= int(number.group()) < self._actions else None
-
-    @contextlib.contextmanager
-    def _faults(self, doing: str) -> Iterator[None]:
-        try:
-            with self._seclusion:
-                yield
-        except UserError:
-            raise
-        except Exception as error:  # a third party's env may raise anything
-            raise GameFault.of(error, doing) from error
