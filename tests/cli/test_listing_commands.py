@@ -25,6 +25,8 @@ COMMANDS = [
     "resume",
     "eval",
     "play",
+    "match",
+    "league",
     "runs",
     "presets",
     "envs",
@@ -87,6 +89,14 @@ def test_envs_describes_what_can_be_made_and_names_the_extra_of_what_cannot(ludu
     only = ludus("envs", "cartpole", "--json").json["envs"]
     assert {"CartPole-v0", "CartPole-v1"} <= {env["id"] for env in only}
     assert all("cartpole" in env["id"].lower() for env in only)
+
+
+def test_envs_lists_the_text_games_a_filter_fits(ludus: Command) -> None:
+    pytest.importorskip("textarena")
+    found = {env["id"]: env["group"] for env in ludus("envs", "connectfour", "--json").json["envs"]}
+    assert found["Text/ConnectFour-v0"] == "text games"
+    assert found["ConnectFour-v0-large"] == found["ConnectFour-v0-train"] == "textarena"
+    assert "textarena" in ludus("envs").out
 
 
 def test_presets_lists_every_preset_with_what_it_trains(ludus: Command) -> None:
@@ -193,7 +203,8 @@ def test_the_schema_knows_every_key_that_a_config_accepts(ludus: Command) -> Non
     schema = ludus("config", "--schema", "--json").json
     assert {"env", "env_id", "eval_freq", "use_wandb", "total_timesteps"} <= set(schema["properties"])
     by_algorithm = {one["description"]: one for one in schema["else"]["properties"]["hyperparams"]["anyOf"]}
-    assert set(by_algorithm) == set(algorithm_names())
+    language = {f"{name} for language models" for name in algorithm_names("language")}
+    assert set(by_algorithm) == {*algorithm_names(), *language}
     assert "clip_range" in by_algorithm["PPO"]["properties"]
     assert "clip_range" not in by_algorithm["DQN"]["properties"]
     assert schema["properties"]["total_timesteps"]["default"] == 1_000_000
