@@ -45,7 +45,7 @@ def test_the_table_of_a_match_fits_a_terminal(ludus: Command) -> None:
     outcome = ludus("match", "greedy", "random", "--env", "TicTacToe-v0", "--games", "10")
     assert outcome.code == 0, outcome.err
     assert "greedy against random at TicTacToe-v0" in outcome.out
-    assert "as player 1" in outcome.out and max(map(len, outcome.out.splitlines())) <= 80
+    assert "  player 1" in outcome.out and max(map(len, outcome.out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(

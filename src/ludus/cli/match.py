@@ -168,31 +168,31 @@ class _Told:
                 f"player {seat} ({name}) {reward:+g}"
                 for seat, (name, reward) in enumerate(zip(record.players, record.rewards, strict=True))
             )
-            moves = " ".join(action for _, action in record.moves)
+            moves = " ".join(f"{seat}:{action}" for seat, action in record.moves)
             self._output.print(f"game {record.match}: {seats}; {record.reason or 'over'}\n  moves: {moves}\n")
 
 
 def _table(result: MatchResult) -> Table:
     table = plain_table("", "games", "won", "drawn", "lost", right=("games",))
-    table.add_row("  in all", *_cells(result.total))
+    width = len(f"{result.total.games:,}")
+    table.add_row("  all", *_cells(result.total, width))
     if len(result.by_seat) > 1:
         for seat, tally in enumerate(result.by_seat):
-            table.add_row(f"  as player {seat}", *_cells(tally))
+            table.add_row(f"  player {seat}", *_cells(tally, width))
     return table
 
 
-def _cells(tally: Tally) -> list[str]:
-    return [f"{tally.games:,}", *(_share(tally, count) for count in (tally.wins, tally.draws, tally.losses))]
-
-
-def _share(tally: Tally, count: int) -> str:
+def _cells(tally: Tally, width: int) -> list[str]:
     from ludus.league.match import wilson
 
-    if not tally.games:
-        return "-"
-    low, high = wilson(count, tally.games)
-    width = len(f"{tally.games:,}")
-    return f"{count:>{width},}  {count / tally.games:.0%} ({100 * low:.0f} to {100 * high:.0f})"
+    cells = [f"{tally.games:,}"]
+    for count in (tally.wins, tally.draws, tally.losses):
+        if tally.games:
+            low, high = wilson(count, tally.games)
+            cells.append(f"{count:>{width},} {count / tally.games:.0%} ({100 * low:.0f}–{100 * high:.0f})")
+        else:
+            cells.append("-".rjust(width))
+    return cells
 
 
 def _further(result: MatchResult) -> list[tuple[str, str]]:
