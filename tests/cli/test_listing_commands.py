@@ -91,14 +91,6 @@ def test_envs_describes_what_can_be_made_and_names_the_extra_of_what_cannot(ludu
     assert all("cartpole" in env["id"].lower() for env in only)
 
 
-def test_envs_lists_the_text_games_a_filter_fits(ludus: Command) -> None:
-    pytest.importorskip("textarena")
-    found = {env["id"]: env["group"] for env in ludus("envs", "connectfour", "--json").json["envs"]}
-    assert found["Text/ConnectFour-v0"] == "text games"
-    assert found["ConnectFour-v0-large"] == found["ConnectFour-v0-train"] == "textarena"
-    assert "textarena" in ludus("envs").out
-
-
 def test_presets_lists_every_preset_with_what_it_trains(ludus: Command) -> None:
     listed = ludus("presets", "--json").json["presets"]
     assert [preset["name"] for preset in listed] == preset_names()
