@@ -154,7 +154,7 @@ class RunDirectory:
 def list_runs(root: Path | str, *, damaged: bool = False) -> list[RunDirectory]:
     """The runs under `root`, newest first. Those with a missing or unreadable run.json only if `damaged`."""
     found: list[tuple[float, RunDirectory]] = []
-    for run in _walk(Path(root)):
+    for run in walk_runs(Path(root)):
         info = run._info_or_empty()
         if info or damaged:
             found.append((_created(run, info), run))
@@ -249,7 +249,7 @@ def _safe(text: str) -> str:
     return text.lstrip(".") or "unnamed"
 
 
-def _walk(folder: Path) -> Iterator[RunDirectory]:
+def walk_runs(folder: Path) -> Iterator[RunDirectory]:
     """Run directories below `folder`; never looks inside one, into hidden folders or through links."""
     try:
         with os.scandir(folder) as entries:
@@ -264,7 +264,7 @@ def _walk(folder: Path) -> Iterator[RunDirectory]:
         return
     for name, entry in below.items():
         if not name.startswith(".") and entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path))
+            yield from walk_runs(Path(entry.path))
 
 
 def _created(run: RunDirectory, info: dict[str, Any]) -> float:

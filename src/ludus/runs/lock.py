@@ -90,6 +90,18 @@ def is_locked(path: Path | str) -> bool:
     return False
 
 
+def holder(path: Path | str) -> tuple[int, str] | None:
+    """Process id and host of whoever holds the lock of the run directory `path`; None if nobody does."""
+    if not is_locked(path):
+        return None
+    try:
+        text = (Path(path) / "run.lock").read_text("utf-8", errors="replace")[:300]
+    except OSError:
+        return None
+    pid, _, host = text.strip().partition(" ")
+    return (int(pid), host) if pid.isascii() and pid.isdecimal() else None
+
+
 def _holder(descriptor: int) -> str:
     os.lseek(descriptor, 0, os.SEEK_SET)
     pid, _, host = os.read(descriptor, 300).decode(errors="replace").strip().partition(" ")

@@ -8,22 +8,26 @@ from typing import Any
 HIDDEN = "•••"
 
 _WORDS = (
-    r"(?:pass(?:word|wd|phrase)?|secret|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|credentials?"
+    r"(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|credentials?"
     r"|auth|authorization)"
 )
 _KEY = re.compile(
     rf"(?:^|[_.-])(?:{_WORDS}|(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)(?<!sep_)(?<!mask_)token)$", re.IGNORECASE
 )
+# all repetitions have a bound: a log may hold a line made to be slow to search
 _ASSIGNMENT = re.compile(
-    rf"""(?P<key>[\w.-]{{0,40}}(?:{_WORDS}|token)["']?\s{{0,4}}[=:]\s{{0,4}}(?:bearer\s{{1,4}})?)(?P<value>"[^"]*"|'[^']*'|[^\s,;}})]+)""",
+    rf"""(?P<key>(?:{_WORDS}|token)["']?\s{{0,4}}[=:]\s{{0,4}})"""
+    r"""(?P<value>bearer\s{1,4}[^\s,;})]+|"[^"\n]{0,2000}"|'[^'\n]{0,2000}'|[^\s,;})]+)""",
     re.IGNORECASE,
 )
-_OPTION = re.compile(rf"(?P<key>--[\w-]{{0,40}}(?:{_WORDS}|token)\s{{1,4}})(?P<value>\S+)", re.IGNORECASE)
-_IN_ADDRESS = re.compile(r"(?P<key>[a-z][a-z0-9+.-]{0,20}://)[^\s/@:]{0,200}:[^\s/@]{0,200}@", re.IGNORECASE)
+_OPTION = re.compile(
+    rf"(?P<key>(?<!\S)--[\w-]{{0,40}}(?:{_WORDS}|token)\s{{1,4}})(?P<value>\S+)", re.IGNORECASE
+)
+_IN_ADDRESS = re.compile(r"(?P<key>://)[^\s/@:]{0,200}:[^\s/@]{0,200}@")
 # as their issuers mark them: OpenAI, Hugging Face, GitHub, Slack, AWS, Google, and JSON Web Tokens
 _MARKED = re.compile(
-    r"\b(?:sk-[\w-]{16,}|hf_\w{16,}|gh[pousr]_\w{20,}|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}"
-    r"|ya29\.[\w-]{20,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
+    r"\b(?:sk-[\w-]{16,200}|hf_\w{16,200}|gh[pousr]_\w{20,200}|xox[abprs]-[\w-]{10,200}|AKIA[0-9A-Z]{16}"
+    r"|AIza[\w-]{30,200}|ya29\.[\w-]{20,400}|eyJ[\w-]{10,400}\.[\w-]{10,2000}\.[\w-]{10,400})"
 )
 
 

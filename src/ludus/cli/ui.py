@@ -1,0 +1,124 @@
+"""`ludus ui`: the web dashboard of a runs folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ludus.cli.options import Json, Root
+from ludus.cli.output import Output
+from ludus.errors import MissingExtra, UserError
+
+if TYPE_CHECKING:
+    from ludus.reports.web.index import RunIndex
+
+PORT = 8642
+
+UI_EXAMPLES = """\b
+Examples:
+  ludus ui --open
+  ludus ui --root /data/runs --port 9000
+  ludus ui --host 0.0.0.0               prints an address with a token; only who has it gets in
+"""
+
+
+def ui(
+    root: Root = "runs",
+    host: Annotated[
+        str,
+        typer.Option("--host", metavar="ADDRESS", help="Where to listen; not this machine: with a token."),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 takes a free one.")
+    ] = PORT,
+    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    json: Json = False,
+) -> None:
+    """Look at runs in the browser: live curves, comparison, videos; stop and resume them."""
+    from ludus.reports.web.security import token_for
+
+    output = Output(json)
+    if any(importlib.util.find_spec(module) is None for module in ("starlette", "uvicorn")):
+        raise MissingExtra("the web dashboard", "web")
+    folder = Path(root)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(
+            f"'{root}' is not a folder", where="command line: --root", fix="give a folder of runs"
+        )
+    token = token_for(host)
+    listening = _listen(host, port)
+    number = listening.getsockname()[1]
+    address = _address(host, number)
+    url = address if token is None else f"{address}?token={token}"
+    where = str(folder) if folder.exists() else f"{folder}, which is not there yet"
+    output.pairs([("dashboard", url), ("runs", where), ("end", "Ctrl-C")])
+    if not output.json:
+        output.console.file.flush()
+    output.result({"url": url, "host": host, "port": number, "root": str(folder), "token": token})
+
+    from ludus.reports.web.index import RunIndex
+
+    if browser:
+        import threading
+        import webbrowser
+
+        threading.Timer(0.7, webbrowser.open, [url]).start()
+    _serve(RunIndex(folder), listening, token, f"ludus_ui_{number}")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket at that address; UserError if it cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(128)
+    except socket.gaierror:
+        raise UserError(f"'{host}' is no address", where="command line: --host", fix="as 127.0.0.1") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UserError(
+            f"cannot listen on {host}, port {port}: {reason.lower()}",
+            where="command line: --host, --port",
+            fix="another dashboard may run there already: open it, or choose another with --port",
+        ) from None
+    return listening
+
+
+def _address(host: str, port: int) -> str:
+    if host in ("0.0.0.0", "::", ""):
+        host = socket.gethostname()
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _serve(index: RunIndex, listening: socket.socket, token: str | None, cookie: str) -> None:
+    """Serve until Ctrl-C or a signal."""
+    import uvicorn
+
+    from ludus.reports.web.server import create_app
+
+    config = uvicorn.Config(
+        create_app(index, token=token, cookie=cookie),
+        log_level="warning",
+        access_log=False,  # it would write the token down
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=2,
+    )
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            index.begin_stop()  # open streams end by themselves, and nobody waits for them
+            super().handle_exit(sig, frame)
+
+    try:
+        Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        return  # the way it is meant to end

@@ -1,0 +1,393 @@
+"""What the dashboard knows of the runs: one entry per run, kept up to date by a thread while somebody looks.
+
+Nothing is read twice that has not changed. The table of runs needs run.json and the newest values; the numbers of all
+rows go into a `ColumnStore`, newest runs first, and a run that is asked for goes before all others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ludus.reports.reading import progress_at, status_of, total_of
+from ludus.reports.web.columns import ColumnStore, Taken, bucketed, cache_path
+from ludus.reports.web.redaction import hide_in
+from ludus.reports.web.security import RunsFolder
+from ludus.runs import strict_json
+from ludus.runs.directory import RunDirectory, walk_runs
+
+MAX_JSON = 4 << 20
+REWARD, EVALUATION, SPEED = "rollout/ep_rew_mean", "eval/mean_reward", "time/fps"
+
+_WATCH_EVERY = 0.5
+_LOOKED_AT = 20.0  # seconds for which a request counts as somebody looking
+_SPARK_POINTS = 40
+_TOTAL = re.compile(rb"^total_timesteps: *(.{1,80})$", re.MULTILINE)
+_SELF_PLAY = re.compile(rb"^language:(?! *(?:null|~) *$)", re.MULTILINE)
+_log = logging.getLogger("ludus.reports")
+
+
+@dataclass
+class RunEntry:
+    """One run as the index has it."""
+
+    id: str
+    """Made from its path; what the browser knows it by."""
+    parts: tuple[str, ...]
+    """The path below the runs folder."""
+    path: Path
+    info: dict[str, Any] = field(default_factory=dict)
+    status: str = "?"
+    total: str = ""
+    """`total_timesteps` as the config has it."""
+    self_play: bool = False
+    """A language run, which has a league and games."""
+    best: float | None = None
+    taken: Taken = field(default_factory=Taken)
+    spark: list[int] = field(default_factory=list)
+    version: int = 0
+    """When it last changed, in the index's own count."""
+    busy: threading.Lock = field(default_factory=threading.Lock)
+    seen: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of each file, its size and time when it was last read."""
+    spark_rows: int = -1
+
+    def summary(self) -> dict[str, Any]:
+        """The run in one row of the table, as plain data."""
+        info, last = self.info, self.taken.last
+        evaluation = info.get("evaluation")
+        evaluated = evaluation.get("mean_reward") if isinstance(evaluation, dict) else None
+        steps: list[float] = [
+            v for v in (last.get("step"), info.get("steps")) if v is not None and _is_number(v)
+        ]
+        tags = info.get("tags")
+        return {
+            "id": self.id,
+            "name": self.path.name,
+            "folder": "/".join(self.parts[:-1]),
+            "title": _text(info.get("name"), self.path.name),
+            "env": _text(info.get("env_id"), self.path.parent.parent.name),
+            "algorithm": _text(info.get("algorithm"), self.path.parent.name),
+            "status": self.status,
+            "steps": max(steps, default=None),
+            "progress": self._progress(),
+            "total": self.total,
+            "reward": last.get(REWARD),
+            "eval": last.get(EVALUATION, evaluated if _is_number(evaluated) else None),
+            "best": self.best,
+            "fps": last.get(SPEED),
+            "seconds": last.get("time/seconds"),
+            "seed": info.get("seed") if isinstance(info.get("seed"), int) else None,
+            "created": info.get("created") if isinstance(info.get("created"), str) else None,
+            "tags": [str(tag)[:80] for tag in tags[:20]] if isinstance(tags, list) else [],
+            "spark": self.spark,
+            "rows": self.taken.rows,
+            "epoch": self.taken.epoch,
+        }
+
+    def _progress(self) -> float | None:
+        try:
+            total = total_of({"total_timesteps": self.total})
+        except OverflowError:
+            return None
+        if total is None or "step" not in self.taken.last:
+            return None
+        return total.fraction(progress_at(self.taken.last))
+
+
+class RunIndex:
+    """The runs below `root`. `start` begins to follow them; requests call `look` first."""
+
+    def __init__(
+        self, root: Path | str, cache: Path | str | None = "user", *, scan_every: float = 2.0
+    ) -> None:
+        """`cache`: the file for the numbers; "user" is the one in the user's cache folder, None a temporary one.
+
+        `scan_every`: seconds between two looks at all runs, while somebody looks.
+        """
+        self._scan_every = scan_every
+        self.folder = RunsFolder(Path(root))
+        path = cache_path(self.folder.root) if cache == "user" else cache
+        self.store = ColumnStore(None if path is None else Path(path))
+        self.entries: dict[str, RunEntry] = {}
+        self.removed: dict[str, int] = {}
+        """Runs that are gone, and when they went."""
+        self.version = 0
+        self.waiting = 0
+        """Runs whose numbers are not all taken in yet."""
+        self._known = self.store.runs()
+        self._watched: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._scanned = threading.Event()
+        self._last_look = self._last_scan = float("-inf")
+        self._thread = threading.Thread(target=self._follow, name="ludus-ui-index", daemon=True)
+
+    def start(self) -> None:
+        self._last_look = time.monotonic()
+        self._thread.start()
+
+    def begin_stop(self) -> None:
+        """Let streams and the thread end soon."""
+        self._stopping.set()
+        self._wake.set()
+
+    def stop(self) -> None:
+        self.begin_stop()
+        if self._thread.is_alive():
+            self._thread.join(10)
+        self.store.close()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def look(self) -> None:
+        """Somebody is looking. What is shown next is at most a few seconds old."""
+        idle = time.monotonic() - self._last_scan > 2 * self._scan_every
+        self._last_look = time.monotonic()
+        if idle:
+            self._scanned.clear()
+            self._wake.set()
+        self._scanned.wait(3.0 if idle else 10.0)
+
+    def watch(self, runs: list[str]) -> None:
+        """Follow these closely, until `unwatch` is told the same."""
+        with self._lock:
+            self._watched.update(runs)
+        self._wake.set()
+
+    def unwatch(self, runs: list[str]) -> None:
+        with self._lock:
+            self._watched.subtract(runs)
+            self._watched += Counter()  # drops those at zero
+
+    def get(self, run: str) -> RunEntry | None:
+        return self.entries.get(run)
+
+    def changed_since(self, version: int) -> tuple[list[RunEntry], list[str]]:
+        """The runs that changed after `version`, and the ids of those that went."""
+        changed = [entry for entry in list(self.entries.values()) if entry.version > version]
+        return changed, [run for run, when in list(self.removed.items()) if when > version]
+
+    def refresh(self, entry: RunEntry) -> None:
+        """Bring one run up to date now, numbers included."""
+        changed = self._read_files(entry)
+        changed |= self._take_in(entry)
+        if changed:
+            self._touch(entry)
+
+    def series(
+        self,
+        entry: RunEntry,
+        metric: str,
+        x: str,
+        points: int,
+        between: tuple[float, float] | None = None,
+    ) -> dict[str, list[float | None]]:
+        """One metric over `x`, thinned to `points`; of a part of the axis if asked."""
+        at, values = self.store.series(entry.id, metric, x)
+        if between is not None:
+            # one point more on each side, so that the line runs out of the picture
+            inside = np.flatnonzero((at >= between[0]) & (at <= between[1]))
+            if len(inside):
+                cut = slice(max(inside[0] - 1, 0), inside[-1] + 2)
+                at, values = at[cut], values[cut]
+        return bucketed(at, values, points)
+
+    def _follow(self) -> None:
+        """The thread: look at watched runs often, at all now and then, at nothing while nobody looks."""
+        while not self._stopping.is_set():
+            now = time.monotonic()
+            if now - self._last_look < _LOOKED_AT or self._watched:
+                if now - self._last_scan >= self._scan_every:
+                    with _surviving():
+                        self._scan()
+                    self._scanned.set()
+                for entry in [self.entries[run] for run in list(self._watched) if run in self.entries]:
+                    with _surviving(entry):
+                        self.refresh(entry)
+            self._wake.wait(_WATCH_EVERY)
+            self._wake.clear()
+
+    def _scan(self) -> None:
+        """Look at every run: first what the table shows, then the numbers that are new."""
+        started = time.monotonic()
+        found = {}
+        for run in walk_runs(self.folder.root):
+            entry = self._entry(run)
+            found[entry.id] = entry
+            with _surviving(entry):
+                if self._read_files(entry):
+                    self._touch(entry)
+            self.entries[entry.id] = entry
+            if self._stopping.is_set():
+                return
+        for gone in self.entries.keys() - found.keys():
+            del self.entries[gone]
+            self.version += 1
+            self.removed[gone] = self.version
+            self.store.forget(gone)
+        stale = [entry for entry in found.values() if self._has_news(entry)]
+        stale.sort(key=lambda entry: (entry.status != "running", -_created(entry)))
+        self.waiting = len(stale)
+        # a scan that takes long is not begun again at once
+        self._last_scan = time.monotonic() + 4 * (time.monotonic() - started)
+        self._scanned.set()
+        for entry in stale:
+            if self._stopping.is_set():
+                return
+            with _surviving(entry):
+                if self._take_in(entry):
+                    self._touch(entry)
+            self.waiting -= 1
+
+    def _entry(self, run: RunDirectory) -> RunEntry:
+        parts = run.path.relative_to(self.folder.root).parts
+        key = hashlib.blake2b(os.fsencode("/".join(parts)), digest_size=8).hexdigest()
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = RunEntry(key, parts, run.path, taken=self._known.pop(key, Taken()))
+            if entry.taken.rows:
+                self._draw_spark(entry)
+        return entry
+
+    def _touch(self, entry: RunEntry) -> None:
+        with self._lock:
+            self.version += 1
+            entry.version = self.version
+
+    def _read_files(self, entry: RunEntry) -> bool:
+        """run.json, the total, and the best score, where they changed. True if any did."""
+        changed = False
+        if self._is_news(entry, "run.json"):
+            changed = True
+            try:
+                info = strict_json.loads(self.folder.read(*entry.parts, "run.json", limit=MAX_JSON).decode())
+                entry.info = hide_in(info) if isinstance(info, dict) else {"status": "damaged"}
+            except (OSError, ValueError, RecursionError):
+                entry.info = {"status": "damaged"}
+        if self._is_news(entry, "config.yaml"):
+            try:
+                text = self.folder.read(*entry.parts, "config.yaml", limit=MAX_JSON)
+            except OSError:
+                text = b""
+            # two keys of a thousand configs: parsing them all would take longer than everything else
+            line = _TOTAL.search(text)
+            entry.total = "" if line is None else line[1].decode("utf-8", "replace").strip("\"' ")
+            entry.self_play = _SELF_PLAY.search(text) is not None
+        if self._is_news(entry, "checkpoints", "best.json"):
+            changed = True
+            try:
+                best = strict_json.loads(
+                    self.folder.read(*entry.parts, "checkpoints", "best.json", limit=MAX_JSON).decode()
+                )
+                entry.best = float(best["value"]) if _is_number(best["value"]) else None
+            except (OSError, ValueError, KeyError, TypeError):
+                entry.best = None
+        status = status_of(RunDirectory(entry.path), entry.info)
+        changed |= status != entry.status
+        entry.status = status
+        return changed
+
+    def _is_news(self, entry: RunEntry, *parts: str) -> bool:
+        """Whether a file changed since this was last asked."""
+        now = _stamp(entry.path.joinpath(*parts))
+        name = parts[-1]
+        if entry.seen.get(name) == now:
+            return False
+        entry.seen[name] = now
+        return True
+
+    def _has_news(self, entry: RunEntry) -> bool:
+        now = _stamp(entry.path / "metrics.jsonl")
+        return now != entry.seen.get("metrics.jsonl", ()) and now[:1] != (entry.taken.end.offset,)
+
+    def _take_in(self, entry: RunEntry) -> bool:
+        """Bring the store up to date with the run's metrics. True if anything changed."""
+        with entry.busy:
+            now = _stamp(entry.path / "metrics.jsonl")
+            if now == entry.seen.get("metrics.jsonl"):
+                return False
+            try:
+                with self.folder.open(*entry.parts, "metrics.jsonl") as file:
+                    changed = self.store.take_in(entry.id, file, entry.taken, self._stopping.is_set)
+            except OSError:
+                changed = entry.taken.rows > 0
+                if changed:
+                    entry.taken = Taken(epoch=entry.taken.epoch + 1)
+                    self.store.forget(entry.id)
+            entry.seen["metrics.jsonl"] = now
+            grown = entry.taken.rows - entry.spark_rows
+            if changed and not 0 < grown < entry.taken.rows // 100:
+                self._draw_spark(entry)
+            return changed
+
+    def _draw_spark(self, entry: RunEntry) -> None:
+        """The small curve of the table: the reward, from 0 to 100."""
+        metric = next((name for name in (REWARD, EVALUATION) if name in entry.taken.last), None)
+        if metric is None:
+            entry.spark = []
+            return
+        x, y = self.store.series(entry.id, metric)
+        values = np.array(bucketed(x, y, _SPARK_POINTS)["y"], dtype=np.float64)
+        entry.spark_rows = entry.taken.rows
+        if len(values) < 2:
+            entry.spark = []
+            return
+        span = np.ptp(values)
+        entry.spark = np.full(len(values), 50).tolist()
+        if span > 0:
+            entry.spark = np.round((values - values.min()) / span * 100).astype(int).tolist()
+
+
+@contextmanager
+def _surviving(entry: RunEntry | None = None) -> Iterator[None]:
+    """A run that cannot be read, for whatever reason, must not hide the others."""
+    try:
+        yield
+    except Exception:  # its files may hold, and its file system may do, anything
+        _log.exception("%s could not be read", "the runs folder" if entry is None else entry.path)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return ()
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _created(entry: RunEntry) -> float:
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(entry.info["created"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return 0.0
+
+
+def _is_number(value: object) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and value == value
+        and abs(value) < 1e300
+    )
+
+
+def _text(value: object, otherwise: str) -> str:
+    return value[:300] if isinstance(value, str) else otherwise
