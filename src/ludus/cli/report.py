@@ -19,7 +19,7 @@ Examples:
 
 
 def report(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN…", help="Paths, run names, or latest.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Paths, run names, or latest.")],
     to: Annotated[
         Path | None,
         typer.Option(

@@ -157,49 +157,21 @@ def _settings(context: typer.Context, root: str, json: bool) -> tuple[str, bool]
 
 def _row(run: RunDirectory) -> dict[str, Any]:
     """What the list tells of a run, as plain data."""
-    from ludus.errors import CheckpointError
-    from ludus.runs.hints import Hints
+    from ludus.reports.reading import summarize
 
-    try:
-        info = run.info()
-    except UserError:
-        info = {"status": "damaged"}
-    try:
-        best = Hints(run.checkpoints_dir).best_score()
-    except CheckpointError:
-        best = None
-    evaluation = info.get("evaluation") or {}
+    found = summarize(run)
     return {
-        "name": run.name,
-        "path": str(run.path),
-        "env": run.env_id,
-        "algorithm": run.algorithm,
-        "status": _status(run, info),
-        "steps": info.get("steps", _last_step(run)),
-        "eval": evaluation.get("mean_reward"),
-        "best": None if best is None else best[1],
-        "created": info.get("created"),
-        "tags": info.get("tags") or [],
+        "name": found.name,
+        "path": found.path,
+        "env": found.env,
+        "algorithm": found.algorithm,
+        "status": found.status,
+        "steps": found.steps,
+        "eval": found.evaluation,
+        "best": found.best,
+        "created": found.created,
+        "tags": list(found.tags),
     }
-
-
-def _status(run: RunDirectory, info: dict[str, Any]) -> str:
-    """As run.json says; `died` when it says running and nobody runs it."""
-    from ludus.runs.atomic import is_alive
-    from ludus.runs.lock import is_locked
-
-    status = str(info.get("status", "?"))
-    if status != "running" or is_alive(int(info.get("pid") or 0)) or is_locked(run.path):
-        return status
-    return "died"
-
-
-def _last_step(run: RunDirectory) -> int | None:
-    from ludus.runs.hints import step_of
-
-    folder = run.checkpoints_dir
-    steps = [step_of(path.name) for path in folder.iterdir()] if folder.is_dir() else []
-    return max((step for step in steps if step is not None), default=None)
 
 
 def _cells(row: dict[str, Any]) -> list[Any]:

@@ -17,7 +17,6 @@ sync_app = typer.Typer(
     help="Bring a run to a tracking service, from its files.",
     add_completion=False,
     rich_markup_mode=None,
-    no_args_is_help=True,
 )
 
 

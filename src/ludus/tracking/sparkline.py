@@ -24,7 +24,9 @@ def sparkline(values: Sequence[float | None], width: int, height: int = 1) -> li
     for value in columns:
         if value is None:
             levels.append(0)
-        elif high == low:
+        elif high - low <= 1e-9 * max(
+            abs(high), abs(low)
+        ):  # a mean of equal values is not always equal to them
             levels.append(top // 2)
         else:
             levels.append(1 + round((value - low) / (high - low) * (top - 1)))

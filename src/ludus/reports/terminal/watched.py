@@ -1,0 +1,163 @@
+"""A run as somebody watches it from another process: its newest values, its curves so far, and when it will end.
+
+Only files are read, so that watching, leaving or being killed does nothing to the run.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from ludus.reports.reading import (
+    CheckpointFile,
+    list_checkpoints,
+    progress_at,
+    read_config,
+    read_info,
+    status_of,
+    total_of,
+)
+from ludus.runs.directory import RunDirectory, list_runs
+from ludus.tracking.following import Columns, Follower, Series
+from ludus.types import Array
+
+_SPEED_ROWS = 30  # over which the time left is reckoned
+_LOOK_SECONDS = 5.0  # between two looks at what changes rarely
+
+NOTHING = Series(np.empty(0), np.empty(0), np.empty(0))
+
+
+class Watched:
+    """`look()` reads what is new; everything else tells what was seen at the last look."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self.run = run
+        self.info: dict[str, Any] = {}
+        self.status = "?"
+        self.newest: dict[str, Any] = {}
+        """Every metric with its newest value."""
+        self.series: dict[str, Series] = {}
+        self.checkpoints: list[CheckpointFile] = []
+        self.config = read_config(run)
+        self._total = total_of(self.config)
+        self._follower = Follower(run.metrics_path)
+        self._columns = Columns(clock="time/seconds")
+        self._looked = -_LOOK_SECONDS
+        self._row_seen = time.time()
+
+    def look(self) -> None:
+        """Read what the run has written since the last look."""
+        self.info = read_info(self.run)
+        self.status = status_of(self.run, self.info)
+        rows = list(self._follower.rows())
+        if self._follower.rewound:  # resumed from a checkpoint: the rows after it are void
+            self._columns, self.newest = Columns(clock="time/seconds"), {}
+        for row in rows:
+            self._columns.take(row)
+            self.newest |= {name: value for name, value in row.items() if value is not None}
+        if rows or self._follower.rewound:
+            self.series = self._columns.series()
+            self._row_seen = _modified(self.run)
+        if time.monotonic() - self._looked >= _LOOK_SECONDS or self.status != "running":
+            self._looked = time.monotonic()
+            self.checkpoints = list_checkpoints(self.run)
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody trains it."""
+        return self.status != "running"
+
+    @property
+    def plays_itself(self) -> bool:
+        """It is a self-play run: games, opponents and ratings are what there is to see."""
+        return self.config.get("language") is not None or any(
+            name.startswith("league/") for name in self.newest
+        )
+
+    @property
+    def name(self) -> str:
+        return self.run.name
+
+    @property
+    def env(self) -> str:
+        return str(self.info.get("env_id", ""))
+
+    @property
+    def algorithm(self) -> str:
+        return str(self.info.get("algorithm", ""))
+
+    @property
+    def total(self) -> str:
+        """What the run is aiming at, in words."""
+        return "" if self._total is None else str(self._total)
+
+    @property
+    def fraction(self) -> float:
+        """How much of the run is done, from 0 to 1."""
+        if self.status in ("finished", "stopped"):
+            return 1.0
+        return (
+            0.0 if self._total is None or not self.newest else self._total.fraction(progress_at(self.newest))
+        )
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the end of training, as fast as the last rows came; None where they do not tell."""
+        if self.is_over or self._total is None:
+            return None
+        steps, seconds = self.values("time/seconds", "steps"), self.values("time/seconds")
+        if len(seconds) < 2:
+            return None
+        back = max(0, len(seconds) - _SPEED_ROWS)
+        first = self.newest | {"step": steps[back], "time/seconds": seconds[back]}
+        for name in ("updates", "episodes"):
+            counted = self.series.get(name, NOTHING)
+            if len(counted):
+                first[name] = np.interp(steps[back], counted.steps, counted.values)
+        done = self.fraction - self._total.fraction(progress_at(first))
+        if done <= 0:
+            return None
+        left = (1 - self.fraction) * (seconds[-1] - seconds[back]) / done
+        return float(max(0.0, left - (time.time() - self._row_seen)))
+
+    @property
+    def since_row(self) -> float:
+        """Seconds since the run wrote its last row."""
+        return max(0.0, time.time() - self._row_seen)
+
+    def values(self, metric: str, part: str = "values") -> Array:
+        """The course of a metric; empty where it has none."""
+        found: Array = getattr(self.series.get(metric, NOTHING), part)
+        return found
+
+    def number(self, metric: str) -> float | None:
+        """The newest value of a metric."""
+        value = self.newest.get(metric)
+        return float(value) if isinstance(value, int | float) else None
+
+    def snapshot(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "run": str(self.run.path),
+            "status": self.status,
+            "fraction": self.fraction,
+            "seconds_left": self.seconds_left,
+            "metrics": self.newest,
+            "checkpoints": [checkpoint.name for checkpoint in self.checkpoints],
+        }
+
+
+def choose_run(root: str) -> RunDirectory | None:
+    """The newest run that is being trained, else the newest; None where there is none."""
+    runs = list_runs(root)
+    training = (run for run in runs if status_of(run, read_info(run)) == "running")
+    return next(training, runs[0] if runs else None)
+
+
+def _modified(run: RunDirectory) -> float:
+    try:
+        return run.metrics_path.stat().st_mtime
+    except OSError:
+        return time.time()

@@ -1,0 +1,218 @@
+"""The dashboard shows a run in another process, fits its terminal, and leaves run and terminal as they were."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from recorded_runs import add_checkpoint, recorded
+from rich.console import Console
+
+from ludus.cli.app import main
+from ludus.reports.terminal.screen import frame, print_frame
+from ludus.reports.terminal.watched import Watched, choose_run
+from ludus.runs.directory import RunDirectory
+
+LEAGUE = {
+    "games/finished": 40.0,
+    "games/invalid_rate": 0.05,
+    "league/rating/learner": 31.25,
+    "league/sigma/learner": 1.5,
+    "league/rating/minimax": 35.0,
+    "league/frequency/minimax": 0.25,
+    "league/win_rate/learner/minimax": 0.125,
+    "league/frequency/learner@10": 0.75,
+    "time/tokens_per_second": 5400.0,
+}
+
+
+def shown(run: RunDirectory, width: int = 80, height: int = 24) -> list[str]:
+    """The lines of the dashboard."""
+    watched = Watched(run)
+    watched.look()
+    out = io.StringIO()
+    console = Console(file=out, width=width, height=height, legacy_windows=False)
+    console.print(frame(watched, width, height), height=height)
+    return out.getvalue().splitlines()
+
+
+def training(root: Path, **fields: object) -> RunDirectory:
+    """A run that is being trained, by this process, and is half done."""
+    run = recorded(root, **fields)  # type: ignore[arg-type]
+    config = run.config_path.read_text().replace("total_timesteps: 100000", "total_timesteps: 200000")
+    run.config_path.write_text(config)
+    run.update_info(status="running", pid=os.getpid())
+    return run
+
+
+def test_everything_about_a_single_agent_stands_on_a_small_terminal(tmp_path: Path) -> None:
+    run = training(tmp_path)
+    add_checkpoint(run, 50_000, best=True)
+    lines = shown(run)
+    assert len(lines) == 24
+    text = "\n".join(lines)
+    assert "PPO on BipedalWalker-v3  running" in lines[0]
+    assert "50%  100,000 / 200,000 steps   0:11 elapsed   0:1" in lines[1]
+    for part in ("reward while training", "evaluation", "learning", "throughput", "checkpoints"):
+        assert f"─ {part} " in text
+    for word in ("policy loss", "KL", "steps/s", "cores busy", "50k best", "█", "±"):
+        assert word in text
+
+
+def test_self_play_has_four_panes(tmp_path: Path) -> None:
+    lines = shown(training(tmp_path, metrics=LEAGUE))
+    text = "\n".join(lines)
+    left, right = text.index("games and buffer"), text.index("ratings")
+    assert left < right < text.index("─ learning") < text.index("─ utilisation")
+    (minimax,) = [line for line in lines if "minimax" in line]
+    assert minimax.split("││")[1].split() == ["minimax", "35.0", "25%", "12%", "│"]
+    (learner,) = [line for line in lines if "31.2 ± 1.5" in line]
+    assert "learner" in learner
+    assert any("learner@10" in line and "75%" in line for line in lines)
+    for word in ("games played", "games/update", "invalid moves", "tokens/s"):
+        assert word in text
+
+
+@pytest.mark.parametrize("metrics", [{}, LEAGUE])
+@pytest.mark.parametrize("size", [(80, 24), (40, 12), (120, 30), (200, 60), (20, 5)])
+def test_it_fits_every_terminal(tmp_path: Path, metrics: dict[str, float], size: tuple[int, int]) -> None:
+    run = training(tmp_path, name="a run with quite a long name " * 3, metrics=metrics)
+    lines = shown(run, *size)
+    assert len(lines) <= size[1]
+    assert max(len(line) for line in lines) <= size[0]
+
+
+def test_a_run_that_has_just_begun_or_is_damaged_is_shown(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, "CartPole-v1", "PPO", "new")
+    run.update_info(status="running", pid=os.getpid())
+    assert "no row yet" in "\n".join(shown(run))
+    run.info_path.write_text("{")
+    assert "damaged" in shown(run)[0]
+
+
+def test_it_follows_the_run_and_a_resume_takes_rows_back(tmp_path: Path) -> None:
+    run = training(tmp_path)
+    watched = Watched(run)
+    watched.look()
+    before = run.metrics_path.read_bytes()
+    with run.metrics_path.open("a") as file:
+        file.write(
+            '{"step": 150000, "updates": 75, "rollout/ep_rew_mean": 777.0, "time/seconds": 17.0}\n{"st'
+        )
+    watched.look()
+    assert watched.number("rollout/ep_rew_mean") == 777.0
+    assert watched.fraction == 0.75
+    run.metrics_path.write_bytes(before)
+    watched.look()
+    assert watched.fraction == 0.5
+    assert watched.number("rollout/ep_rew_mean") != 777.0
+
+
+def test_what_is_in_training_is_watched_before_what_is_newer(tmp_path: Path) -> None:
+    assert choose_run(str(tmp_path)) is None
+    busy = training(tmp_path, name="busy")
+    recorded(tmp_path, "newer")
+    assert choose_run(str(tmp_path)) == busy
+
+
+def test_without_a_terminal_it_is_printed_once(tmp_path: Path) -> None:
+    run = training(tmp_path)
+    watched = Watched(run)
+    watched.look()
+    out = io.StringIO()
+    print_frame(watched, Console(file=out, width=80, height=24, force_terminal=False))
+    assert len(out.getvalue().splitlines()) == 24
+    assert "\x1b" not in out.getvalue()
+
+
+def test_json_tells_the_newest_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = training(tmp_path)
+    assert main(["watch", "--root", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["run"], told["status"], told["fraction"]) == (str(run.path), "running", 0.5)
+    assert told["metrics"]["step"] == 100_000
+    assert main(["watch", "--root", str(tmp_path / "none")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+class Terminal:
+    """`ludus watch` on a terminal of 80 by 24."""
+
+    def __init__(self, root: Path) -> None:
+        self.driver, self.device = pty.openpty()
+        size = struct.pack("HHHH", 24, 80, 0, 0)
+        import fcntl
+
+        fcntl.ioctl(self.device, termios.TIOCSWINSZ, size)
+        self.before = termios.tcgetattr(self.device)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "ludus", "watch", "--root", str(root)],
+            stdin=self.device,
+            stdout=self.device,
+            stderr=self.device,
+            env={**os.environ, "TERM": "xterm-256color"},
+            start_new_session=True,
+        )
+        self.seen = ""
+
+    def read_until(self, word: str, seconds: float = 60.0) -> None:
+        end = time.monotonic() + seconds
+        while word not in self.seen:
+            assert time.monotonic() < end, self.seen
+            if select.select([self.driver], [], [], 0.2)[0]:
+                with contextlib.suppress(OSError):
+                    self.seen += os.read(self.driver, 65_536).decode(errors="replace")
+
+    def wait(self) -> int:
+        end = time.monotonic() + 60.0
+        while self.process.poll() is None and time.monotonic() < end:
+            if select.select([self.driver], [], [], 0.1)[0]:
+                self.seen += os.read(self.driver, 65_536).decode(errors="replace")
+        return self.process.wait(1.0)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    training(tmp_path)
+    opened = Terminal(tmp_path)
+    yield opened
+    if opened.process.poll() is None:
+        opened.process.kill()
+        opened.process.wait()
+    os.close(opened.driver)
+    os.close(opened.device)
+
+
+@pytest.mark.parametrize("how", ["q", "ctrl-c", "the run ends"])
+def test_leaving_gives_the_terminal_back_and_does_nothing_to_the_run(
+    terminal: Terminal, tmp_path: Path, how: str
+) -> None:
+    (run,) = [RunDirectory(path.parent) for path in tmp_path.glob("*/*/*/run.json")]
+    files = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    terminal.read_until("q leaves")
+    if how == "q":
+        os.write(terminal.driver, b"q")
+    elif how == "ctrl-c":
+        terminal.process.send_signal(signal.SIGINT)
+    else:
+        run.update_info(status="finished")
+        files[run.info_path] = run.info_path.read_bytes()
+    assert terminal.wait() == 0
+    assert termios.tcgetattr(terminal.device) == terminal.before
+    assert terminal.seen.count("\x1b[?1049h") == terminal.seen.count("\x1b[?1049l") == 1  # the other screen
+    assert terminal.seen.count("\x1b[?25l") <= terminal.seen.count("\x1b[?25h")  # the cursor is back
+    assert ("which goes on" in terminal.seen) == (how != "the run ends")
+    assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == files
