@@ -165,7 +165,7 @@ def test_a_language_run_plays_with_its_best_learner_its_own_words_and_its_own_ba
     player = make_player("speaker", [TICTACTOE], streams=Streams(0), root=root)
     assert isinstance(player, LanguagePlayer)
     assert (player.kind, player.adapter, player.version) == ("model", "learner-2", 12)
-    model = player._sampler.model  # type: ignore[attr-defined]
+    model = player.sampler.model  # type: ignore[attr-defined]
     assert torch.equal(next(iter(model.adapter_tensors("learner-2").values())), weight)
     fresh = load_language_model(
         TrainerConfig.model_validate(

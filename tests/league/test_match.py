@@ -205,6 +205,12 @@ def test_a_game_that_does_not_end_by_itself_is_no_draw() -> None:
     assert result.total.summary()["shares"]["wins"] == {"rate": None, "interval": None}
 
 
+def test_a_game_that_is_over_before_its_first_turn_asks_nobody() -> None:
+    top = top_row()
+    result = play(top, middle_row(), GameSpec("TicTacToe-v0", max_turns=0), 2)
+    assert result.cut_off == 2 and not top.asked
+
+
 def test_each_player_is_asked_once_for_all_its_turns() -> None:
     top, middle = top_row(), middle_row()
     play(top, middle, TICTACTOE, 8, side_by_side=8)

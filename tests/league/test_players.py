@@ -18,7 +18,7 @@ from ludus.envs.text.game import TextGame
 from ludus.envs.text.templates import make_template
 from ludus.errors import UserError
 from ludus.league.match import play_matches
-from ludus.league.players import BotPlayer, LanguagePlayer, PolicyPlayer, RemotePlayer, Seated
+from ludus.league.players import BotPlayer, LanguagePlayer, PolicyPlayer, RemotePlayer, Seated, answer
 from ludus.policies.language.local import LocalSampler
 from ludus.policies.language.model import LanguageModel, whole_rows
 from ludus.policies.language.models import tiny
@@ -153,6 +153,26 @@ def test_against_itself_both_seats_are_recorded() -> None:
     for record in result.records:
         assert [(turn.seat, turn.action) for turn in record.turns] == record.moves
     assert result.total.games + result.cut_off == 2
+
+
+def test_players_who_share_a_sampler_are_one_batch_and_each_gets_its_own_answer() -> None:
+    player, sampler, model = language_player()
+    model.add_adapter("old", AdapterConfig(rank=2), torch.Generator().manual_seed(5))
+    old = LanguagePlayer("old", model.tokenizer, sampler, "old", version=3, kind="version")
+    bot = BotPlayer("minimax", {SPEC: make_bot("minimax", SPEC, np.random.default_rng(0))})
+    turns = [seated(0), seated(1, "[0]"), seated(2, "[0]", "[1]", "[3]", "[4]"), seated(3)]
+    calls = []
+    sample = sampler.sample
+    sampler.sample = lambda requests: (calls.append(len(requests)), sample(requests))[1]  # type: ignore[method-assign]
+    replies = answer(list(zip([player, old, bot, player], turns, strict=True)))
+    assert calls == [3]
+    found = [(reply.turn.player, reply.turn.version, reply.turn.match) for reply in replies if reply.turn]
+    assert found == [("me", 17, 0), ("old", 3, 1), ("me", 17, 3)]
+    assert [request.adapter for request, _ in sampler.seen] == ["me", "old", "me"]
+    for reply, (request, completion) in zip((replies[0], replies[1], replies[3]), sampler.seen, strict=True):
+        assert reply.turn is not None
+        assert (reply.turn.prompt, reply.turn.completion) == (request.prompt, completion.tokens)
+    assert replies[2].turn is None and replies[2].action == "[6]"  # the one that wins at once
 
 
 class Leftmost:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ludus.envs.text.game import GameFault, TextGame
-from ludus.league.players import Extractor, Player, Reply, Seated
+from ludus.league.players import Extractor, Player, Reply, Seated, answer
 from ludus.league.records import MatchRecord, Turn
 
 if TYPE_CHECKING:
@@ -192,13 +192,14 @@ class _Match:
                 self.open.append(_Open(number, game, seats))
 
     def tick(self) -> None:
-        """One turn in every open game, each player asked once."""
-        turns: list[list[_Open]] = [[], []]
-        for one in self.open:
-            turns[one.seats[one.game.seat]].append(one)
-        for player, waiting in zip(self.players, turns, strict=True):
-            if waiting:
-                self.ask(player, waiting)
+        """One turn in every open game, all answered together."""
+        waiting = [one for one in self.open if not one.game.over]  # a game may be over before its first turn
+        began = time.perf_counter()
+        replies = answer([(self.players[one.seats[one.game.seat]], self.seated(one)) for one in waiting])
+        share = (time.perf_counter() - began) / max(len(waiting), 1)
+        for one, reply in zip(waiting, replies, strict=True):
+            one.take(reply)
+            one.seconds += share
         for one in self.open:
             if one.fault is not None:
                 self.skip(one.number, one.fault)
@@ -208,15 +209,8 @@ class _Match:
                 self.ended(self.records[one.number])
         self.open = [one for one in self.open if one.fault is None and not one.game.over]
 
-    def ask(self, player: Player, waiting: Sequence[_Open]) -> None:
-        began = time.perf_counter()
-        replies = player.act(
-            [Seated(one.game, one.number, one.game.seat, self.template, self.extractor) for one in waiting]
-        )
-        share = (time.perf_counter() - began) / len(waiting)
-        for one, reply in zip(waiting, replies, strict=True):
-            one.take(reply)
-            one.seconds += share
+    def seated(self, one: _Open) -> Seated:
+        return Seated(one.game, one.number, one.game.seat, self.template, self.extractor)
 
     def skip(self, number: int, reason: str) -> None:
         self.skipped[number] = reason

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ludus.config.language import GameSpec
     from ludus.envs.text.bots import Bot
     from ludus.envs.text.codecs import Codec
-    from ludus.envs.text.game import Observed, TextGame
+    from ludus.envs.text.game import TextGame
     from ludus.envs.text.templates import Template
-    from ludus.policies.language.sampling import Sampler
+    from ludus.policies.language.sampling import Completion, Request, Sampler
     from ludus.policies.language.tokenizer import Tokenizer
 
 Extractor = Callable[[str], tuple[str, bool]]
@@ -98,48 +98,75 @@ class LanguagePlayer:
         self.version = version
         self.adapter = adapter
         self._tokenizer = tokenizer
-        self._sampler = sampler
+        self.sampler = sampler
         self._template = template
         self._extractor = extractor
 
     def act(self, turns: Sequence[Seated]) -> list[Reply]:
-        from ludus.policies.language.sampling import Request
+        return _sample([(self, turn) for turn in turns])
 
-        observed = [turn.game.observe() for turn in turns]
-        requests = [
-            Request(self._prompt(turn, seen), self.adapter, f"{turn.match}/{turn.seat}")
-            for turn, seen in zip(turns, observed, strict=True)
-        ]
-        completions = self._sampler.sample(requests)
-        replies = []
-        for turn, seen, request, completion in zip(turns, observed, requests, completions, strict=True):
-            text = self._tokenizer.decode(completion.tokens)
-            action, well_formed = (self._extractor or turn.extractor)(text)
-            record = Turn(
-                game=turn.game.spec.id,
-                match=turn.match,
-                seat=turn.seat,
-                index=turn.game.turns,
-                player=self.name,
-                version=self.version,
-                prompt=request.prompt[completion.prompt_cut :],  # what the model was given, to the token
-                completion=completion.tokens,
-                log_probs=completion.log_probs,
-                raw_log_probs=completion.raw_log_probs,
-                observation=seen.text,
-                text=text,
-                action=action,
-                well_formed=well_formed,
-                truncated=completion.truncated,
-                prompt_cut=completion.prompt_cut,
-                entropy=completion.entropy,
-            )
-            replies.append(Reply(action, text, record))
-        return replies
-
-    def _prompt(self, turn: Seated, seen: Observed) -> tuple[int, ...]:
-        text = (self._template or turn.template).render(seen, self._tokenizer)
+    def prompt(self, turn: Seated) -> tuple[int, ...]:
+        """The tokens that this turn is put to the model in."""
+        template = self._template or turn.template
+        text = template.render(turn.game.observe(), self._tokenizer)
         return tuple(self._tokenizer.encode(text)) or (self._tokenizer.start_id,)
+
+    def reply(self, turn: Seated, request: Request, completion: Completion) -> Reply:
+        """What the `completion` of a request for this turn says."""
+        text = self._tokenizer.decode(completion.tokens)
+        action, well_formed = (self._extractor or turn.extractor)(text)
+        record = Turn(
+            game=turn.game.spec.id,
+            match=turn.match,
+            seat=turn.seat,
+            index=turn.game.turns,
+            player=self.name,
+            version=self.version,
+            prompt=request.prompt[completion.prompt_cut :],  # what the model was given, to the token
+            completion=completion.tokens,
+            log_probs=completion.log_probs,
+            raw_log_probs=completion.raw_log_probs,
+            observation=turn.game.observe().text,
+            text=text,
+            action=action,
+            well_formed=well_formed,
+            truncated=completion.truncated,
+            prompt_cut=completion.prompt_cut,
+            entropy=completion.entropy,
+        )
+        return Reply(action, text, record)
+
+
+def answer(pending: Sequence[tuple[Player, Seated]]) -> list[Reply]:
+    """The reply to each pending turn, in order.
+
+    Every player is asked once for all its turns; language models that share a sampler are one batch.
+    """
+    groups: dict[int, list[int]] = {}
+    for index, (player, _) in enumerate(pending):
+        asked = player.sampler if isinstance(player, LanguagePlayer) else player
+        groups.setdefault(id(asked), []).append(index)
+    replies: dict[int, Reply] = {}
+    for places in groups.values():
+        own = [pending[place] for place in places]
+        speakers = [(player, turn) for player, turn in own if isinstance(player, LanguagePlayer)]
+        found = _sample(speakers) if speakers else own[0][0].act([turn for _, turn in own])
+        replies |= dict(zip(places, found, strict=True))
+    return [replies[place] for place in range(len(pending))]
+
+
+def _sample(turns: Sequence[tuple[LanguagePlayer, Seated]]) -> list[Reply]:
+    """Replies of players who share a sampler."""
+    from ludus.policies.language.sampling import Request
+
+    requests = [
+        Request(player.prompt(turn), player.adapter, f"{turn.match}/{turn.seat}") for player, turn in turns
+    ]
+    completions = turns[0][0].sampler.sample(requests)
+    return [
+        player.reply(turn, request, completion)
+        for (player, turn), request, completion in zip(turns, requests, completions, strict=True)
+    ]
 
 
 class BotPlayer:
