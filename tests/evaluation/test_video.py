@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from ludus.envs import signals
+from ludus.envs.signals import Signal, register_signals
 from ludus.errors import EnvFault, UserError
-from ludus.evaluation.video import record_video
+from ludus.evaluation.analysis.recording import record_episodes
+from ludus.evaluation.video import Scene, record_scenes, record_video
 from ludus.types import Array
 
 av = pytest.importorskip("av")
@@ -110,6 +113,114 @@ def test_what_is_no_picture_is_refused(tmp_path: Path, picture: Any) -> None:
 
     with pytest.raises(UserError, match="instead of an RGB picture"):
         record_video(Still(), Blind, tmp_path / "film.mp4")
+    assert not list(tmp_path.iterdir())
+
+
+def test_browsers_can_play_it_while_it_loads(tmp_path: Path) -> None:
+    data = record_video(Still(), Screen, tmp_path / "film.mp4").path.read_bytes()
+    assert 0 < data.find(b"moov") < data.find(b"mdat")
+
+
+def test_a_gif_has_the_colors_and_half_the_frames_of_a_fast_env(tmp_path: Path) -> None:
+    slow = record_video(Still(), Screen, tmp_path / "slow.gif")
+    assert slow.frames == len(frames(slow.path)) == 7 + FPS // 2 and slow.fps == FPS
+    greys = [round(float(frame.mean())) for frame in frames(slow.path)]
+    assert greys[:7] == [20, 30, 40, 50, 60, 70, 80]
+
+    class Fast(Screen):
+        metadata = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012
+
+    fast = record_video(Still(), Fast, tmp_path / "fast.gif")
+    assert fast.fps == 25 and fast.frames == len(frames(fast.path)) == (7 + 25) // 2
+
+
+def test_with_an_overlay_every_frame_shows_what_was_recorded(tmp_path: Path) -> None:
+    """The walker with a real policy: the same numbers as `ludus analyze` records, frame by frame."""
+    import torch
+
+    from ludus.config.schema import TrainerConfig
+    from ludus.envs.make import EnvSpec
+    from ludus.evaluation.load import new_learner
+
+    spec = EnvSpec("BipedalWalker-v3", render_mode="rgb_array", max_episode_steps=25).resolve()
+    env = spec()
+    torch.manual_seed(5)
+    policy = new_learner(
+        TrainerConfig(env="BipedalWalker-v3"), env.observation_space, env.action_space
+    ).policy
+    env.close()
+    scene = Scene(policy.eval(), spec, "walker", reward_scale=2.0)
+    film = record_scenes([scene], tmp_path / "film.mp4", seed=7, episodes=2, overlay=True)
+    recording = record_episodes(policy, spec, [7, 8], reward_scale=2.0)
+    (shown,) = film.shown
+    assert len(shown) == 52 and len(frames(film.path)) == film.frames == 52 + 25
+    assert frames(film.path)[0].shape == (400, 1000, 3) and film.rewards == recording.rewards
+    columns = recording.columns
+    for episode in (0, 1):
+        panels, rows = shown[26 * episode : 26 * (episode + 1)], slice(25 * episode, 25 * (episode + 1))
+        assert [panel.step for panel in panels] == list(range(26))
+        assert [panel.reward for panel in panels] == [0.0, *columns["reward"][rows]]
+        assert [panel.total for panel in panels] == pytest.approx([0.0, *columns["return"][rows]])
+        assert [panel.value for panel in panels[:-1]] == columns["value"][rows].tolist()
+        for index, column in enumerate(recording.action_columns):
+            assert [panel.bars[index].value for panel in panels[:-1]] == columns[column][rows].tolist()
+        for index, column in enumerate(recording.signal_columns):
+            assert [panel.signals[index].value for panel in panels[:-1]] == columns[column][rows].tolist()
+        assert panels[-1].value is None and panels[-1].ended == "truncated"
+
+
+def test_a_small_picture_is_enlarged_beside_its_panel(tmp_path: Path) -> None:
+    film = record_scenes([Scene(Still(), Screen)], tmp_path / "film.mp4", overlay=True)
+    first = frames(film.path)[0]
+    assert first.shape == (32 * 13, 48 * 13 + 400, 3) and abs(first[:, : 48 * 13].mean() - 20) < 4
+
+
+@pytest.mark.parametrize("overlay", [True, False])
+def test_scenes_side_by_side_wait_for_each_other(tmp_path: Path, overlay: bool) -> None:
+    scenes = [Scene(Still(), lambda n=n: Screen(n), f"of {n}") for n in (3, 6)]
+    film = record_scenes(scenes, tmp_path / "film.mp4", overlay=overlay, episodes=2)
+    assert film.rewards_of == ([3.0, 3.0], [6.0, 6.0]) and film.frames == 2 * 7 + FPS // 2
+    decoded = frames(film.path)
+    tile = 560 if overlay else 48
+    assert decoded[0].shape[1] == 2 * tile + 4
+    top = 0 if overlay else 26
+    left, right = (
+        decoded[6][top + 4 : top + 24, x + tile // 2 - 8 : x + tile // 2 + 8] for x in (0, tile + 4)
+    )
+    assert abs(left.mean() - 50) < 6 and abs(right.mean() - 80) < 6  # the first stays at its third step
+
+
+def test_four_scenes_make_a_square(tmp_path: Path) -> None:
+    film = record_scenes([Scene(Still(), Screen)] * 4, tmp_path / "film.mp4", max_frames=2)
+    assert frames(film.path)[0].shape == (2 * 32 + 4, 2 * 48 + 4, 3) and len(film.rewards_of) == 4
+
+
+def test_filming_leaves_the_global_generators_alone(tmp_path: Path) -> None:
+    import random
+
+    import torch
+
+    class Dicey(Screen):
+        def step(self, action: Any) -> Any:
+            random.random(), np.random.rand(), torch.rand(1)
+            return super().step(action)
+
+    def states() -> list[str]:
+        return [str(random.getstate()), str(np.random.get_state()), str(torch.get_rng_state().tolist())]
+
+    before = states()
+    record_video(Still(), Dicey, tmp_path / "film.mp4")
+    assert states() == before
+    with pytest.raises(EnvFault):
+        record_video(Still(), lambda: Dicey(fails_at=3), tmp_path / "film.mp4")
+    assert states() == before
+
+
+def test_a_signal_that_fails_is_the_users_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "_registry", list(signals._registry))
+    register_signals("Screen", [Signal("height", lambda env, obs, info: env.no_such_thing)])
+    with pytest.raises(EnvFault, match="a signal raised AttributeError"):
+        record_scenes([Scene(Still(), Screen)], tmp_path / "film.mp4", overlay=True)
     assert not list(tmp_path.iterdir())
 
 

@@ -58,9 +58,9 @@ def analyze(
     from ludus.cli.player import seat
     from ludus.evaluation.analysis.charts import figures_of
     from ludus.evaluation.analysis.export import require_format, usual_format, write_steps
-    from ludus.evaluation.analysis.page import write_page
-    from ludus.evaluation.analysis.pictures import require_pictures, write_pictures
     from ludus.evaluation.analysis.recording import record_episodes
+    from ludus.reports.analysis.page import write_page
+    from ludus.reports.analysis.pictures import require_pictures, write_pictures
     from ludus.tracking.progress import number
 
     output = Output(json, quiet=quiet)
@@ -144,15 +144,17 @@ def _subtitle(player: Player, seed: int, stochastic: bool) -> str:
 def _facts(recording: Recording) -> dict[str, str]:
     import numpy as np
 
+    from ludus.tracking.progress import number
+
     rewards = np.array(recording.rewards)
     lengths = np.array([episode.length for episode in recording.episodes])
     facts = {
         "episodes": f"{len(rewards):,}",
-        "return": f"{rewards.mean():,.2f} ± {rewards.std():,.2f}",
-        "length": f"{lengths.mean():,.0f} steps",
+        f"return, ± {number(float(rewards.std()))}": number(float(rewards.mean())),
+        "steps an episode": f"{lengths.mean():,.0f}",
         "ended by the env": f"{np.mean([one.ended == 'terminated' for one in recording.episodes]):.0%}",
     }
     for signal, column in zip(recording.signals.signals, recording.signal_columns, strict=True):
         if signal.contact:
-            facts[f"{signal.name} on"] = f"{(recording.columns[column] != 0).mean():.0%} of steps"
+            facts[f"of steps with {signal.name}"] = f"{(recording.columns[column] != 0).mean():.0%}"
     return facts

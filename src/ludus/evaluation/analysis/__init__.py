@@ -1,1 +1,1 @@
-"""A policy replayed to be studied: `recording` has the steps, `charts` what is drawn of them, the rest writes files."""
+"""A policy replayed to be studied: `recording` has the steps, `export` writes them, `charts` says what to draw."""

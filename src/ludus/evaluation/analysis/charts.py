@@ -74,7 +74,7 @@ def _over_episode(recording: Recording, number: int, episode: RecordedEpisode) -
     groups: dict[str, list[Series]] = {}
     contacts = []
     for signal, column in zip(recording.signals.signals, recording.signal_columns, strict=True):
-        one = series(signal.name, column)
+        one = series(column)
         if signal.contact:
             contacts.append(one)
         else:
@@ -82,7 +82,7 @@ def _over_episode(recording: Recording, number: int, episode: RecordedEpisode) -
     for unit, lines_of_unit in groups.items():
         for first in range(0, len(lines_of_unit), MOST_LINES):
             lines = tuple(lines_of_unit[first : first + MOST_LINES])
-            title = f"signals in {unit}" if unit else "signals"
+            title = lines[0].name if len(lines) == 1 else f"signals in {unit}" if unit else "signals"
             charts.append(Chart(title, "step", unit, "lines", lines))
     if contacts:
         charts.append(

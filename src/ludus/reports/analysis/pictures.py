@@ -11,7 +11,7 @@ import numpy as np
 
 from ludus.errors import MissingExtra
 from ludus.evaluation.analysis.charts import Chart, Figure
-from ludus.evaluation.analysis.page import COLORS, GRID, INK, PALE
+from ludus.reports.charts import COLORS, GRID, INK, PALE
 from ludus.runs import atomic
 
 _DPI = 110
@@ -50,12 +50,21 @@ def _write(figure: Figure, path: Path) -> Path:
             ax.axis("off")
             continue
         _draw(ax, figure.charts[index])
+        if _wants_legend(figure, index):
+            ax.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         if not figure.stacked or index == count - 1:
             ax.set_xlabel(figure.charts[index].x_label, fontsize=9, color=PALE)
     picture = io.BytesIO()
     sheet.savefig(picture, dpi=_DPI, format="png")
     atomic.write_atomic(path, picture.getvalue())
     return path
+
+
+def _wants_legend(figure: Figure, index: int) -> bool:
+    """Every stacked chart of several lines has its own; others share the last one's."""
+    chart = figure.charts[index]
+    several = len(chart.series) > 1 and chart.kind != "bands"
+    return several and (figure.stacked or index == len(figure.charts) - 1)
 
 
 def _draw(ax: Any, chart: Chart) -> None:
@@ -86,8 +95,6 @@ def _draw(ax: Any, chart: Chart) -> None:
             ax.plot(series.x, series.y, color=color, linewidth=1.0, drawstyle=style, label=series.name)
     if chart.diagonal:
         ax.axline((0, 0), slope=1, color=PALE, linewidth=1, linestyle="--")
-    if len(chart.series) > 1 and chart.kind != "bands":
-        ax.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     if chart.names:
         ticks = {"labels": list(chart.names), "fontsize": 8}
         places = list(range(len(chart.names)))

@@ -1,4 +1,4 @@
-"""The analysis as one HTML page that needs nothing else, Plotly included."""
+"""The analysis of a policy as one HTML page that needs nothing else."""
 
 from __future__ import annotations
 
@@ -9,40 +9,19 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
 from ludus.evaluation.analysis.charts import Chart, Figure, Series
+from ludus.reports.charts import COLORS, FONT, INK, PALE, pale
+from ludus.reports.page import draw, html_page, section
 from ludus.runs import atomic
 
-COLORS = ("#2563eb", "#d9730d", "#15803d", "#b0306a", "#7b4fb8", "#0e7490", "#a16207", "#5c6670")
-GRID, PALE, INK = "#e4e7eb", "#616e7c", "#1f2933"
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
-_STYLE = f"""
-:root {{ color-scheme: light; }}
-* {{ box-sizing: border-box; }}
-body {{ font: 15px/1.5 {FONT}; color: {INK}; background: #f5f7fa; margin: 0; }}
-main {{ max-width: 1180px; margin: 0 auto; padding: 32px 20px 64px; }}
-h1 {{ font-size: 26px; margin: 0 0 4px; }}
-h2 {{ font-size: 17px; margin: 0 0 2px; }}
-.sub {{ color: {PALE}; margin: 0 0 20px; }}
-section {{ background: white; border: 1px solid {GRID}; border-radius: 10px; padding: 18px 20px; margin: 16px 0; }}
-section p {{ color: {PALE}; font-size: 13px; margin: 0 0 8px; }}
-.facts {{ display: flex; flex-wrap: wrap; gap: 10px 36px; margin: 0; }}
-.facts dt {{ color: {PALE}; font-size: 12.5px; }}
-.facts dd {{ margin: 0; font-size: 19px; font-variant-numeric: tabular-nums; }}
-select {{ font: inherit; padding: 4px 8px; border: 1px solid {GRID}; border-radius: 6px; background: white; }}
-[hidden] {{ display: none; }}
-"""
 # a plot that was hidden while the window changed its size learns of it when it is shown
 _CHOOSE = """
-document.querySelectorAll("select[data-shows]").forEach(function (select) {
-  select.addEventListener("change", function () {
-    document.querySelectorAll("[data-shown-by='" + select.dataset.shows + "']").forEach(function (part) {
-      part.hidden = part.id !== select.value;
-      if (part.hidden) return;
-      part.querySelectorAll(".js-plotly-plot").forEach(function (plot) { Plotly.Plots.resize(plot); });
-    });
+document.getElementById("which-episode").addEventListener("change", (event) => {
+  document.querySelectorAll("[data-episode]").forEach((part) => {
+    part.hidden = part.dataset.episode !== event.target.value;
+    if (!part.hidden) part.querySelectorAll(".figure").forEach((plot) => Plotly.Plots.resize(plot));
   });
 });
 """
@@ -53,48 +32,31 @@ def write_page(
 ) -> Path:
     """Write the page, whole or not at all. Single episodes are shown one at a time."""
     episodes = [figure for figure in figures if figure.stacked]
-    parts = [_facts(facts), _chosen(episodes)]
-    parts += [_section(figure) for figure in figures if not figure.stacked]
-    page = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style><script>{get_plotlyjs()}</script></head>\n"
-        f'<body><main><h1>{escape(title)}</h1><p class="sub">{escape(subtitle)}</p>\n'
-        + "\n".join(parts)
-        + f"\n</main><script>{_CHOOSE}</script></body></html>\n"
-    )
-    atomic.write_atomic(path, page)
+    parts = [_facts(facts), _one_at_a_time(episodes)]
+    parts += [
+        section(figure.title, figure.note, draw(plotted(figure))) for figure in figures if not figure.stacked
+    ]
+    atomic.write_atomic(path, html_page(title, subtitle, parts))
     return path
 
 
 def _facts(facts: Mapping[str, str]) -> str:
     told = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items()
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
+        for name, value in facts.items()
     )
-    return f'<section><dl class="facts">{told}</dl></section>'
+    return f'<div class="tiles">{told}</div>'
 
 
-def _chosen(figures: Sequence[Figure]) -> str:
-    options = "".join(f'<option value="{one.name}">{escape(one.title)}</option>' for one in figures)
+def _one_at_a_time(figures: Sequence[Figure]) -> str:
+    options = "".join(f"<option value={one.name}>{escape(one.title)}</option>" for one in figures)
+    choice = f'<p><select id="which-episode" aria-label="episode">{options}</select></p>'
     bodies = "".join(
-        f'<div id="{one.name}" data-shown-by="episode"{"" if index == 0 else " hidden"}>'
-        f"<p>{escape(one.note)}</p>{_html(one)}</div>"
+        f'<div data-episode="{one.name}"{" hidden" * (index > 0)}><p class="sub">{escape(one.note)}</p>'
+        f"{draw(plotted(one))}</div>"
         for index, one in enumerate(figures)
     )
-    choice = f'<p><select data-shows="episode" aria-label="episode">{options}</select></p>'
-    return f"<section><h2>Over an episode</h2>{choice}{bodies}</section>"
-
-
-def _section(figure: Figure) -> str:
-    note = f"<p>{escape(figure.note)}</p>"
-    return f'<section id="{figure.name}"><h2>{escape(figure.title)}</h2>{note}{_html(figure)}</section>'
-
-
-def _html(figure: Figure) -> str:
-    text: str = plotted(figure).to_html(
-        full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True}
-    )
-    return text
+    return section("Over an episode", "", f"{choice}{bodies}<script>{_CHOOSE}</script>")
 
 
 def plotted(figure: Figure) -> go.Figure:
@@ -120,16 +82,18 @@ def plotted(figure: Figure) -> go.Figure:
         drawn.update_yaxes(title_text=chart.y_label or None, **place)
     per_row = 150 if figure.stacked else 330
     drawn.update_layout(
-        template="plotly_white",
+        template="none",
         height=per_row * rows + 90,
         margin={"l": 64, "r": 150 if figure.stacked else 24, "t": 44, "b": 48},
         font={"family": FONT, "size": 12, "color": INK},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
         hovermode="x unified" if figure.stacked else "closest",
         bargap=0.12,
     )
-    drawn.update_annotations(font_size=13, font_color=INK)
-    drawn.update_xaxes(gridcolor=GRID, zerolinecolor=GRID)
-    drawn.update_yaxes(gridcolor=GRID, zerolinecolor=GRID)
+    drawn.update_annotations(font_size=13)
+    drawn.update_xaxes(zeroline=False, ticks="")
+    drawn.update_yaxes(zeroline=False, ticks="", automargin=True)
     return drawn
 
 
@@ -139,15 +103,16 @@ def _legend(drawn: go.Figure, figure: Figure, index: int, place: dict[str, int])
     if len(chart.series) < 2 or chart.kind == "bands":
         return None
     if not figure.stacked:
-        whole = {
-            "orientation": "h",
-            "x": 1,
-            "xanchor": "right",
-            "y": 1.0,
-            "yanchor": "top",
-            "yref": "container",
-        }
-        drawn.update_layout(legend=whole)
+        drawn.update_layout(
+            legend={
+                "orientation": "h",
+                "x": 1,
+                "xanchor": "right",
+                "y": 1,
+                "yanchor": "top",
+                "yref": "container",
+            }
+        )
         return "legend" if index == 0 else None
     name = "legend" if index == 0 else f"legend{index + 1}"
     top = drawn.get_subplot(place["row"], place["col"]).yaxis.domain[1]
@@ -160,10 +125,10 @@ def _legend(drawn: go.Figure, figure: Figure, index: int, place: dict[str, int])
 def _draw(drawn: go.Figure, chart: Chart, place: dict[str, int], legend: str | None) -> None:
     if chart.kind == "bands":
         drawn.add_heatmap(
-            x=chart.series[0].x,
+            x=chart.series[0].x.astype(np.float32),
             z=np.stack([one.y for one in chart.series]).astype(np.float32),
             y=[one.name for one in chart.series],
-            colorscale=[[0, "#eef1f5"], [1, COLORS[2]]],
+            colorscale=[[0, pale("#808080", 0.12)], [1, COLORS[2]]],
             zmin=0,
             zmax=1,
             showscale=False,
@@ -176,7 +141,7 @@ def _draw(drawn: go.Figure, chart: Chart, place: dict[str, int], legend: str | N
         _add_series(drawn, chart, series, COLORS[number % len(COLORS)], legend, place)
     if chart.diagonal:
         both = np.concatenate([np.concatenate([one.x, one.y]) for one in chart.series])
-        ends = [float(np.nanmin(both)), float(np.nanmax(both))]
+        ends = np.array([np.nanmin(both), np.nanmax(both)], np.float32)
         line = {"color": PALE, "dash": "dash", "width": 1}
         drawn.add_scatter(
             x=ends, y=ends, mode="lines", line=line, hoverinfo="skip", showlegend=False, **place
@@ -195,8 +160,8 @@ def _add_series(
     place: dict[str, int],
 ) -> None:
     common: dict[str, Any] = {
-        "x": series.x,
-        "y": series.y.astype(np.float32),  # half the bytes, and more digits than a screen has
+        "x": series.x.astype(np.float32),  # half the bytes, and more digits than a screen has
+        "y": series.y.astype(np.float32),
         "name": series.name,
         "legendgroup": series.name,  # a click in the one legend of several charts hides it in all
         "showlegend": legend is not None,
