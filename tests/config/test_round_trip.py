@@ -52,7 +52,7 @@ def test_every_algorithms_defaults_survive_the_file(algorithm: str, tmp_path: Pa
 @pytest.mark.parametrize("preset", preset_names())
 def test_every_preset_survives_the_file(preset: str, tmp_path: Path) -> None:
     loaded = load_config(preset)
-    assert loaded.preset == preset and loaded.config.env is not None
+    assert loaded.preset == preset and (loaded.config.env or loaded.config.games) is not None
     again = read_back(loaded.config, tmp_path)
     assert again == loaded.config and config_hash(again) == config_hash(loaded.config)
     assert preset_path(preset).read_text().startswith(f"# {preset_summary(preset)}")

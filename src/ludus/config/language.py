@@ -189,9 +189,10 @@ class RewardsConfig(Section):
         default=[], description="of a game's result: role_advantage, outcome"
     )
     step: list[str | dict[str, Any]] = Field(default=[], description="of each turn: format, invalid, length")
-    sampling: list[str | dict[str, Any]] = Field(
-        default=["center_by_env"],
-        description="of a batch: center_by_env, zscore_by_env, weight_by_spread, certainty",
+    sampling: list[str | dict[str, Any]] | None = Field(
+        default=None,
+        description="of a batch: center_by_env, zscore_by_env, weight_by_spread, certainty; null: center_by_env, and "
+        "nothing for GRPO, which compares within groups",
     )
 
 

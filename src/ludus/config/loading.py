@@ -113,6 +113,7 @@ def dump_yaml(config: TrainerConfig) -> str:
 _YOUNGER_THAN_THE_HASH: tuple[tuple[str, str, Any], ...] = (
     ("", "precision", "auto"),
     ("evaluation", "seed", None),
+    ("video", "overlay", True),
     ("tracking.wandb", "tags", []),
     ("tracking.wandb", "checkpoints", "policy"),
 )
@@ -124,6 +125,9 @@ def config_hash(config: TrainerConfig) -> str:
     del data["resume"], data["run_dir"], data["save_dir"], data["timestamp"]
     del data["tracking"]["tensorboard_dir"], data["tracking"]["monitor_dir"]
     data.pop("sweep", None)
+    if config.language is None:
+        for name in ("language", "games", "league", "rewards", "guard", "warmup"):
+            del data[name]
     for section, key, usual in _YOUNGER_THAN_THE_HASH:
         node = data
         for part in section.split(".") if section else ():

@@ -451,6 +451,13 @@ def test_what_users_know_is_reported() -> None:
     assert 0 < metrics["games/action_diversity"] <= 1
 
 
+def test_advantages_are_centred_unless_groups_are_compared_or_the_config_says_otherwise() -> None:
+    for algorithm, expected in (("REINFORCE", ["center_by_env"]), ("PPO", ["center_by_env"]), ("GRPO", [])):
+        assert list(learner(algorithm, rewards=RewardsConfig()).transforms.sampling) == expected
+    chosen = RewardsConfig(sampling=["zscore_by_env"])
+    assert list(learner("GRPO", rewards=chosen).transforms.sampling) == ["zscore_by_env"]
+
+
 def test_rewards_of_a_match_reach_the_turns_of_each_seat() -> None:
     turns = [turn(seat=seat, index=seat) for seat in (0, 1)]
     data = experience([match(turns, (1.0, -1.0))])

@@ -52,6 +52,16 @@ def test_role_advantage_is_less_what_the_seat_had_before() -> None:
     assert turns[0].reward_parts["game"] == -1.0
 
 
+def test_opponents_that_do_not_learn_tell_nothing_about_the_seat() -> None:
+    made = transforms(final=["role_advantage"], step=["format"])
+    for _ in range(2):
+        turns = [turn(), turn(seat=1, index=1, player="learner@0")]
+        made.finish(match(turns, (1.0, -1.0)), {"learner"})
+    assert turns[0].reward_parts == {"game": 1.0, "role_advantage": 0.0, "final": 0.0, "format": 0.1}
+    assert turns[1].reward_parts == {"game": -1.0} and turns[1].reward == -1.0
+    assert list(made.state_dict()["role_advantage"]) == ["TicTacToe-v0/0"]
+
+
 def test_role_advantage_is_kept_by_game_and_seat_and_survives_a_checkpoint() -> None:
     made = transforms(final=["role_advantage"], sampling=["certainty"])
     made.finish(match([turn(), turn(seat=1)], (1.0, 0.0)))

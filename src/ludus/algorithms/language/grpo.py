@@ -7,6 +7,7 @@ Turns are compared with others played from the same state (`games.branch`), so t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -24,6 +25,8 @@ class GRPOHyperparameters(ClippedHyperparameters):
 
 
 class GRPO(LanguageLearner[GRPOHyperparameters]):
+    usual_sampling: ClassVar[tuple[str, ...]] = ()  # a group that teaches nothing must stay at zero
+
     def credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
         returns = discounted_returns(turns, self.h.gamma(fraction))
         advantages, groups, alike = group_advantages(turns, returns, divide_by_std=self.h.divide_by_std)

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -95,12 +95,15 @@ TOKEN_STATISTICS = ("entropy", "approx_kl", "clip_fraction", "importance_weight"
 class LanguageLearner(ABC, Generic[H]):
     """Owns the learning adapters' optimizers. Algorithms differ in `credit` and in their hyperparameters."""
 
+    usual_sampling: ClassVar[tuple[str, ...]] = ("center_by_env",)
+    """The sampling transforms where the config names none."""
+
     def __init__(self, place: LanguagePlace, hyperparams: H) -> None:
         self.place = place
         self.h = hyperparams
         self.policy: Any = place.model
         self.brake = Brake(place.device)
-        self.transforms = Transforms(place.rewards)
+        self.transforms = Transforms(place.rewards, self.usual_sampling)
         self.rate_scale = 1.0
         """What the learning rates are multiplied by, for whoever slows a run down."""
         hidden = hyperparams.value_net_arch if isinstance(hyperparams, ValuedHyperparameters) else None
@@ -122,7 +125,7 @@ class LanguageLearner(ABC, Generic[H]):
         a gradient is not finite: nothing has stepped by it.
         """
         for match in experience.matches:
-            self.transforms.finish(match)
+            self.transforms.finish(match, self.students)
         metrics = diversity_metrics(experience.matches)
         found = {
             name: self._update_one(

@@ -7,7 +7,7 @@ defaults, `{name: number}` its first setting, `{name: {setting: value}}` any.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from pydantic import Field, PrivateAttr, ValidationError
@@ -122,29 +122,36 @@ _KINDS: dict[str, dict[str, Any]] = {
 class Transforms:
     """The transforms of a run, in their order, with what they have learnt."""
 
-    def __init__(self, settings: RewardsConfig) -> None:
-        """Raises UnknownName and ConfigError."""
+    def __init__(self, settings: RewardsConfig, usual_sampling: Sequence[str] = ()) -> None:
+        """`usual_sampling` is what `settings.sampling` means where it is null. UnknownName, ConfigError."""
+        sampling = list(usual_sampling) if settings.sampling is None else settings.sampling
         self.final: dict[str, FinalTransform] = _make("final", settings.final)
         self.step: dict[str, StepTransform] = _make("step", settings.step)
-        self.sampling: dict[str, SamplingTransform] = _make("sampling", settings.sampling)
+        self.sampling: dict[str, SamplingTransform] = _make("sampling", sampling)
 
-    def finish(self, match: MatchRecord) -> None:
-        """Set `reward` and `reward_parts` of every turn of a match that is over. Once for each match."""
-        for seat in sorted({turn.seat for turn in match.turns}):
+    def finish(self, match: MatchRecord, learners: Container[str] | None = None) -> None:
+        """Set `reward` and `reward_parts` of every turn of a match that is over. Once for each match.
+
+        Turns of others than `learners` (None: everybody learns) have the result itself, and nothing is learnt from
+        them about what results are usual.
+        """
+        for seat, player in sorted({(turn.seat, turn.player) for turn in match.turns}):
             reward = float(match.rewards[seat])
             parts = {GAME: reward}
-            for name, final in self.final.items():
-                reward = parts[name] = final(match, seat, reward)
-            parts[FINAL] = reward
+            learns = learners is None or player in learners
+            if learns:
+                for name, final in self.final.items():
+                    reward = parts[name] = final(match, seat, reward)
+                parts[FINAL] = reward
             for turn in match.turns:
                 if turn.seat == seat:
-                    turn.reward, turn.reward_parts = self._of_turn(turn, reward, parts)
+                    turn.reward, turn.reward_parts = reward, dict(parts)
+                    if learns:
+                        self._step(turn)
 
-    def _of_turn(self, turn: Turn, reward: float, parts: dict[str, float]) -> tuple[float, dict[str, float]]:
-        parts = dict(parts)
+    def _step(self, turn: Turn) -> None:
         for name, step in self.step.items():
-            reward = parts[name] = step(turn, reward)
-        return reward, parts
+            turn.reward = turn.reward_parts[name] = step(turn, turn.reward)
 
     def batch(self, turns: Sequence[Turn]) -> None:
         """Set `advantage` and `weight` of turns that are learnt from together.
