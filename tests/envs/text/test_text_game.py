@@ -6,6 +6,7 @@ import contextlib
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -98,6 +99,14 @@ def test_a_game_that_raises_is_cut_off_with_its_own_traceback(monkeypatch: pytes
     assert "in broken" in game.fault.game_traceback
     assert game.outcome().cut_off and game.outcome().rewards == (0.0, 0.0)
     assert "ZeroDivisionError: of the game's own making" in game.outcome().reason
+
+
+def test_a_reward_that_is_no_number_is_the_games_fault() -> None:
+    game = started(GameSpec("Countdown-v0"))
+    while not game.over:
+        game.play("nonsense")
+    assert game.outcome().cut_off and game.outcome().rewards == (0.0,)
+    assert "could not convert string to float" in game.outcome().reason
 
 
 def test_a_game_that_hangs_is_cut_off_and_the_generators_are_put_back(
@@ -272,6 +281,23 @@ for game_id in ("TicTacToe-v0", "RushHour-v0", "LogicPuzzle-v0", "WordLadder-v0"
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_game_of_words_names_the_corpus_it_lacks_and_plays_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import nltk
+
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    for name in [name for name in sys.modules if name.startswith("textarena.envs.Hangman")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(UserError, match=r"'words', not found[\s\S]*python -m nltk.downloader words"):
+        TextGame(GameSpec("Hangman-v0"))
+    (tmp_path / "corpora" / "words").mkdir(parents=True)
+    for name in ("en", "en-basic"):
+        (tmp_path / "corpora" / "words" / name).write_text("apple\nbridge\n")
+    game = started(GameSpec("Hangman-v0"))
+    assert not game.over and game.play("[e]")
 
 
 class Countdown(gym.Env[str, str]):

@@ -64,6 +64,7 @@ class ArenaTable:
         self._players = players
         self._refused = False
         self._observed = Observed("", "", "", 0)
+        self._rewards = (0.0,) * players
         self._seen: dict[int, list[tuple[int, str, str]]] = {seat: [] for seat in range(players)}
         with secluded(self._seclusion, f"{spec.id} cannot be started by {players}"):
             self._env = make_env(spec.id, spec.kwargs)
@@ -90,8 +91,7 @@ class ArenaTable:
             return not self._refused and self.invalid() == lost_before
 
     def rewards(self) -> tuple[float, ...]:
-        given = self._state.rewards or {}
-        return tuple(float(given.get(seat) or 0.0) for seat in range(self._players))
+        return self._rewards
 
     def reason(self) -> str:
         reasons = (self._about(seat).get("reason") for seat in range(self._players))
@@ -108,6 +108,9 @@ class ArenaTable:
     def _next_turn(self) -> None:
         self.over = bool(self._state.done)
         if self.over:
+            given = self._state.rewards or {}
+            # here, so that rewards that are no numbers count as the game's fault
+            self._rewards = tuple(float(given.get(seat) or 0.0) for seat in range(self._players))
             return
         # once in each turn: some games add to what is seen whenever they are asked
         seat, text = self._env.get_observation()
@@ -127,7 +130,9 @@ class ArenaTable:
 
     def _keep(self, get_observation: Any) -> Any:
         seat, messages = get_observation()
-        self._seen[seat] += [(sender, str(message), kind.name) for sender, message, kind in messages or ()]
+        self._seen[seat] += [
+            (sender, str(message), getattr(kind, "name", "")) for sender, message, kind in messages or ()
+        ]
         return seat, messages
 
     def _refuse(self, set_invalid_move: Any, *args: Any, **kwargs: Any) -> Any:

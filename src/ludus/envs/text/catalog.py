@@ -39,7 +39,9 @@ def check_game(game_id: str, *, where: str = "games") -> None:
     if game_id.startswith(GYMNASIUM):
         check_env_exists(game_id.removeprefix(GYMNASIUM))
     elif game_id not in registry():
-        raise UnknownName("game", game_id, game_ids(), where=where, fix="`ludus envs textarena` lists the games")
+        raise UnknownName(
+            "game", game_id, game_ids(), where=where, fix="`ludus envs textarena` lists the games"
+        )
 
 
 @functools.cache
