@@ -175,8 +175,8 @@ class _Figure:
 
 
 def smoothing_window(count: int) -> int:
-    """Over how many of `count` values is averaged: a fiftieth of them, an odd number."""
-    return max(1, count // 50) | 1
+    """Over how many of `count` values is averaged: a fiftieth of them and at least five, an odd number."""
+    return 1 if count < _FEW else max(5, count // 50) | 1
 
 
 def _whole(steps: Array) -> Array:

@@ -60,15 +60,11 @@ def checkpoint_section(run: RunDirectory, *, heading: bool = True) -> str:
                 escape(", ".join(kinds)),
                 escape(one.created.replace("T", " ")[:19]),
                 _size(one.size),
-                f"<code>ludus play {escape(shlex.quote(name))}</code>",
-                f"<code>ludus.load({escape(repr(name))})</code>",
+                f"<code>ludus play {escape(shlex.quote(name))}<br>ludus.load({escape(repr(name))})</code>",
             ]
         )
-    table = rows_to_table(
-        ["step", "", "saved (UTC)", "size", "in the shell", "in Python"],
-        rows,
-        text=("", "saved (UTC)", "in the shell", "in Python"),
-    )
+    loading = "in the shell, in Python"
+    table = rows_to_table(["step", "", "saved (UTC)", "size", loading], rows, ("", "saved (UTC)", loading))
     note = f"Go on training with: ludus resume {shlex.quote(str(run.path))}"
     return section("Checkpoints", note, table) if heading else table
 
@@ -80,12 +76,12 @@ def hyperparameter_section(config: Mapping[str, Any]) -> str:
     flat = flatten(config)
     main = {key: flat[key] for key in _MAIN if key in flat}
     main |= {key: value for key, value in flat.items() if key.startswith("hyperparams.")}
-    rows = [
-        [f"<code>{escape(key.removeprefix('hyperparams.'))}</code>", escape(str(value))]
+    rows = "".join(
+        f"<div><code>{escape(key.removeprefix('hyperparams.'))}</code><span>{escape(str(value))}</span></div>"
         for key, value in main.items()
         if value is not None
-    ]
-    table = rows_to_table(["hyperparameter", "value"], rows, text=("value",))
+    )
+    table = f'<div class="settings">{rows}</div>'
     whole = (
         f"<details><summary>The whole config</summary><pre>{escape(write_yaml(dict(config)))}</pre></details>"
     )

@@ -142,14 +142,14 @@ class Columns:
 
     def series(self, max_points: int | None = None) -> dict[str, Series]:
         """What was taken so far. Rows without a time, as evaluations are, lie between those that have one."""
+        return {name: self.one(name).thinned(max_points) for name in self._steps}
+
+    def one(self, name: str) -> Series:
+        """One column; empty where there is none of that name."""
         # copies: an array whose memory is lent cannot grow
-        ticks, times = np.array(self._ticks), np.array(self._times)
-        found = {}
-        for name, steps in self._steps.items():
-            at = np.array(steps)
-            series = Series(at, np.array(self._values[name]), np.interp(at, ticks, times))
-            found[name] = series.thinned(max_points)
-        return found
+        steps = np.array(self._steps.get(name, ()), dtype=float)
+        values = np.array(self._values.get(name, ()), dtype=float)
+        return Series(steps, values, np.interp(steps, np.array(self._ticks), np.array(self._times)))
 
 
 def thin(values: Array, max_points: int) -> Array:

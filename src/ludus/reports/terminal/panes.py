@@ -107,7 +107,7 @@ def header(watched: Watched, width: int) -> Lines:
 
 def reward_curve(watched: Watched, width: int, height: int) -> Lines:
     """The reward while training, as large as there is room."""
-    values = watched.values("rollout/ep_rew_mean")
+    values = watched.course("rollout/ep_rew_mean", width)
     facts = [("reward", "rollout/ep_rew_mean"), ("length", "rollout/ep_len_mean")]
     facts += [("success", "rollout/success_rate")]
     known = [(label, watched.number(name)) for label, name in facts]
@@ -116,19 +116,23 @@ def reward_curve(watched: Watched, width: int, height: int) -> Lines:
         for label, value in known
         if value is not None
     )
-    if not len(values):
+    if not values:
         return [Text("no episode has ended yet", "dim")]
-    return [head, *_curve(values.tolist(), width, height - 1, "green")]
+    return [head, *_curve(values, width, height - 1, "green")]
 
 
 def evaluations(watched: Watched, width: int, height: int) -> Lines:
     """The course of the evaluations, and the newest of them."""
-    steps, means = watched.values("eval/mean_reward", "steps"), watched.values("eval/mean_reward")
-    spreads = watched.values("eval/std_reward")
+    found = watched.series("eval/mean_reward")
+    steps, means, spreads = found.steps, found.values, watched.series("eval/std_reward").values
     if not len(means):
         return [Text("none so far", "dim")]
     best = int(means.argmax())
-    rows = [*_curve(means.tolist(), width, 2, "magenta")] if height >= 6 and len(means) > 1 else []
+    rows = (
+        [*_curve(watched.course("eval/mean_reward", width), width, 2, "magenta")]
+        if height >= 6 and len(means) > 1
+        else []
+    )
     for index in reversed(range(len(means))):
         spread = f" ± {number(spreads[index])}" if len(spreads) == len(means) else ""
         mark = ("  best", "green") if index == best else ""
@@ -226,7 +230,7 @@ def _rows(watched: Watched, names: Sequence[str], width: int) -> Iterator[Text]:
         value = watched.number(name)
         if value is not None:
             label = _LABELS.get(name, name.split("/", 1)[-1].replace("_", " "))
-            yield _row(label, value, watched.values(name).tolist(), width)
+            yield _row(label, value, watched.course(name, width), width)
 
 
 def _row(label: str, value: float, course: list[float], width: int) -> Text:

@@ -21,12 +21,9 @@ from ludus.reports.reading import (
 )
 from ludus.runs.directory import RunDirectory, list_runs
 from ludus.tracking.following import Columns, Follower, Series
-from ludus.types import Array
 
 _SPEED_ROWS = 30  # over which the time left is reckoned
 _LOOK_SECONDS = 5.0  # between two looks at what changes rarely
-
-NOTHING = Series(np.empty(0), np.empty(0), np.empty(0))
 
 
 class Watched:
@@ -38,12 +35,12 @@ class Watched:
         self.status = "?"
         self.newest: dict[str, Any] = {}
         """Every metric with its newest value."""
-        self.series: dict[str, Series] = {}
         self.checkpoints: list[CheckpointFile] = []
         self.config = read_config(run)
         self._total = total_of(self.config)
         self._follower = Follower(run.metrics_path)
         self._columns = Columns(clock="time/seconds")
+        self._seen: dict[str, Series] = {}
         self._looked = -_LOOK_SECONDS
         self._row_seen = time.time()
 
@@ -58,7 +55,7 @@ class Watched:
             self._columns.take(row)
             self.newest |= {name: value for name, value in row.items() if value is not None}
         if rows or self._follower.rewound:
-            self.series = self._columns.series()
+            self._seen = {}
             self._row_seen = _modified(self.run)
         if time.monotonic() - self._looked >= _LOOK_SECONDS or self.status != "running":
             self._looked = time.monotonic()
@@ -107,19 +104,19 @@ class Watched:
         """Until the end of training, as fast as the last rows came; None where they do not tell."""
         if self.is_over or self._total is None:
             return None
-        steps, seconds = self.values("time/seconds", "steps"), self.values("time/seconds")
-        if len(seconds) < 2:
+        clock = self.series("time/seconds")
+        if len(clock) < 2:
             return None
-        back = max(0, len(seconds) - _SPEED_ROWS)
-        first = self.newest | {"step": steps[back], "time/seconds": seconds[back]}
+        back = max(0, len(clock) - _SPEED_ROWS)
+        first = self.newest | {"step": clock.steps[back], "time/seconds": clock.values[back]}
         for name in ("updates", "episodes"):
-            counted = self.series.get(name, NOTHING)
+            counted = self.series(name)
             if len(counted):
-                first[name] = np.interp(steps[back], counted.steps, counted.values)
+                first[name] = np.interp(clock.steps[back], counted.steps, counted.values)
         done = self.fraction - self._total.fraction(progress_at(first))
         if done <= 0:
             return None
-        left = (1 - self.fraction) * (seconds[-1] - seconds[back]) / done
+        left = (1 - self.fraction) * (clock.values[-1] - clock.values[back]) / done
         return float(max(0.0, left - (time.time() - self._row_seen)))
 
     @property
@@ -127,10 +124,20 @@ class Watched:
         """Seconds since the run wrote its last row."""
         return max(0.0, time.time() - self._row_seen)
 
-    def values(self, metric: str, part: str = "values") -> Array:
+    def series(self, metric: str) -> Series:
         """The course of a metric; empty where it has none."""
-        found: Array = getattr(self.series.get(metric, NOTHING), part)
-        return found
+        if metric not in self._seen:
+            self._seen[metric] = self._columns.one(metric)
+        return self._seen[metric]
+
+    def course(self, metric: str, points: int) -> list[float]:
+        """The course in at most so many values, each the mean of a stretch: no terminal shows more."""
+        values = self.series(metric).values
+        if len(values) <= points:
+            return [float(value) for value in values]
+        starts = np.linspace(0, len(values), points, endpoint=False).astype(int)
+        means = np.add.reduceat(values, starts) / np.diff(np.append(starts, len(values)))
+        return [float(value) for value in means]
 
     def number(self, metric: str) -> float | None:
         """The newest value of a metric."""

@@ -1,0 +1,133 @@
+"""What seeing a run costs: training that is watched and tracked against the same training that is not.
+
+    python benchmarks/seeing_cost.py [--pairs 10] [--steps 400000] [--env LunarLander-v3] [--json]
+
+One process trains the same config again and again, by turns plain (metrics.jsonl only) and seen: TensorBoard, W&B
+offline where it is installed, and the terminal dashboard in a process of its own that looks at the run every second.
+Each pair gives one ratio of steps per second; the figure is their median, with the lowest and the highest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import io
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from ludus.config.schema import TrainerConfig
+from ludus.trainers.factory import create_trainer
+
+ALLOWED = 0.05
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=400_000, help="of one training")
+    parser.add_argument("--env", default="LunarLander-v3")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--watch", metavar="DIR", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.watch is not None:
+        look_every_second(Path(arguments.watch))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        train(Path(folder) / "warm", arguments.env, arguments.steps // 4, seen=True)  # compiles and imports
+        pairs = [one_pair(Path(folder), number, arguments) for number in range(arguments.pairs)]
+    ratios = sorted(seen / plain for plain, seen in pairs)
+    found = {
+        "env": arguments.env,
+        "steps": arguments.steps,
+        "seen_by": seen_by(),
+        "pairs": [{"plain": round(plain), "seen": round(seen)} for plain, seen in pairs],
+        "ratio": round(statistics.median(ratios), 4),
+        "lowest": round(ratios[0], 4),
+        "highest": round(ratios[-1], 4),
+        "within": statistics.median(ratios) >= 1 - ALLOWED,
+    }
+    if arguments.json:
+        print(json.dumps(found))
+        return
+    print(f"seen by {', '.join(found['seen_by'])}: {found['ratio']:.1%} of the plain speed")
+    print(
+        f"({arguments.pairs} pairs, {found['lowest']:.1%} to {found['highest']:.1%}; at least 95 % is promised)"
+    )
+
+
+def seen_by() -> list[str]:
+    wandb = ["W&B offline"] if importlib.util.find_spec("wandb") else []
+    return ["TensorBoard", *wandb, "ludus watch"]
+
+
+def one_pair(folder: Path, number: int, arguments: argparse.Namespace) -> tuple[float, float]:
+    """Steps per second plain and seen; who is first changes from pair to pair."""
+    speeds = {}
+    for seen in (False, True) if number % 2 == 0 else (True, False):
+        place = folder / f"{number}-{seen}"
+        speeds[seen] = train(place, arguments.env, arguments.steps, seen=seen)
+    print(
+        f"pair {number + 1}: {speeds[False]:,.0f} plain, {speeds[True]:,.0f} seen",
+        file=sys.stderr,
+        flush=True,
+    )
+    return speeds[False], speeds[True]
+
+
+def train(place: Path, env: str, steps: int, *, seen: bool) -> float:
+    """One training; its steps per second."""
+    tracking: dict[str, Any] = {"tensorboard": seen}
+    if seen and importlib.util.find_spec("wandb"):
+        tracking["wandb"] = {"project": "cost", "mode": "offline"}
+    config = TrainerConfig(
+        algorithm="PPO",
+        env=env,
+        n_envs=16,
+        total_timesteps=steps,
+        hyperparams={"n_steps": 128, "batch_size": 256, "n_epochs": 4},
+        checkpoint={"every": max(steps // 4, 1)},
+        evaluation={"every": None},
+        tracking=tracking,
+        save_dir=str(place),
+    )
+    place.mkdir(parents=True)
+    watcher = subprocess.Popen([sys.executable, __file__, "--watch", str(place)]) if seen else None
+    try:
+        trainer = create_trainer(None, config)
+        try:
+            return float(trainer.train().fps)
+        finally:
+            trainer.close()
+    finally:
+        if watcher is not None:
+            watcher.terminate()
+            watcher.wait()
+
+
+def look_every_second(root: Path) -> None:
+    """What `ludus watch` does, with a terminal that nobody sees."""
+    from rich.console import Console
+
+    from ludus.reports.terminal.screen import frame
+    from ludus.reports.terminal.watched import Watched, choose_run
+
+    while (run := choose_run(str(root))) is None:
+        time.sleep(0.2)
+    watched = Watched(run)
+    while True:
+        watched.look()
+        console = Console(file=io.StringIO(), width=120, height=40, force_terminal=True)
+        console.print(frame(watched, 120, 40), height=40)
+        time.sleep(1.0)
+
+
+if __name__ == "__main__":
+    main()
