@@ -69,8 +69,8 @@ def write_run(root: Path, number: int, rows: int) -> Path:
     rate = 10 ** rng.uniform(-4, -3)
     (path / "config.yaml").write_text(
         f"name: {info['name']}\nalgorithm: {algorithm}\nenv:\n  id: {env}\nn_envs: 8\nseed: {info['seed']}\n"
-        f"total_timesteps: {total}\nhyperparams:\n  learning_rate: {rate:.2e}\n  gamma: {0.99 if number % 2 else 0.995}\n"
-        "  n_steps: 2048\n  batch_size: 64\n"
+        f"total_timesteps: {total}\nhyperparams:\n  learning_rate: {rate:.2e}\n"
+        f"  gamma: {0.99 if number % 2 else 0.995}\n  n_steps: 2048\n  batch_size: 64\n"
     )
     (path / "metrics.jsonl").write_bytes(_rows(rng, env, rows))
     return path
@@ -170,9 +170,8 @@ def _in_browser(url: str, ten: list[str]) -> dict[str, float]:
 
         def comparison() -> None:
             page.goto(f"{url}compare?runs={','.join(ten)}")
-            page.wait_for_function(
-                "[...document.querySelectorAll('canvas')].some(c => Number(c.dataset.points) > 1000)"
-            )
+            # ten curves of 500 points
+            page.wait_for_selector("section[data-metric='rollout/ep_rew_mean'] canvas[data-points='5000']")
 
         found = {
             "first page, in a browser": _seconds(table),

@@ -1,4 +1,4 @@
-"""What the dashboard reads: plain files of runs. Not through `..`, not through links, and shown as nothing but text."""
+"""What the dashboard reads: plain files of runs, not through `..` and not through links, and no secrets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 sys.path.insert(0, str(Path(__file__).parents[1] / "reports" / "web"))
 
-from dashboard_site import Site, serving, wait_until, write_run
+from dashboard_site import Site, serving, write_run
 
 import ludus.reports.web
 from ludus.reports.web.redaction import hide_in, hide_in_text
@@ -184,82 +183,6 @@ def test_a_bomb_in_a_config_is_not_set_off(place: Path) -> None:
         for name in ("aliases", "loop", "deep", "tag"):
             status, body = fetch(site, f"/api/runs/{site.id_of(name)}/config")
             assert status == 200 and len(body) < 1_000_000
-
-
-HOSTILE = [
-    "<img src=x onerror=document.title='pwned'>",
-    "<script>document.title='pwned'</script>",
-    "\"><svg onload=document.title='pwned'>",
-    "javascript:document.title='pwned'",
-    "${document.title='pwned'}",
-    "{{constructor.constructor('document.title=1')()}}",
-    "\u202eevil\u202c",
-    "</title><script>document.title='pwned'</script>",
-    "name\nwith\rbreaks",
-]
-
-
-def test_hostile_names_and_values_are_shown_as_text(place: Path, browser: Any) -> None:
-    root = place / "hostile"
-    for number, text in enumerate(HOSTILE):
-        folder = text.replace("/", "\u2044")
-        run = write_run(
-            root, folder, [1.0, 2.0], tags=[text], env_id=text, algorithm=text, error=text, command=text
-        )
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-        (run / "config.yaml").write_text(f'"{quoted}": "{quoted}"\nother: {number}\n')
-        (run / "metrics.jsonl").write_text(
-            f'{{"step": 1, "{quoted}": 2.0}}\n{{"step": 2, "{quoted}": 3.0}}\n'
-        )
-        (run / "logs").mkdir()
-        (run / "logs" / "<b>x.log").write_text(text)
-        (run / "videos").mkdir()
-        (run / "videos" / "'><img src=x onerror=alert(1)>.mp4").write_bytes(b"")
-        (run / "report.html").write_text(
-            "<p id=ok>report</p><script>fetch('/api/runs').then(() => { document.title = 'pwned' })</script>"
-        )
-    (root / "CartPole-v1" / "PPO" / os.fsdecode(b"not-\xff-text")).mkdir()
-    (root / "CartPole-v1" / "PPO" / os.fsdecode(b"not-\xff-text") / "run.json").write_text("{}")
-    with serving(root) as site, browser.new_context() as context:
-        page = context.new_page()
-        page.on("dialog", lambda dialog: pytest.fail("a script of the run was run"))
-        refused: list[str] = []
-        page.on("console", lambda message: refused.append(message.text))
-        wait_until(lambda: len(site.get("/api/runs")["runs"]) == len(HOSTILE) + 1)
-        runs = site.get("/api/runs")["runs"]
-        page.goto(site.url)
-        page.wait_for_selector(f"tbody tr:nth-child({len(HOSTILE) + 1})")
-        assert page.locator("main img, main script, main svg:not(.spark)").count() == 0
-        assert any("onerror" in text for text in page.locator(".col-name a").all_inner_texts())
-        for run in runs[:: max(1, len(runs) // 3)]:
-            for part in ("", "#config", "#videos", "#logs", "#checkpoints"):
-                page.goto(f"{site.url}/run/{run['id']}{part}")
-                page.wait_for_selector("[role=tablist]")
-                page.wait_for_timeout(50)
-                assert page.locator("main img, main script").count() == 0
-                assert page.title() != "pwned"
-        page.goto(f"{site.url}/compare?runs={','.join(run['id'] for run in runs)}#config")
-        page.wait_for_selector("table.diff td")
-        assert page.locator("main img, main script").count() == 0 and page.title() == "Compare · Ludus"
-        # a report that came with the run is a stranger's page: it may draw, but neither see nor ask the dashboard
-        page.goto(f"{site.url}/api/runs/{site.id_of(HOSTILE[3])}/report")
-        assert page.locator("#ok").count() == 1 and page.evaluate("self.origin") == "null"
-        wait_until(
-            lambda: any("/api/runs'" in text and "Content Security Policy" in text for text in refused)
-        )
-        assert page.title() != "pwned"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    import shutil
-
-    playwright = pytest.importorskip("playwright.sync_api")
-    found = shutil.which("chromium") or pytest.skip("there is no chromium here")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
-        yield chromium
-        chromium.close()
 
 
 def test_no_script_of_ours_makes_markup_from_text_or_asks_another_host() -> None:

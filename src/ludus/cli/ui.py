@@ -93,8 +93,18 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _address(host: str, port: int) -> str:
     if host in ("0.0.0.0", "::", ""):
-        host = socket.gethostname()
+        host = _own_address()
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _own_address() -> str:
+    """The address by which others in the network reach this machine, as far as it can be told."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("10.255.255.255", 1))  # sends nothing: it only chooses the way
+            return str(probe.getsockname()[0])
+        except OSError:
+            return socket.gethostname()
 
 
 def _serve(index: RunIndex, listening: socket.socket, token: str | None, cookie: str) -> None:

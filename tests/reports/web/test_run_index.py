@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from dashboard_site import append_rows, wait_until, write_run
 
-from ludus.reports.web.index import RunEntry, RunIndex
+from ludus.reports.web.entry import RunEntry
+from ludus.reports.web.index import RunIndex
 from ludus.runs.lock import RunLock
 
 

@@ -87,7 +87,7 @@ class ColumnStore:
         """
         changed = self._go_back(run, file, taken)
         file.seek(taken.end.offset)
-        while not stop():
+        while True:
             chunk = file.read(_CHUNK)
             end = chunk.rfind(b"\n") + 1
             if end == 0:
@@ -100,6 +100,8 @@ class ColumnStore:
             self._append(run, chunk[:end], taken)
             file.seek(taken.end.offset)
             changed = True
+            if stop():
+                break
         return changed
 
     def column(self, run: str, name: str, first: int = 0) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 from ludus.config.when import When
 from ludus.errors import UserError
 from ludus.reports.web.details import has_resumable_checkpoint, read_log
-from ludus.reports.web.index import RunEntry
+from ludus.reports.web.entry import RunEntry
 from ludus.reports.web.security import RunsFolder
 from ludus.runs.atomic import is_alive
 from ludus.runs.directory import RunDirectory

@@ -17,7 +17,8 @@ from typing import Any
 import yaml
 
 from ludus.reports.reading import VIDEO_SUFFIXES, list_checkpoints
-from ludus.reports.web.index import MAX_JSON, RunEntry
+from ludus.reports.web.entry import RunEntry
+from ludus.reports.web.index import MAX_JSON
 from ludus.reports.web.redaction import HIDDEN, hide_in_text, is_secret_key
 from ludus.reports.web.security import RunsFolder
 from ludus.runs import strict_json

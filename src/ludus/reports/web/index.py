@@ -15,96 +15,28 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ludus.reports.reading import progress_at, status_of, total_of
+from ludus.reports.reading import status_of
 from ludus.reports.web.columns import ColumnStore, Taken, bucketed, cache_path
+from ludus.reports.web.entry import EVALUATION, REWARD, RunEntry, is_number
 from ludus.reports.web.redaction import hide_in
 from ludus.reports.web.security import RunsFolder
 from ludus.runs import strict_json
 from ludus.runs.directory import RunDirectory, walk_runs
 
 MAX_JSON = 4 << 20
-REWARD, EVALUATION, SPEED = "rollout/ep_rew_mean", "eval/mean_reward", "time/fps"
 
 _WATCH_EVERY = 0.5
+_SLICE = 0.3
+_PATIENCE = 1.5  # seconds that a request may spend on numbers
 _LOOKED_AT = 20.0  # seconds for which a request counts as somebody looking
 _SPARK_POINTS = 40
 _TOTAL = re.compile(rb"^total_timesteps: *(.{1,80})$", re.MULTILINE)
 _SELF_PLAY = re.compile(rb"^language:(?! *(?:null|~) *$)", re.MULTILINE)
 _log = logging.getLogger("ludus.reports")
-
-
-@dataclass
-class RunEntry:
-    """One run as the index has it."""
-
-    id: str
-    """Made from its path; what the browser knows it by."""
-    parts: tuple[str, ...]
-    """The path below the runs folder."""
-    path: Path
-    info: dict[str, Any] = field(default_factory=dict)
-    status: str = "?"
-    total: str = ""
-    """`total_timesteps` as the config has it."""
-    self_play: bool = False
-    """A language run, which has a league and games."""
-    best: float | None = None
-    taken: Taken = field(default_factory=Taken)
-    spark: list[int] = field(default_factory=list)
-    version: int = 0
-    """When it last changed, in the index's own count."""
-    busy: threading.Lock = field(default_factory=threading.Lock)
-    seen: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Of each file, its size and time when it was last read."""
-    spark_rows: int = -1
-
-    def summary(self) -> dict[str, Any]:
-        """The run in one row of the table, as plain data."""
-        info, last = self.info, self.taken.last
-        evaluation = info.get("evaluation")
-        evaluated = evaluation.get("mean_reward") if isinstance(evaluation, dict) else None
-        steps: list[float] = [
-            v for v in (last.get("step"), info.get("steps")) if v is not None and _is_number(v)
-        ]
-        tags = info.get("tags")
-        return {
-            "id": self.id,
-            "name": self.path.name,
-            "folder": "/".join(self.parts[:-1]),
-            "title": _text(info.get("name"), self.path.name),
-            "env": _text(info.get("env_id"), self.path.parent.parent.name),
-            "algorithm": _text(info.get("algorithm"), self.path.parent.name),
-            "status": self.status,
-            "steps": max(steps, default=None),
-            "progress": self._progress(),
-            "total": self.total,
-            "reward": last.get(REWARD),
-            "eval": last.get(EVALUATION, evaluated if _is_number(evaluated) else None),
-            "best": self.best,
-            "fps": last.get(SPEED),
-            "seconds": last.get("time/seconds"),
-            "seed": info.get("seed") if isinstance(info.get("seed"), int) else None,
-            "created": info.get("created") if isinstance(info.get("created"), str) else None,
-            "tags": [str(tag)[:80] for tag in tags[:20]] if isinstance(tags, list) else [],
-            "spark": self.spark,
-            "rows": self.taken.rows,
-            "epoch": self.taken.epoch,
-        }
-
-    def _progress(self) -> float | None:
-        try:
-            total = total_of({"total_timesteps": self.total})
-        except OverflowError:
-            return None
-        if total is None or "step" not in self.taken.last:
-            return None
-        return total.fraction(progress_at(self.taken.last))
 
 
 class RunIndex:
@@ -127,6 +59,7 @@ class RunIndex:
         self.version = 0
         self.waiting = 0
         """Runs whose numbers are not all taken in yet."""
+        self._queue: list[RunEntry] = []
         self._known = self.store.runs()
         self._watched: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -184,9 +117,9 @@ class RunIndex:
         return changed, [run for run, when in list(self.removed.items()) if when > version]
 
     def refresh(self, entry: RunEntry) -> None:
-        """Bring one run up to date now, numbers included."""
+        """Bring one run up to date now; of numbers that would take longer, as many as there is time for."""
         changed = self._read_files(entry)
-        changed |= self._take_in(entry)
+        changed |= self._take_in(entry, time.monotonic() + _PATIENCE)
         if changed:
             self._touch(entry)
 
@@ -220,11 +153,12 @@ class RunIndex:
                 for entry in [self.entries[run] for run in list(self._watched) if run in self.entries]:
                     with _surviving(entry):
                         self.refresh(entry)
-            self._wake.wait(_WATCH_EVERY)
+            self._take_in_waiting()
+            self._wake.wait(0 if self._queue else _WATCH_EVERY)
             self._wake.clear()
 
     def _scan(self) -> None:
-        """Look at every run: first what the table shows, then the numbers that are new."""
+        """Look at every run, for what the table shows; runs with new numbers get into the queue."""
         started = time.monotonic()
         found = {}
         for run in walk_runs(self.folder.root):
@@ -241,19 +175,28 @@ class RunIndex:
             self.version += 1
             self.removed[gone] = self.version
             self.store.forget(gone)
-        stale = [entry for entry in found.values() if self._has_news(entry)]
-        stale.sort(key=lambda entry: (entry.status != "running", -_created(entry)))
-        self.waiting = len(stale)
+        for gone in self._known:  # removed while no dashboard ran
+            self.store.forget(gone)
+        self._known = {}
+        self._queue = [entry for entry in found.values() if self._has_news(entry)]
+        # the last is taken first: those that run, then the newest
+        self._queue.sort(key=lambda entry: (entry.status == "running", _created(entry)))
+        self.waiting = len(self._queue)
         # a scan that takes long is not begun again at once
         self._last_scan = time.monotonic() + 4 * (time.monotonic() - started)
-        self._scanned.set()
-        for entry in stale:
-            if self._stopping.is_set():
-                return
+
+    def _take_in_waiting(self) -> None:
+        """Take in numbers of the runs in the queue, but come back soon: watched runs do not wait for them."""
+        deadline = time.monotonic() + _SLICE
+        while self._queue and time.monotonic() < deadline and not self._stopping.is_set():
+            entry = self._queue[-1]
             with _surviving(entry):
-                if self._take_in(entry):
+                if self._take_in(entry, deadline):
                     self._touch(entry)
-            self.waiting -= 1
+                if self._has_news(entry):
+                    continue  # more than fitted
+            self._queue.pop()
+            self.waiting = len(self._queue)
 
     def _entry(self, run: RunDirectory) -> RunEntry:
         parts = run.path.relative_to(self.folder.root).parts
@@ -295,7 +238,7 @@ class RunIndex:
                 best = strict_json.loads(
                     self.folder.read(*entry.parts, "checkpoints", "best.json", limit=MAX_JSON).decode()
                 )
-                entry.best = float(best["value"]) if _is_number(best["value"]) else None
+                entry.best = float(best["value"]) if is_number(best["value"]) else None
             except (OSError, ValueError, KeyError, TypeError):
                 entry.best = None
         status = status_of(RunDirectory(entry.path), entry.info)
@@ -316,21 +259,26 @@ class RunIndex:
         now = _stamp(entry.path / "metrics.jsonl")
         return now != entry.seen.get("metrics.jsonl", ()) and now[:1] != (entry.taken.end.offset,)
 
-    def _take_in(self, entry: RunEntry) -> bool:
+    def _take_in(self, entry: RunEntry, deadline: float) -> bool:
         """Bring the store up to date with the run's metrics. True if anything changed."""
+
+        def is_over() -> bool:
+            return time.monotonic() > deadline or self._stopping.is_set()
+
         with entry.busy:
             now = _stamp(entry.path / "metrics.jsonl")
             if now == entry.seen.get("metrics.jsonl"):
                 return False
             try:
                 with self.folder.open(*entry.parts, "metrics.jsonl") as file:
-                    changed = self.store.take_in(entry.id, file, entry.taken, self._stopping.is_set)
+                    changed = self.store.take_in(entry.id, file, entry.taken, is_over)
             except OSError:
                 changed = entry.taken.rows > 0
                 if changed:
                     entry.taken = Taken(epoch=entry.taken.epoch + 1)
                     self.store.forget(entry.id)
-            entry.seen["metrics.jsonl"] = now
+            if not is_over():
+                entry.seen["metrics.jsonl"] = now
             grown = entry.taken.rows - entry.spark_rows
             if changed and not 0 < grown < entry.taken.rows // 100:
                 self._draw_spark(entry)
@@ -378,16 +326,3 @@ def _created(entry: RunEntry) -> float:
         return datetime.fromisoformat(entry.info["created"]).timestamp()
     except (KeyError, TypeError, ValueError):
         return 0.0
-
-
-def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and value == value
-        and abs(value) < 1e300
-    )
-
-
-def _text(value: object, otherwise: str) -> str:
-    return value[:300] if isinstance(value, str) else otherwise

@@ -26,6 +26,7 @@ MUTATION_HEADER = "x-ludus-ui"
 """Every call that changes something carries it: another site's page cannot set it without asking first."""
 
 _MIN_TOKEN = 16
+_PUBLIC = ("/static/style.css", "/static/icon.svg")  # what the page that asks for the token looks like
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9_.-]{1,255}))(?::[0-9]{1,5})?")
 _SAFE_METHODS = ("GET", "HEAD")
 _CONTENT_SECURITY_POLICY = "; ".join(
@@ -120,7 +121,7 @@ class Guard:
         refusal = self._refusal(scope["method"], headers)
         if refusal is not None:
             await _answer(send_with_headers, 403, refusal)
-        elif self._token is None or self._has_token(headers):
+        elif self._token is None or self._has_token(headers) or scope["path"] in _PUBLIC:
             await self._app(scope, receive, send_with_headers)
         elif (given := dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token")) is not None:
             await self._log_in(scope, headers, given, send_with_headers)
@@ -279,9 +280,9 @@ async def _answer(
 
 _LOGIN_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Ludus</title></head>
-<body><main><h1>Ludus</h1>
-<form method="get" action="/"><p><label>Token, as <code>ludus ui</code> printed it:<br>
+<title>Ludus</title><link rel="icon" href="/static/icon.svg"><link rel="stylesheet" href="/static/style.css"></head>
+<body><main class="login"><form method="get" action="/"><h1>Ludus</h1>
+<label>Token, as <code>ludus ui</code> printed it
 <input name="token" type="password" autocomplete="current-password" required autofocus></label>
-<button>Open</button></p></form></main></body></html>
+<button class="primary">Open</button></form></main></body></html>
 """

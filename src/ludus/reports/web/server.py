@@ -24,13 +24,15 @@ from ludus.errors import UserError
 from ludus.reports.web import details
 from ludus.reports.web.columns import CLOCKS
 from ludus.reports.web.control import RunControl
-from ludus.reports.web.index import RunEntry, RunIndex
+from ludus.reports.web.entry import RunEntry
+from ludus.reports.web.index import RunIndex
 from ludus.reports.web.security import REPORT_POLICY, Guard
 
 _TICK = 0.25
 _KEEP_ALIVE = 15.0
 _MAX_RUNS = 60
 _MAX_POINTS = 4000
+_MAX_NEWS = 2000  # rows; with more of them the page asks for everything afresh
 _MEDIA_CHUNK = 256 << 10
 
 
@@ -210,7 +212,7 @@ class Dashboard:
             with entry.busy:
                 taken = entry.taken
                 watched[run] = taken.rows, taken.epoch
-                if taken.epoch == epoch:
+                if taken.epoch == epoch and taken.rows - rows <= _MAX_NEWS:
                     columns = self.index.store.newest(run, rows, taken)
                     found.append(_event("rows", {"run": run, "rows": taken.rows, "columns": columns}))
                 else:

@@ -20,7 +20,7 @@ export function showConfig(element, id, page) {
   return filled(element, () => get(path(id, "/config")), (values) => [
     facts(page),
     values.length ? h("table", { class: "pairs" }, h("tbody", {}, values.map(([key, value]) => h("tr", {},
-      h("th", { scope: "row" }, keyName(key)), h("td", {}, h("bdi", {}, value)))))) : empty("There is no config.yaml to be read."),
+      h("th", { scope: "row" }, keyName(key)), h("td", { class: value === "null" ? "raw" : "" }, h("bdi", {}, value)))))) : empty("There is no config.yaml to be read."),
   ]);
 }
 
@@ -76,7 +76,7 @@ export function showLeague(element, id) {
     h("p", { class: "note" }, `As of checkpoint ${league.checkpoint}`),
     h("table", { class: "plain league" },
       h("thead", {}, h("tr", {}, ["", "Player", "Kind", "Rating", "Games", "Won", "Drawn", "Lost", "Met"].map((name) => h("th", { scope: "col" }, name)))),
-      h("tbody", {}, league.table.map((one, i) => h("tr", {},
+      h("tbody", {}, league.table.map((one, i) => h("tr", { class: one.kind === "learner" ? "learner" : "" },
         h("td", { class: "number place" }, String(i + 1)),
         h("td", {}, h("bdi", {}, one.name)),
         h("td", {}, one.kind),
@@ -135,9 +135,10 @@ export function showLogs(element, id, running) {
     try {
       const found = await get(path(id, `/logs/${encodeURIComponent(name)}`));
       if (gone) return;
-      if (found.text !== text.textContent) {
+      const shown = found.text || "(nothing written yet)";
+      if (shown !== text.textContent) {
         const atEnd = text.scrollHeight - text.scrollTop - text.clientHeight < 40;
-        text.textContent = found.text;
+        text.textContent = shown;
         if (atEnd) text.scrollTop = text.scrollHeight;
       }
     } catch (error) { text.textContent = error.message; }

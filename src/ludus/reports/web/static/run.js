@@ -47,12 +47,11 @@ export class RunPage {
 
   tabList() {
     const { has } = this.data;
-    const count = (label, number) => (number ? `${label} ${number}` : label);
     return [
       { key: "charts", label: "Charts", show: (element) => { element.append(this.panels.element); this.panels.group.redraw(); } },
       { key: "config", label: "Config", show: (element) => showConfig(element, this.id, this.data) },
       { key: "checkpoints", label: "Checkpoints", show: (element) => showCheckpoints(element, this.id, this.data) },
-      { key: "videos", label: count("Videos", has.videos), show: (element) => showVideos(element, this.id) },
+      { key: "videos", label: "Videos", count: has.videos, show: (element) => showVideos(element, this.id) },
       has.league && { key: "league", label: "League", show: (element) => showLeague(element, this.id) },
       has.games > 0 && { key: "games", label: "Games", show: (element) => showGames(element, this.id) },
       { key: "logs", label: "Logs", show: (element) => showLogs(element, this.id, () => this.run.status === "running") },

@@ -3,7 +3,7 @@
 import { h, put } from "./dom.js";
 
 export class Tabs {
-  // tabs: [{key, label, show: (element) => cleanup or nothing}]
+  // tabs: [{key, label, count?, show: (element) => cleanup or nothing}]
   constructor(tabs) {
     this.tabs = tabs;
     this.list = h("div", { role: "tablist", class: "tabs" });
@@ -22,7 +22,8 @@ export class Tabs {
   }
 
   setTabs(tabs) {
-    if (tabs.map((tab) => tab.label).join() === this.tabs.map((tab) => tab.label).join()) return;
+    const look = (list) => list.map((tab) => `${tab.label} ${tab.count ?? ""}`).join();
+    if (look(tabs) === look(this.tabs)) return;
     this.tabs = tabs;
     this.draw();
   }
@@ -32,7 +33,7 @@ export class Tabs {
     put(this.list, this.tabs.map((tab) => h("button", {
       role: "tab", type: "button", "aria-selected": String(tab.key === this.current), "aria-controls": "panel",
       tabindex: tab.key === this.current ? "0" : "-1", onclick: () => this.open(tab.key),
-    }, tab.label)));
+    }, tab.label, tab.count ? h("span", { class: "count" }, String(tab.count)) : null)));
     if (focused) this.list.querySelector("[aria-selected=true]")?.focus();
   }
 
@@ -43,6 +44,8 @@ export class Tabs {
     this.current = tab.key;
     if (remember) history.replaceState(null, "", tab === this.tabs[0] ? location.pathname + location.search : `#${tab.key}`);
     this.draw();
+    const chosen = this.list.querySelector("[aria-selected=true]");
+    this.list.scrollLeft = chosen.offsetLeft - this.list.offsetLeft - 40; // in sight, on a narrow screen
     put(this.panel);
     this.cleanup = tab.show(this.panel) ?? null;
   }
