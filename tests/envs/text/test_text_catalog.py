@@ -56,3 +56,22 @@ def test_a_config_is_a_spec() -> None:
     check_players(config.spec())
     with pytest.raises(UserError, match="cannot be played by 5"):
         check_players(GameConfig(id="Nim-v0", players=5).spec())
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (GameSpec("Klondike-v0"), r"Klondike-v0 cannot be read by Python 3[\s\S]*3.12"),
+        (
+            GameSpec("Nim-v0", kwargs={"pilez": [1]}),
+            r"unexpected keyword argument 'pilez'[\s\S]*\{'pilez': \[1\]\}",
+        ),
+        (GameSpec("GuessWho-v0"), "OPENROUTER_API_KEY"),
+    ],
+)
+def test_a_game_that_cannot_be_made_says_why(
+    spec: GameSpec, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    with pytest.raises(UserError, match=message):
+        fewest_players(spec)

@@ -361,6 +361,12 @@ def test_an_env_that_takes_numbers_reads_them_from_the_text() -> None:
     assert game.outcome().rewards == (0.5,)
 
 
+@pytest.mark.usefixtures("text_envs")
+def test_an_env_has_one_seat_only() -> None:
+    with pytest.raises(UserError, match=r"cannot be played by 2[\s\S]*players: 1"):
+        started(GameSpec("gym:Doors-v0", players=2))
+
+
 def test_an_env_without_texts_says_what_it_needs() -> None:
     with pytest.raises(UserError, match="Text observations"):
         started(GameSpec("gym:CartPole-v1"))

@@ -13,7 +13,7 @@ from typing import Any
 from ludus.config.language import GameSpec
 from ludus.envs.text.seclusion import LOCK, Seclusion, secluded
 from ludus.envs.text.table import Observed
-from ludus.errors import MissingExtra
+from ludus.errors import MissingExtra, UserError
 
 _GAME = -1  # who speaks in a message of the game's own
 
@@ -48,10 +48,25 @@ def registry() -> Mapping[str, Any]:
 
 
 def make_env(game_id: str, kwargs: Mapping[str, Any]) -> Any:
-    """A fresh env of TextArena's; to be called in seclusion."""
+    """A fresh env of TextArena's; to be called in seclusion. Raises UserError when it cannot be made."""
     # games shuffle lists they are given, and those of the registry are shared
     settings = copy.deepcopy({**registry()[game_id].kwargs, **kwargs})
-    env = textarena().make(game_id, **settings)
+    try:
+        env = textarena().make(game_id, **settings)
+    except UserError:
+        raise
+    except SyntaxError as error:
+        raise UserError(
+            f"{game_id} cannot be read by Python {sys.version_info.major}.{sys.version_info.minor}: {error}",
+            where=f"TextArena {textarena().__version__}",
+            fix="some of its games are written for Python 3.12 and newer",
+        ) from error
+    except Exception as error:  # a key that is not set, a keyword it does not take, a file that is not there
+        raise UserError(
+            f"{game_id} cannot be made: {error}",
+            where=f"TextArena {textarena().__version__}, with kwargs {dict(kwargs)}",
+            fix="see docs/text-games.md for what works",
+        ) from error
     _silence(str(registry()[game_id].entry_point))
     return env
 

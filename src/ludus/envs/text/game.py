@@ -6,6 +6,7 @@ how it branches and how it is resumed. A game that raises is cut off, never fata
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,8 @@ class Outcome:
 class TextGame:
     """A game by its spec: `reset` starts it, `seat` is to move until it is `over`.
 
-    Raises UnknownName for an id that is not known and UserError for a number of players it cannot be played by.
+    Raises UnknownName for an id that is not known, UserError when something it needs is missing, and, asked how many
+    play it, GameFault when nobody can start it. `reset` raises UserError for a number of players that does not fit.
     """
 
     def __init__(self, spec: GameSpec) -> None:
@@ -68,7 +70,8 @@ class TextGame:
         try:
             self._table = self._open()
         except GameFault as fault:
-            check_players(self.spec)
+            with contextlib.suppress(GameFault):  # nobody can start it: not a matter of their number
+                check_players(self.spec)
             self._stop(fault)
         else:
             self._next_turn()
@@ -119,6 +122,7 @@ class TextGame:
 
     def _open(self) -> Table:
         if self.spec.id.startswith(GYMNASIUM):
+            check_players(self.spec)
             return GymnasiumTable(self.spec, self.seed)
         return ArenaTable(self.spec, self.n_seats, self.seed)
 

@@ -54,6 +54,8 @@ class GymnasiumTable:
             self._reward += float(reward)
             self.over = bool(terminated or truncated)
             self._refused = bool(self._info.get("invalid_move"))
+            if self.over:
+                self._env.close()
             return not self._refused
 
     def rewards(self) -> tuple[float, ...]:
