@@ -47,12 +47,19 @@ def test_every_limit_holds_up_to_itself(
 
 def test_a_limit_must_be_passed_several_times_in_a_row() -> None:
     watching = guard(patience=3, entropy=0.1)
-    states = [watching.watch({"games/entropy": e}).state for e in (0.0, 0.0, 0.2, 0.0, 0.0, 0.0)]
-    assert states == ["suspicious", "suspicious", "healthy", "suspicious", "suspicious", "collapsed"]
+    states = [watching.watch({"games/entropy": e}).state for e in (0.2, 0.0, 0.0, 0.2, 0.0, 0.0, 0.0)]
+    assert states == ["healthy", "suspicious", "suspicious", "healthy", "suspicious", "suspicious", "collapsed"]
+
+
+def test_what_was_never_well_has_not_collapsed() -> None:
+    watching = guard(patience=1, invalid_rate=0.5)
+    states = [watching.watch({"games/ended_invalid": rate}).state for rate in (0.9, 0.8, 0.4, 0.6)]
+    assert states == ["healthy", "healthy", "healthy", "collapsed"]
 
 
 def test_what_was_not_measured_changes_nothing() -> None:
     watching = guard(patience=2, kl=1.0)
+    watching.watch({"train/kl_start": 0.0})
     assert watching.watch({"train/kl_start": 2.0}).state == "suspicious"
     assert watching.watch({}).state == "suspicious"
     assert watching.watch({"train/kl_start": math.nan}).state == "suspicious"

@@ -20,7 +20,7 @@ def transforms(**given: Any) -> Transforms:
 
 def finals(rewards: tuple[float, ...], final: list[Any], **given: Any) -> list[float]:
     turns = [turn(seat=seat, index=seat) for seat in range(len(rewards))]
-    transforms(final=final).finish(match(turns, rewards, **given))
+    transforms(final=final).finish([match(turns, rewards, **given)])
     return [one.reward for one in turns]
 
 
@@ -35,7 +35,7 @@ def batch(rewards: list[float], sampling: list[Any], **given: list[Any]) -> list
 
 def test_without_transforms_every_turn_has_its_seats_result() -> None:
     turns = [turn(seat=0), turn(seat=1, index=1), turn(seat=0, index=2)]
-    transforms().finish(match(turns, (1.0, -1.0)))
+    transforms().finish([match(turns, (1.0, -1.0))])
     assert [one.reward for one in turns] == [1.0, -1.0, 1.0]
     assert turns[0].reward_parts == {"game": 1.0, "final": 1.0}
 
@@ -45,18 +45,30 @@ def test_role_advantage_is_less_what_the_seat_had_before() -> None:
     found = []
     for result in (1.0, 0.0, -1.0):
         turns = [turn(seat=0), turn(seat=1, index=1)]
-        made.finish(match(turns, (result, -result)))
+        made.finish([match(turns, (result, -result))])
         found.append([one.reward for one in turns])
     # means before each game: nothing, 1, (0.5 * 1 + 0) / 1.5
     assert found == [[1.0, -1.0], [-1.0, 1.0], pytest.approx([-1 - 1 / 3, 1 + 1 / 3])]
     assert turns[0].reward_parts["game"] == -1.0
 
 
+def test_matches_that_end_together_are_compared_with_the_same_mean() -> None:
+    made = transforms(final=[{"role_advantage": 0.5}])
+    made.finish([match([turn()], (1.0,))])
+    turns = [turn(match=i) for i in range(3)]
+    made.finish([match([one], (0.0,)) for one in turns])
+    assert [one.reward for one in turns] == [-1.0, -1.0, -1.0]
+    # 1, then three times 0, each halving what was before: 0.125 / 1.875
+    (later,) = [turn()]
+    made.finish([match([later], (0.0,))])
+    assert later.reward == pytest.approx(-0.125 / 1.875)
+
+
 def test_opponents_that_do_not_learn_tell_nothing_about_the_seat() -> None:
     made = transforms(final=["role_advantage"], step=["format"])
     for _ in range(2):
         turns = [turn(), turn(seat=1, index=1, player="learner@0")]
-        made.finish(match(turns, (1.0, -1.0)), {"learner"})
+        made.finish([match(turns, (1.0, -1.0))], {"learner"})
     assert turns[0].reward_parts == {"game": 1.0, "role_advantage": 0.0, "final": 0.0, "format": 0.1}
     assert turns[1].reward_parts == {"game": -1.0} and turns[1].reward == -1.0
     assert list(made.state_dict()["role_advantage"]) == ["TicTacToe-v0/0"]
@@ -64,8 +76,8 @@ def test_opponents_that_do_not_learn_tell_nothing_about_the_seat() -> None:
 
 def test_role_advantage_is_kept_by_game_and_seat_and_survives_a_checkpoint() -> None:
     made = transforms(final=["role_advantage"], sampling=["certainty"])
-    made.finish(match([turn(), turn(seat=1)], (1.0, 0.0)))
-    made.finish(match([turn(game="Nim-v0")], (5.0,)))
+    made.finish([match([turn(), turn(seat=1)], (1.0, 0.0))])
+    made.finish([match([turn(game="Nim-v0")], (5.0,))])
     first = turn(reward=2.0)
     made.batch([first])
     state = json.loads(json.dumps(made.state_dict()))
@@ -73,8 +85,8 @@ def test_role_advantage_is_kept_by_game_and_seat_and_survives_a_checkpoint() -> 
     other.load_state_dict(state)
     for one in (made, other):
         turns = [turn(), turn(seat=1), turn(game="Nim-v0")]
-        one.finish(match(turns[:2], (1.0, 1.0)))
-        one.finish(match(turns[2:], (1.0,), game="Nim-v0"))
+        one.finish([match(turns[:2], (1.0, 1.0))])
+        one.finish([match(turns[2:], (1.0,), game="Nim-v0")])
         assert [one_turn.reward for one_turn in turns] == [0.0, 1.0, -4.0]
     assert made.state_dict() == other.state_dict()
     other.load_state_dict({})
@@ -104,7 +116,7 @@ def test_nobody_wins_by_anothers_invalid_move() -> None:
 
 def test_final_transforms_follow_one_another() -> None:
     turns = [turn(), turn(seat=1)]
-    transforms(final=["outcome", "role_advantage"]).finish(match(turns, (7.0, 3.0)))
+    transforms(final=["outcome", "role_advantage"]).finish([match(turns, (7.0, 3.0))])
     assert turns[0].reward_parts == {"game": 7.0, "outcome": 1.0, "role_advantage": 1.0, "final": 1.0}
 
 
@@ -120,7 +132,7 @@ def test_step_transforms_add_to_the_turn_they_concern() -> None:
             {"length": {"per_token": -0.01, "free": 4}},
         ]
     )
-    made.finish(match(turns, (1.0, -1.0)))
+    made.finish([match(turns, (1.0, -1.0))])
     assert turns[0].reward_parts == pytest.approx(
         {"game": 1, "final": 1, "format": 1.1, "invalid": 1.1, "length": 1.08}
     )
@@ -131,7 +143,7 @@ def test_step_transforms_add_to_the_turn_they_concern() -> None:
 
 def test_a_number_stands_for_the_first_setting() -> None:
     turns = [turn(invalid=True)]
-    transforms(step=[{"invalid": -0.25}, {"format": 0.5}]).finish(match(turns, (0.0,)))
+    transforms(step=[{"invalid": -0.25}, {"format": 0.5}]).finish([match(turns, (0.0,))])
     assert turns[0].reward == pytest.approx(0.25)
 
 
@@ -200,8 +212,8 @@ def test_each_part_is_reported_by_game_and_seat_and_every_match_counts_once() ->
     made = transforms(step=[{"invalid": -1}])
     first = [turn(), turn(index=2, invalid=True), turn(seat=1, index=1)]
     second = [turn(match=1)]
-    made.finish(match(first, (1.0, -1.0)))
-    made.finish(match(second, (0.0, 0.0)))
+    made.finish([match(first, (1.0, -1.0))])
+    made.finish([match(second, (0.0, 0.0))])
     assert reward_metrics([*first, *second]) == pytest.approx(
         {
             "reward/TicTacToe-v0/0/game": 0.5,

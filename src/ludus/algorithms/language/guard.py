@@ -2,7 +2,8 @@
 
 Self-play can narrow until the model repeats one game, forgets how to move, or wins only against itself. Each limit
 of the config watches one sign of it. A limit has to be passed in several measurements in a row, and a measurement
-that an update does not have changes nothing.
+that an update does not have changes nothing. What has not been on the good side of its limit yet has not collapsed
+either: a model that still learns how to move is left to learn it.
 """
 
 from __future__ import annotations
@@ -43,14 +44,16 @@ class CollapseGuard:
         self.rollbacks = 0
         self._in_a_row: dict[str, int] = {}
         self._best: dict[str, float] = {}
+        self._well: set[str] = set()
 
     def watch(self, metrics: Metrics) -> Verdict:
         """Judge by the metrics of one update, or of one evaluation."""
         reasons = []
         for name, bad in self._passed(metrics).items():
             if bad is None:
+                self._well.add(name)
                 self._in_a_row.pop(name, None)
-            else:
+            elif name in self._well:
                 self._in_a_row[name] = self._in_a_row.get(name, 0) + 1
                 reasons.append(bad)
         if any(count >= self.settings.patience for count in self._in_a_row.values()):
@@ -69,6 +72,7 @@ class CollapseGuard:
             "rollbacks": self.rollbacks,
             "in_a_row": dict(self._in_a_row),
             "best": dict(self._best),
+            "well": sorted(self._well),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -76,6 +80,7 @@ class CollapseGuard:
         self.rollbacks = int(state["rollbacks"])
         self._in_a_row = {name: int(count) for name, count in state["in_a_row"].items()}
         self._best = {name: float(score) for name, score in state["best"].items()}
+        self._well = set(state["well"])
 
     def _passed(self, metrics: Metrics) -> dict[str, str | None]:
         """For every measurement that `metrics` has: how it passes its limit, or None."""

@@ -124,8 +124,7 @@ class LanguageLearner(ABC, Generic[H]):
         their turns get their rewards. Turns of one seat of one match belong into one experience. LudusError when
         a gradient is not finite: nothing has stepped by it.
         """
-        for match in experience.matches:
-            self.transforms.finish(match, self.students)
+        self.transforms.finish(experience.matches, self.students)
         metrics = diversity_metrics(experience.matches)
         found = {
             name: self._update_one(

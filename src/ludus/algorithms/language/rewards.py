@@ -31,21 +31,30 @@ class FinalTransform(Transform):
     def __call__(self, match: MatchRecord, seat: int, reward: float) -> float:
         raise NotImplementedError
 
+    def settle(self) -> None:
+        """Learn from what it was called with since the last time."""
+
 
 class RoleAdvantage(FinalTransform):
     """Less what the seat usually gets in this game, so that moving first is no merit (a running mean by game and seat).
 
-    A result is compared with those before it only: the first of all stays as it is.
+    Matches that ended together are compared with those before them only, all with the same mean: equal results stay
+    equal. The first ones of all stay as they are.
     """
 
     decay: float = Field(default=0.99, ge=0, lt=1)
     _means: dict[str, Average] = PrivateAttr(default_factory=dict)
+    _seen: list[tuple[str, float]] = PrivateAttr(default_factory=list)
 
     def __call__(self, match: MatchRecord, seat: int, reward: float) -> float:
-        mean = self._means.setdefault(key_of(match.game, seat), Average())
-        usual = mean.value
-        mean.see(reward, self.decay)
-        return reward - usual
+        key = key_of(match.game, seat)
+        self._seen.append((key, reward))
+        return reward - self._means[key].value if key in self._means else reward
+
+    def settle(self) -> None:
+        for key, reward in self._seen:
+            self._means.setdefault(key, Average()).see(reward, self.decay)
+        self._seen.clear()
 
     def state_dict(self) -> dict[str, Any]:
         return {key: mean.state() for key, mean in self._means.items()}
@@ -129,12 +138,18 @@ class Transforms:
         self.step: dict[str, StepTransform] = _make("step", settings.step)
         self.sampling: dict[str, SamplingTransform] = _make("sampling", sampling)
 
-    def finish(self, match: MatchRecord, learners: Container[str] | None = None) -> None:
-        """Set `reward` and `reward_parts` of every turn of a match that is over. Once for each match.
+    def finish(self, matches: Iterable[MatchRecord], learners: Container[str] | None = None) -> None:
+        """Set `reward` and `reward_parts` of every turn of matches that ended together. Once for each match.
 
         Turns of others than `learners` (None: everybody learns) have the result itself, and nothing is learnt from
         them about what results are usual.
         """
+        for match in matches:
+            self._finish_one(match, learners)
+        for final in self.final.values():
+            final.settle()
+
+    def _finish_one(self, match: MatchRecord, learners: Container[str] | None) -> None:
         for seat, player in sorted({(turn.seat, turn.player) for turn in match.turns}):
             reward = float(match.rewards[seat])
             parts = {GAME: reward}
