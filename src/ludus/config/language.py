@@ -85,7 +85,7 @@ class GameConfig(Section):
     template: str | dict[str, str] = Field(
         default="chat",
         description="default, qwen3, qwen3-reasoning, gemma3, llama-instruct, chat (the tokenizer's own), or "
-        "{prompt: text with {observation}, {board}, {rules}, {seat}}, or {chat: such a text, system: text}",
+        "{prompt: text with {observation}, {board}, {position}, {rules}, {seat}}, or {chat: such a text, system: text}",
     )
     extract: str | dict[str, str] = Field(
         default="brackets", description="boxed, brackets, last-line, whole, or {regex: pattern}"

@@ -80,6 +80,7 @@ def test_a_score_may_fall_so_far_below_its_best() -> None:
 
 def test_signs_are_counted_apart() -> None:
     watching = guard(patience=2, entropy=0.1, kl=1.0)
+    watching.watch({"games/entropy": 1.0})
     assert watching.watch({"games/entropy": 0.0, "train/kl_start": 0.5}).state == "suspicious"
     assert watching.watch({"games/entropy": 0.5, "train/kl_start": 5.0}).state == "suspicious"
     verdict = watching.watch({"games/entropy": 0.0, "train/kl_start": 5.0})
@@ -89,6 +90,7 @@ def test_signs_are_counted_apart() -> None:
 
 def test_going_back_clears_the_signs_and_is_counted() -> None:
     watching = CollapseGuard(GuardConfig(**(OFF | {"entropy": 0.1}), patience=1, rollbacks=1))
+    watching.watch({"games/entropy": 1.0})
     assert watching.watch({"games/entropy": 0.0}).state == "collapsed"
     assert watching.rolled_back()
     assert watching.watch({}).state == "healthy"

@@ -56,6 +56,10 @@ class Codec(ABC, Generic[P]):
         """What `seat` sees of it, as the observation space has it."""
 
     @abstractmethod
+    def write(self, position: P, seat: int) -> str:
+        """What `seat` sees of it in a few characters, for models that read little."""
+
+    @abstractmethod
     def text(self, action: int) -> str:
         """The action as it is written at the table."""
 
@@ -81,6 +85,9 @@ class TicTacToeCodec(Codec[Board]):
         mover, waiter, to_move = position
         own, other = (mover, waiter) if seat == to_move else (waiter, mover)
         return np.concatenate((self._stones[own], self._stones[other]))
+
+    def write(self, position: Board, seat: int) -> str:
+        return _stones(self.look(position, seat))
 
     def text(self, action: int) -> str:
         return f"[{action}]"
@@ -119,6 +126,9 @@ class ConnectFourCodec(Codec[Board]):
         own, other = (mover, waiter) if seat == to_move else (waiter, mover)
         return np.concatenate((self._unpack(own), self._unpack(other)))
 
+    def write(self, position: Board, seat: int) -> str:
+        return _stones(self.look(position, seat))
+
     def text(self, action: int) -> str:
         return f"[col {action}]"
 
@@ -150,6 +160,9 @@ class NimCodec(Codec[Piles]):
         seen = np.zeros(self.observation_space.shape, dtype=np.float32)
         seen[self._first + position.left] = 1.0
         return seen
+
+    def write(self, position: Piles, seat: int) -> str:
+        return " ".join(map(str, position.left))
 
     def text(self, action: int) -> str:
         pile, take = self.rules.moves[action]
@@ -198,6 +211,10 @@ class KuhnPokerCodec(Codec[Hand]):
         seen[8] = 0.5 + 0.5 * position.chips[seat] / self._most
         return seen
 
+    def write(self, position: Hand, seat: int) -> str:
+        said = ("", "check", "bet", "check, bet")[position.said]
+        return f"{'JQK'[position.cards[seat]]} {said}; {position.number} {position.chips[seat]:+d}"
+
     def text(self, action: int) -> str:
         return f"[{self._moves[action]}]"
 
@@ -240,6 +257,12 @@ def _codec(game_id: str, settings: str) -> Codec[Any] | None:
     if game_id in _ROUNDS:
         return KuhnPokerCodec(given.get("max_rounds", _ROUNDS[game_id]), stakes=game_id.endswith("-stakes"))
     return None
+
+
+def _stones(seen: Array) -> str:
+    """Cells in their order: `+` is one's own stone, `-` the other's, `.` nobody's."""
+    own, other = np.split(seen, 2)
+    return "".join("+" if mine else "-" if theirs else "." for mine, theirs in zip(own, other, strict=True))
 
 
 def _below(limit: int, number: str | None) -> int | None:

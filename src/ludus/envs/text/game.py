@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ludus.config.language import GameSpec
@@ -139,8 +139,15 @@ class TextGame:
         if self.turns >= self.spec.max_turns:
             self.over, self._cut_off = True, f"not over after {self.turns} turns"
             return
-        self._observed = table.observe()
-        self.seat = self._observed.seat
+        observed = table.observe()
+        self.seat = observed.seat
+        self._observed = replace(observed, position=self._position())
+
+    def _position(self) -> str:
+        from ludus.envs.text.codecs import codec_for  # which are made of games themselves
+
+        codec = codec_for(self.spec.id, self.spec.kwargs)
+        return "" if codec is None else codec.write(codec.position(self), self.seat)
 
     def _stop(self, fault: GameFault) -> None:
         self.fault, self.over, self._cut_off = fault, True, fault.what

@@ -28,13 +28,15 @@ class Observed:
     """What the seat to move may see.
 
     `text` is all it has been shown so far, in the library's own words; `board` the newest board alone and `rules`
-    the first prompt alone, both empty where the game has none.
+    the first prompt alone, both empty where the game has none. `position` is the whole state in a few characters,
+    as the game's codec writes it; empty without a codec.
     """
 
     text: str
     board: str
     rules: str
     seat: int
+    position: str = ""
 
 
 class Table(Protocol):

@@ -1,7 +1,8 @@
 """From what a seat sees to the prompt of a model: named templates, the tokenizer's own, or one from the config.
 
-A template is text with slots: `{observation}` (all that was shown), `{board}` (the newest board alone), `{rules}`
-(the first prompt alone), `{seat}`. Other braces are text. It is saved with the run as `as_dict` gives it.
+A template is text with slots: `{observation}` (all that was shown), `{board}` (the newest board alone), `{position}`
+(the state in a few characters, where the game has a codec), `{rules}` (the first prompt alone), `{seat}`. Other
+braces are text. It is saved with the run as `as_dict` gives it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Protocol
 from ludus.envs.text.table import Observed
 from ludus.errors import ConfigError, nearest
 
-_SLOT = re.compile(r"\{(observation|board|rules|seat)\}")
+_SLOT = re.compile(r"\{(observation|board|position|rules|seat)\}")
 _WORD_IN_BRACES = re.compile(r"\{(\w+)\}")
-_SLOTS = ("observation", "board", "rules", "seat")
+_SLOTS = ("observation", "board", "position", "rules", "seat")
+_SHOWING = {"observation", "board", "position"}
 _ASK = "{observation}\n\nReply with your next move only, in the format the rules ask for."
 _ASK_TO_THINK = (
     "{observation}\n\nThink step by step about your next move, then give the move itself, in the format the rules "
@@ -112,13 +114,13 @@ def make_template(setting: str | Mapping[str, str]) -> Template:
             fix="write it into the prompt, or use chat",
         )
     text = setting[kind]
-    if not {"observation", "board"} & set(_SLOT.findall(text)):
+    if not _SHOWING & set(_SLOT.findall(text)):
         guesses = [
             (word, nearest(word, _SLOTS)) for word in _WORD_IN_BRACES.findall(text) if word not in _SLOTS
         ]
         near = next((f"'{{{word}}}' is not a slot, '{{{slot}}}' is" for word, slot in guesses if slot), "")
         raise ConfigError(
-            "the template has no slot for the game: neither {observation} nor {board}",
+            "the template has no slot for the game: neither {observation} nor {board} nor {position}",
             key=f"template.{kind}",
             fix=near or "write {observation} where the game's text goes",
         )
@@ -129,6 +131,7 @@ def _fill(text: str, observed: Observed) -> str:
     slots = {
         "observation": observed.text.strip("\n"),
         "board": observed.board.strip("\n"),
+        "position": observed.position,
         "rules": observed.rules.strip("\n"),
         "seat": str(observed.seat),
     }
