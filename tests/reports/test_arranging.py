@@ -41,7 +41,7 @@ def test_metrics_of_three_parts_share_a_figure_and_many_are_cut() -> None:
     )
     assert found["Rewards"] == {"Nim": ["seat 0, game", "seat 1, game"]}
     assert found["Win rates"] == {"Nim": ["x"]}
-    assert len(found["League"]["frequency"]) == MAX_LINES
+    assert len(found["League"]["how often each is drawn as opponent"]) == MAX_LINES
 
 
 def test_a_name_of_ones_own_has_a_section_of_its_own() -> None:

@@ -30,6 +30,10 @@ _TITLES = {
     "rollout/success_rate": "success rate",
     EVALUATION: "reward",
     "eval/mean_ep_length": "episode length",
+    "league/rating": "rating",
+    "league/win_rate": "win rate of late, by learner and opponent",
+    "league/frequency": "how often each is drawn as opponent",
+    "league/sigma": "uncertainty of the rating",
     "train/approx_kl": "approximate KL divergence",
     "train/entropy_loss": "entropy loss",
     "train/param_norm": "parameters",
@@ -122,5 +126,5 @@ def _words(key: str) -> str:
 
 
 def _rank(name: str) -> tuple[int, str]:
-    known = list(_TITLES)
-    return (known.index(name) if name in known else len(known)), name
+    known, figure = list(_TITLES), _figure_of(name)[0]
+    return (known.index(figure) if figure in known else len(known)), name

@@ -57,7 +57,7 @@ def draw_chart(drawing: Drawing, lines: Sequence[Line]) -> str:
                 figure.add_smoothed(found[0], name, color, raw=len(lines) * len(drawing.lines) <= 4)
     if not figure.clocks:
         return ""
-    return f"<div><h3>{escape(drawing.title)}</h3>{figure.html(legend=several)}</div>"
+    return f"<div><h3>{escape(drawing.title)}</h3>{figure.html(legend=any(drawing.lines.values()))}</div>"
 
 
 def draw_quantiles(title: str, series: Series) -> str:

@@ -87,8 +87,8 @@ def header(watched: Watched, width: int) -> Lines:
         (watched.status, looks.get(watched.status, "red")),
     )
     left = watched.seconds_left
-    step, seconds = watched.number("step"), watched.number("time/seconds")
-    parts = ["no row yet" if step is None else f"{step:,.0f} / {watched.total}"]
+    seconds = watched.number("time/seconds")
+    parts = [watched.progress]
     if seconds is not None:
         parts.append(f"{duration(seconds)} elapsed")
     if left is not None:

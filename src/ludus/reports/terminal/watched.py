@@ -86,9 +86,15 @@ class Watched:
         return str(self.info.get("algorithm", ""))
 
     @property
-    def total(self) -> str:
-        """What the run is aiming at, in words."""
-        return "" if self._total is None else str(self._total)
+    def progress(self) -> str:
+        """How far it is of what it aims at, in the total's own unit: `3 / 150 updates`."""
+        if not self.newest:
+            return "no row yet"
+        done = progress_at(self.newest)
+        if self._total is None:
+            return f"step {done.steps:,}"
+        steps = "" if self._total.unit == "steps" else f"   step {done.steps:,}"
+        return f"{self._total.measure(done):,.0f} / {self._total}{steps}"
 
     @property
     def fraction(self) -> float:
