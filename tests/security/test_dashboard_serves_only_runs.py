@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "reports" / "web"))
 from dashboard_site import Site, serving, write_run
 
 import ludus.reports.web
-from ludus.reports.web.redaction import hide_in, hide_in_text
+from ludus.reports.redaction import hide_in, hide_in_text
 from ludus.reports.web.security import RunsFolder
 
 SECRET = b"TOP-SECRET-CONTENT"

@@ -14,8 +14,8 @@ from ludus.reports.configs import alike, differences, relevant, tell_apart
 from ludus.reports.curves import Line, draw_chart, draw_quantiles
 from ludus.reports.page import CLOCK_BUTTON, html_page, rows_to_table, section
 from ludus.reports.reading import RunSummary, read_config, read_episodes, read_info, read_metrics, summarize
+from ludus.reports.redaction import hide_in
 from ludus.reports.run_files import checkpoint_section, hyperparameter_section, origin_section, video_section
-from ludus.reports.web.redaction import hide_in
 from ludus.runs.atomic import write_atomic
 from ludus.runs.directory import RunDirectory
 from ludus.tracking.following import Series

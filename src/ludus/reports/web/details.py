@@ -17,9 +17,9 @@ from typing import Any
 import yaml
 
 from ludus.reports.reading import VIDEO_SUFFIXES, list_checkpoints
+from ludus.reports.redaction import HIDDEN, hide_in_text, is_secret_key
 from ludus.reports.web.entry import RunEntry
 from ludus.reports.web.index import MAX_JSON
-from ludus.reports.web.redaction import HIDDEN, hide_in_text, is_secret_key
 from ludus.reports.web.security import RunsFolder
 from ludus.runs import strict_json
 from ludus.runs.directory import RunDirectory

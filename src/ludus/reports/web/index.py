@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from ludus.reports.reading import status_of
+from ludus.reports.redaction import hide_in
 from ludus.reports.web.columns import ColumnStore, Taken, bucketed, cache_path
 from ludus.reports.web.entry import EVALUATION, REWARD, RunEntry, is_number
-from ludus.reports.web.redaction import hide_in
 from ludus.reports.web.security import RunsFolder
 from ludus.runs import strict_json
 from ludus.runs.directory import RunDirectory, walk_runs

@@ -50,6 +50,20 @@ export class ChartGroup {
     this.redraw();
   }
 
+  // One axis for all charts, so that what happened at the same time stands below one another.
+  domain() {
+    if (this.zoom) return this.zoom;
+    let low = Infinity, high = -Infinity;
+    for (const chart of this.charts) {
+      for (const one of chart.shown()) {
+        low = Math.min(low, one.x[0]);
+        high = Math.max(high, one.x[one.x.length - 1]);
+      }
+    }
+    if (low < (high - low) * 0.2) low = Math.min(low, 0);
+    return high > low ? [low, high] : [low - 1, low + 1];
+  }
+
   redraw() {
     for (const chart of this.charts) chart.schedule();
   }
@@ -92,9 +106,11 @@ export class Chart {
 
   // series: [{run, label, colour (0 to 9), x, y, lo?, hi?, hidden?}]
   setSeries(series) {
+    const before = this.group.domain().join();
     this.series = series;
     for (const one of series) one.smooth = null;
-    this.schedule();
+    if (this.group.domain().join() === before) this.schedule();
+    else this.group.redraw();
   }
 
   appendPoints(run, x, y) {
@@ -130,17 +146,6 @@ export class Chart {
       one.weight = weight;
     }
     return one.smooth;
-  }
-
-  domain() {
-    if (this.group.zoom) return this.group.zoom;
-    let low = Infinity, high = -Infinity;
-    for (const one of this.shown()) {
-      low = Math.min(low, one.x[0]);
-      high = Math.max(high, one.x[one.x.length - 1]);
-    }
-    if (this.group.settings.x !== "step" || low < (high - low) * 0.1) low = Math.min(low, 0);
-    return high > low ? [low, high] : [low - 1, low + 1];
   }
 
   range([from, to]) {
@@ -191,7 +196,7 @@ export class Chart {
     pen.font = FONT;
     const colours = group.palette();
     const shown = this.shown();
-    const domain = this.domain();
+    const domain = group.domain();
     const range = shown.length ? this.range(domain) : null;
     canvas.dataset.points = String(shown.reduce((sum, one) => sum + one.x.length, 0));
     if (!range) {

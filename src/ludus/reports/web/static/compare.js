@@ -2,7 +2,7 @@
 
 import { Live, get, path } from "./api.js";
 import { go } from "./app.js";
-import { h, put, runName, statusMark } from "./dom.js";
+import { h, put, runName, showRoot, statusMark } from "./dom.js";
 import { compact, duration, score, whole } from "./format.js";
 import { keyName } from "./details.js";
 import { Panels } from "./panels.js";
@@ -25,7 +25,7 @@ export class ComparePage {
 
   async load() {
     const data = await get("/api/runs");
-    document.getElementById("root").textContent = data.root;
+    showRoot(data.root);
     const all = new Map(data.runs.map((run) => [run.id, run]));
     this.runs = new Map(this.ids.filter((id) => all.has(id)).map((id) => [id, all.get(id)]));
     if (!this.runs.size) {

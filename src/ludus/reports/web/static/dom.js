@@ -62,3 +62,10 @@ export function runName(name) {
 export function statusMark(status) {
   return h("span", { class: "status", data: { status } }, h("i", { "aria-hidden": "true" }), status);
 }
+
+// The runs folder, in short, beside the brand.
+export function showRoot(root) {
+  const element = document.getElementById("root");
+  element.textContent = root.split("/").slice(-2).join("/");
+  element.title = root;
+}

@@ -1,7 +1,7 @@
 // One run: what it is, how far it is, its curves as they grow, and the two buttons.
 
 import { Live, get, path, post } from "./api.js";
-import { h, put, runName, statusMark, toast } from "./dom.js";
+import { h, put, runName, showRoot, statusMark, toast } from "./dom.js";
 import { ago, duration, moment, score, whole } from "./format.js";
 import { Panels } from "./panels.js";
 import { showCheckpoints, showConfig, showGames, showLeague, showLogs, showVideos } from "./details.js";
@@ -34,7 +34,7 @@ export class RunPage {
     const again = this.data !== undefined;
     Object.assign(this, { data, run: data.summary, control: data.control, last: data.last });
     document.title = `${this.run.title} · Ludus`;
-    document.getElementById("root").textContent = data.root;
+    showRoot(data.root);
     this.draw();
     this.panels.setMetrics(data.metrics, data.last);
     if (again) this.panels.refresh();

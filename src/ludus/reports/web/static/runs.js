@@ -2,7 +2,7 @@
 
 import { Live, get } from "./api.js";
 import { go } from "./app.js";
-import { h, put, runName, statusMark, svg } from "./dom.js";
+import { h, put, runName, showRoot, statusMark, svg } from "./dom.js";
 import { ago, compact, moment, score, whole } from "./format.js";
 
 const PAGE = 80;
@@ -83,7 +83,7 @@ export class RunsPage {
     this.runs = new Map(data.runs.map((run) => [run.id, run]));
     for (const id of [...this.rows.keys()]) if (!this.runs.has(id)) this.rows.delete(id);
     this.rows.clear();
-    this.root = data.root;
+    showRoot(data.root);
     this.selected = new Set([...this.selected].filter((id) => this.runs.has(id)));
     this.progress(data);
     this.arrange();
@@ -101,7 +101,6 @@ export class RunsPage {
   }
 
   progress(data) {
-    document.getElementById("root").textContent = this.root ?? "";
     this.note.textContent = data.indexing > 3 ? `reading the metrics of ${data.indexing.toLocaleString("en")} runs …` : "";
   }
 
@@ -180,12 +179,13 @@ export class RunsPage {
         onchange: (event) => this.select(run.id, event.target.checked),
       }))),
       h("td", { class: "col-name" },
-        h("a", { href: `/run/${run.id}`, "data-link": true, title: run.folder ? `${run.folder}/${run.name}` : run.name }, runName(run.name)),
-        h("span", { class: "sub" }, h("bdi", {}, run.env), " · ", h("bdi", {}, run.algorithm)),
-        run.tags.length ? h("span", { class: "tags" }, run.tags.map((tag) => h("button", {
-          type: "button", class: "tag", title: `Show runs tagged ${tag}`,
-          onclick: () => { this.input.value = this.search = `tag:${tag}`; this.arrange(); this.remember(); },
-        }, tag))) : null),
+        h("div", { class: "name" },
+          h("a", { href: `/run/${run.id}`, "data-link": true, title: run.folder ? `${run.folder}/${run.name}` : run.name }, runName(run.name)),
+          run.tags.length ? h("span", { class: "tags" }, run.tags.map((tag) => h("button", {
+            type: "button", class: "tag", title: `Show runs tagged ${tag}`,
+            onclick: () => { this.input.value = this.search = `tag:${tag}`; this.arrange(); this.remember(); },
+          }, tag))) : null),
+        h("span", { class: "sub" }, h("bdi", {}, run.env), " · ", h("bdi", {}, run.algorithm))),
       h("td", { class: "wide" }, h("bdi", {}, run.env)),
       h("td", { class: "wide" }, h("bdi", {}, run.algorithm)),
       h("td", { class: "col-status" }, statusMark(run.status)),
