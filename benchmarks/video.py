@@ -1,7 +1,8 @@
 """What the overlay of a video costs, on BipedalWalker: `python benchmarks/video.py [RUN] [--rounds 7]`.
 
 Plays the same steps three ways, in turn, several times: rendered and thrown away, written as a plain video, and
-written with the overlay. Prints the median time of a frame each way and the ratios within each round.
+written with the overlay. Prints the median time of a frame each way, by the clock and in processor time, and the
+ratios within each round.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main() -> int:
     if asked.run is None:
         torch.manual_seed(0)
         learner = new_learner(TrainerConfig(env=ENV), env.observation_space, env.action_space)
-        actor = learner.policy
+        actor = learner.policy.eval()
     else:
         actor = load(asked.run)
     env.close()
@@ -73,24 +74,27 @@ def main() -> int:
             )
 
     ways = {"rendered": rendered, "plain": lambda: filmed(False), "overlay": lambda: filmed(True)}
-    times: dict[str, list[float]] = {name: [] for name in ways}
+    clocks = {"wall": time.perf_counter, "cpu": time.process_time}
+    times: dict[tuple[str, str], list[float]] = {(clock, name): [] for clock in clocks for name in ways}
     for round_number in range(asked.rounds + 1):
         for name, way in ways.items():
             torch.manual_seed(round_number)
-            start = time.perf_counter()
+            start = {clock: read() for clock, read in clocks.items()}
             way()
-            if round_number:  # the first warms up
-                times[name].append((time.perf_counter() - start) / asked.frames * 1e3)
-    for name, taken in times.items():
-        print(
-            f"{name:10s} {statistics.median(taken):6.2f} ms a frame   ({min(taken):.2f} to {max(taken):.2f})"
-        )
-    for base in ("plain", "rendered"):
-        ratios = [over / under for over, under in zip(times["overlay"], times[base], strict=True)]
-        print(
-            f"overlay / {base:9s} {statistics.median(ratios):5.2f}   ({min(ratios):.2f} to {max(ratios):.2f})"
-        )
+            for clock, read in clocks.items():
+                if round_number:  # the first warms up
+                    times[clock, name].append((read() - start[clock]) / asked.frames * 1e3)
+    for clock in clocks:
+        for name in ways:
+            print(f"{clock:5s}{name:20s} {_spread(times[clock, name])} ms a frame")
+        for base in ("plain", "rendered"):
+            pairs = zip(times[clock, "overlay"], times[clock, base], strict=True)
+            print(f"{clock:5s}{'overlay / ' + base:20s} {_spread([over / under for over, under in pairs])}")
     return 0
+
+
+def _spread(values: list[float]) -> str:
+    return f"{statistics.median(values):6.2f}   ({min(values):.2f} to {max(values):.2f})"
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ _PUBLIC = {
     "RLTrainer": "ludus.trainers.base",
     "RewardScalingWrapper": "ludus.envs.wrappers",
     "SB3Trainer": "ludus.trainers.sb3",
+    "Signal": "ludus.envs.signals",
     "TrainResult": "ludus.trainers.base",
     "TrainerConfig": "ludus.config.schema",
     "compute_moving_average": "ludus.reports.statistics",
@@ -54,6 +55,7 @@ _PUBLIC = {
     "print_comparison_table": "ludus.experiments.comparison.tables",
     "register_algorithm": "ludus.config.registry",
     "register_extractor": "ludus.policies.extractors",
+    "register_signals": "ludus.envs.signals",
     "register_wrapper": "ludus.envs.wrapper_names",
     "setup_logging": "ludus.tracking.logs",
     "validate_environment": "ludus.envs.validate",
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from ludus.envs.diambra.games import get_filter_keys
     from ludus.envs.make import EnvSpec, make_env, make_vectorized_env
     from ludus.envs.masks import ActionMaskWrapper
+    from ludus.envs.signals import Signal, register_signals
     from ludus.envs.validate import validate_environment
     from ludus.envs.wrapper_names import register_wrapper
     from ludus.envs.wrappers import EnvironmentWrapper, RewardScalingWrapper

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = ["quickstart.md", "your-own-env.md", "your-own-network.md", "your-own-algorithm.md", "export.md"]
+PAGES = [
+    "quickstart.md",
+    "your-own-env.md",
+    "your-own-network.md",
+    "your-own-algorithm.md",
+    "export.md",
+    "video-and-analysis.md",
+]
 _BLOCK = re.compile(r"^```(python|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# (\w+\.(?:py|yaml))\n")
 

@@ -181,3 +181,17 @@ def test_a_signal_that_was_whole_so_far_has_no_decimals() -> None:
 def test_a_long_title_is_cut_to_its_place() -> None:
     cut = ink.fitted("a name that is much longer than a panel is wide " * 3, 16, 200)
     assert cut.endswith("…") and ink.text_tile(cut, 16).shape[1] <= 201
+
+
+def test_a_plot_fills_from_the_left_and_then_drops_its_older_half() -> None:
+    def shown(length: int) -> list[float]:
+        return [value for value in ink.latest(np.arange(float(length)), 10) if value == value]
+
+    assert shown(3) == [0, 1, 2] and shown(10) == list(range(10))
+    assert (
+        shown(11) == list(range(5, 11))
+        and shown(15) == list(range(5, 15))
+        and shown(16) == list(range(10, 16))
+    )
+    wide = ink.latest(np.arange(3.0), 10, stride=4)  # room for two
+    assert wide[:8].tolist() == [1, 1, 1, 1, 2, 2, 2, 2] and np.isnan(wide[8:]).all()

@@ -27,7 +27,7 @@ def video(
     policies: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN…",
+            metavar="RUN",
             help="RUN, RUN@best, RUN@STEP, preset:NAME, latest, random. Several: side by side.",
         ),
     ],

@@ -90,7 +90,8 @@ class VideoConfig(Section):
     every: When | None = None
     length: int = Field(default=500, ge=1, description="frames at most")
     overlay: bool = Field(
-        default=True, description="beside the picture: step, reward, value, actions, the env's signals, live plots"
+        default=True,
+        description="beside the picture: step, reward, value, actions, the env's signals, live plots",
     )
 
 

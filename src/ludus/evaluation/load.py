@@ -163,12 +163,13 @@ def new_learner(
     if entry.learner is None:
         raise UserError(f"the algorithm '{config.algorithm}' does not say how to load its policy")
     random_state = torch.get_rng_state()
+    hyperparams: Any = config.typed_hyperparams()
     learner = entry.learner(
         Workplace(
             observation_space=observation_space,
             action_space=action_space,
             n_envs=1,
-            hyperparams=config.typed_hyperparams(),
+            hyperparams=hyperparams,
             policy=config.policy,
             normalize_obs=config.normalize_obs,
             device=torch.device("cpu"),
@@ -176,7 +177,7 @@ def new_learner(
             reward_normalizer=None,
             to_play=True,
         ),
-        config.typed_hyperparams(),
+        hyperparams,
     )
     torch.set_rng_state(random_state)  # loading must not disturb anybody's randomness
     return learner

@@ -144,7 +144,7 @@ def _note_evaluation(t: Translation) -> None:
             )
         if t.has(*at, "save_gif"):
             t.note(
-                "a film of the trained agent is a command: ludus play RUN --video FILE.mp4", *at, "save_gif"
+                "a film of the trained agent is a command: ludus video RUN --gif", *at, "save_gif"
             )
 
 

@@ -31,12 +31,19 @@ class Bar:
 
 @dataclass(frozen=True)
 class Reading:
-    """A signal now, and its values in this episode so far. `trail` is not compared: it repeats the past."""
+    """A signal now, and its values in this episode so far, whose lowest and highest are `low` and `high`.
+
+    What repeats the past is not compared. NaN stands in `trail` for what is no number.
+    """
 
     name: str
     value: float
     contact: bool = False
     trail: Array = field(default_factory=lambda: np.zeros(0), compare=False)
+    low: float = field(default=0.0, compare=False)
+    high: float = field(default=1.0, compare=False)
+    whole: bool = field(default=False, compare=False)
+    """Whether it never had decimals."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,9 @@ class PanelFeed:
         self._note = note
         self._trails = np.zeros((256, 3 + len(self._signals.signals)))
         self._length = 0
+        width = self._trails.shape[1]
+        self._low, self._high = np.full(width, np.nan), np.full(width, np.nan)
+        self._whole = np.ones(width, bool)
         self._bars: tuple[str, tuple[Bar, ...]] = ("action", ())
 
     def take(self, moment: Moment) -> PanelData:
@@ -78,11 +88,11 @@ class PanelFeed:
         self._append((moment.reward, moment.total, np.nan if value is None else value, *moment.signals))
         if moment.action is not None and moment.thought is not None:
             self._bars = self._weigh(moment.action, moment.thought)
-        told_value = not np.isnan(self._trail(2)).all()
+        tells_value = not np.isnan(self._low[2])
         second = (
-            Reading("value", np.nan if value is None else value, trail=self._trail(2))
-            if told_value
-            else Reading("return", moment.total, trail=self._trail(1))
+            self._reading("value", 2, np.nan if value is None else value)
+            if tells_value
+            else self._reading("return", 1, moment.total)
         )
         return PanelData(
             title=self._title,
@@ -91,12 +101,12 @@ class PanelFeed:
             reward=moment.reward,
             total=moment.total,
             value=value,
-            plots=(Reading("reward", moment.reward, trail=self._trail(0)), second),
+            plots=(self._reading("reward", 0, moment.reward), second),
             bars_title=self._bars[0],
             bars=self._bars[1],
             signals=tuple(
-                Reading(signal.name, number, signal.contact, self._trail(3 + index))
-                for index, (signal, number) in enumerate(
+                self._reading(signal.name, 3 + index, told, signal.contact)
+                for index, (signal, told) in enumerate(
                     zip(self._signals.signals, moment.signals, strict=True)
                 )
             ),
@@ -106,11 +116,20 @@ class PanelFeed:
     def _append(self, row: Sequence[float]) -> None:
         if self._length == len(self._trails):
             self._trails = np.concatenate([self._trails, np.zeros_like(self._trails)])
-        self._trails[self._length] = row
+        values = np.array(row, dtype=float)
+        values[~np.isfinite(values)] = np.nan
+        self._trails[self._length] = values
+        self._low, self._high = np.fmin(self._low, values), np.fmax(self._high, values)
+        self._whole &= values == np.rint(values)
         self._length += 1
 
-    def _trail(self, column: int) -> Array:
-        return self._trails[: self._length, column]
+    def _reading(self, name: str, column: int, value: float, contact: bool = False) -> Reading:
+        low, high = float(self._low[column]), float(self._high[column])
+        if not high - low > 1e-6 * max(1.0, abs(high)):  # a flat line stands in the middle
+            middle = 0.0 if np.isnan(low) else low
+            low, high = middle - 0.5, middle + 0.5
+        trail = self._trails[: self._length, column]
+        return Reading(name, value, contact, trail, low, high, bool(self._whole[column]))
 
     # The action
 
@@ -197,5 +216,6 @@ def number(value: float | None) -> str:
 
 def signal_number(signal: Reading) -> str:
     """A signal's value; one that was whole all the time so far, without decimals."""
-    whole = float(signal.value).is_integer() and bool((signal.trail == np.rint(signal.trail)).all())
-    return f"{int(signal.value):,}" if whole and abs(signal.value) < 1e7 else number(signal.value)
+    if signal.whole and abs(signal.value) < 1e7:
+        return f"{int(signal.value):,}"
+    return number(signal.value)

@@ -26,6 +26,7 @@ AMBER: Color = (255, 184, 92)
 GREEN: Color = (86, 211, 148)
 
 Anchor = Literal["left", "right"]
+_FAR = np.float32(1e6)  # below any picture
 
 
 @lru_cache(maxsize=16)
@@ -48,13 +49,18 @@ def text_tile(text: str, size: int, color: Color = INK, ground: Color = GROUND) 
 
 
 @lru_cache(maxsize=1024)
-def fitted(text: str, size: int, width: int) -> str:
-    """`text`, cut to `width` pixels."""
-    if _font(size).getlength(text) <= width:
+def fitted(text: str, size: int, room: int) -> str:
+    """`text`, cut to `room` pixels."""
+    if width(text, size) <= room:
         return text
-    while text and _font(size).getlength(text + "…") > width:
+    while text and width(text + "…", size) > room:
         text = text[:-1]
     return text.rstrip() + "…"
+
+
+def width(text: str, size: int) -> float:
+    """How many pixels `text` takes."""
+    return float(_font(size).getlength(text))
 
 
 def write(
@@ -74,65 +80,51 @@ def write(
     target[...] = tile[: target.shape[0], : target.shape[1]]
 
 
-def fill(canvas: Array, x: float, y: int, width: float, height: int, color: Color) -> None:
-    """A rectangle whose left and right ends may lie within a pixel."""
-    if width <= 0:
-        return
-    first, last = int(np.floor(x)), int(np.ceil(x + width))
+def fill(canvas: Array, x: float, y: int, length: float, height: int, color: Color, ground: Color) -> None:
+    """A bar on a flat `ground`, whose left and right ends may lie within a pixel."""
+    first, last = math.floor(x), math.ceil(x + length)
     columns = np.arange(first, last)
-    covered = np.minimum(columns + 1, x + width) - np.maximum(columns, x)
-    blend(canvas[y : y + height, first:last], np.broadcast_to(covered, (height, last - first)), color)
-
-
-def blend(target: Array, covered: Array, color: Color) -> None:
-    """Lay `color` over `target`, by the share of each pixel that is covered."""
-    share = covered[..., None].astype(np.float32)
-    target[...] = target + share * (_exact(color) - target) + 0.5
+    covered = np.minimum(columns + 1, x + length) - np.maximum(columns, x)
+    canvas[y : y + height, first:last] = mixed(covered, color, ground)
 
 
 def mixed(covered: Array, color: Color, ground: Color = GROUND) -> Array:
-    """`color` over a flat `ground`, as bytes."""
-    share = covered[..., None].astype(np.float32)
-    exact: Array = _exact(ground) + share * (_exact(color) - _exact(ground)) + 0.5
-    return exact.astype(np.uint8)
+    """`color` over a flat `ground`, by the share of each pixel that is covered, as bytes."""
+    return _shades(color, ground)[(covered * 255 + 0.5).astype(np.uint8)]
 
 
 @lru_cache(maxsize=64)
-def _exact(color: Color) -> Array:
-    return np.array(color, np.float32)
+def _shades(color: Color, ground: Color) -> Array:
+    """From none of `color` to nothing but it, in 256 steps."""
+    share = np.arange(256)[:, None] / 255
+    shades: Array = np.rint(np.array(ground) + share * (np.array(color) - np.array(ground)))
+    return shades.astype(np.uint8)
 
 
-def dot(canvas: Array, x: float, y: float, radius: float, color: Color) -> None:
-    """A filled circle."""
-    top, left, size = int(y - radius) - 1, int(x - radius) - 1, int(2 * radius) + 4
-    target = canvas[top : top + size, left : left + size]
-    rows, columns = np.mgrid[top : top + target.shape[0], left : left + target.shape[1]]
-    distance = np.hypot(rows + 0.5 - y, columns + 0.5 - x)
-    blend(target, np.clip(radius + 0.5 - distance, 0.0, 1.0), color)
+@lru_cache(maxsize=16)
+def dot(radius: float, color: Color, ground: Color = GROUND) -> Array:
+    """A filled circle on a square tile."""
+    size = math.ceil(2 * radius) + 1
+    rows, columns = np.mgrid[:size, :size]
+    distance = np.hypot(rows + 0.5 - size / 2, columns + 0.5 - size / 2)
+    return mixed(np.clip(radius + 0.5 - distance, 0.0, 1.0), color, ground)
 
 
 def latest(trail: Array, width: int, stride: int = 1) -> Array:
-    """The last values over `width` pixels, each `stride` pixels wide, with NaN before the first."""
+    """The newest values over `width` pixels, each `stride` pixels wide, with NaN after the last.
+
+    They fill the room from the left; when it is full, the older half makes way. Nothing else moves, which is easy on
+    the eye and on the encoder.
+    """
+    room = max(2, width // stride)
+    half = room // 2
+    start = max(0, -(-(len(trail) - room) // half) * half)
+    recent = trail[start:]
     shown = np.full(width, np.nan)
-    recent = trail[-math.ceil(width / stride) :]
     if stride > 1:
-        recent = recent.repeat(stride)[-width:]
-    if len(recent):
-        shown[width - len(recent) :] = recent
+        recent = recent.repeat(stride)[:width]
+    shown[: len(recent)] = recent
     return shown
-
-
-def limits(trail: Array) -> tuple[float, float]:
-    """The lowest and highest value, a little apart even where all are the same."""
-    low, high = float(np.fmin.reduce(trail)), float(np.fmax.reduce(trail))
-    if not (math.isfinite(low) and math.isfinite(high)):
-        known = trail[np.isfinite(trail)]
-        if not len(known):
-            return -1.0, 1.0
-        low, high = float(known.min()), float(known.max())
-    if high - low < 1e-6 * max(1.0, abs(high)):
-        return low - 0.5, high + 0.5
-    return low, high
 
 
 def curves(values: Array, height: int, thickness: float = 1.5) -> tuple[Array, Array]:
@@ -143,9 +135,10 @@ def curves(values: Array, height: int, thickness: float = 1.5) -> tuple[Array, A
     margin = thickness / 2 + 0.5
     at = (margin + (1.0 - values) * (height - 2 * margin)).astype(np.float32)  # in rows from the top
     before = np.concatenate([at[:, :1], at[:, :-1]], axis=1)
-    before = np.where(np.isnan(before), at, before)
     top, bottom = np.fmin(at, before) - thickness / 2, np.fmax(at, before) + thickness / 2
+    nowhere = np.isnan(at)
+    if nowhere.any():
+        at, top = np.where(nowhere, _FAR, at), np.where(nowhere, _FAR, top)
     rows = np.arange(height, dtype=np.float32)[None, :, None]
     line = np.minimum(rows + 1, bottom[:, None]) - np.maximum(rows, top[:, None])
-    below = np.clip(rows + 1 - at[:, None], 0.0, 1.0)
-    return np.nan_to_num(np.clip(line, 0.0, 1.0)), np.nan_to_num(below)
+    return np.clip(np.nan_to_num(line, copy=False), 0.0, 1.0), np.clip(rows + 1 - at[:, None], 0.0, 1.0)

@@ -51,6 +51,8 @@ class Panel:
         place = self._beside if arrangement == "beside" else self._below
         self._rows = min(MOST_BARS, max(len(first.bars), 1))
         place(first)
+        widest = max((ink.width(bar.label, _LABEL) for bar in first.bars), default=0)
+        self._names = int(np.clip(widest + 10, 48, self._bars.width * 0.48))
         self._ground = np.empty((height, width, 3), np.uint8)
         self._ground[...] = ink.GROUND
         self._draw_fixed(first)
@@ -163,7 +165,7 @@ class Panel:
     def _draw_bars(self, canvas: Array, title: str, bars: tuple[Bar, ...]) -> None:
         box = self._bars
         ink.write(canvas, title, *_at(box), _LABEL, ink.MUTED)
-        names = min(104, int(box.width * 0.4))
+        names = self._names
         track = box.width - names - min(66, int(box.width * 0.26))
         for index, bar in enumerate(bars[: self._rows]):
             y = box.y + _HEADING + index * _BAR_ROW
@@ -173,14 +175,15 @@ class Panel:
             canvas[y + 4 : y + 12, left : left + track] = ink.TRACK
             start, end = sorted((bar.start, bar.end))
             fill = ink.GREEN if bar.chosen else ink.FAINT
-            ink.fill(canvas, left + start * track, y + 4, max((end - start) * track, 1.0), 8, fill)
+            long = max((end - start) * track, 1.0)
+            ink.fill(canvas, left + min(start * track, track - long), y + 4, long, 8, fill, ink.TRACK)
             ink.write(canvas, bar.text, box.right, y, _LABEL, color, "right")
 
     def _draw_signals(self, canvas: Array, signals: tuple[Reading, ...]) -> None:
         if not signals:
             return
         height = _SIGNAL_ROW - 4
-        values = np.stack([_scaled(signal.trail, _SPARK, self._stride) for signal in signals])
+        values = np.stack([_scaled(signal, _SPARK, self._stride) for signal in signals])
         lines, _ = ink.curves(values, height, 1.2)
         drawn = ink.mixed(lines, ink.BLUE)
         for box, signal, line in zip(self._signals, signals, drawn, strict=True):
@@ -190,8 +193,8 @@ class Panel:
                 on = np.nan_to_num(ink.latest(signal.trail, _SPARK, self._stride)) != 0
                 spark[2:-2] = ink.TRACK
                 spark[2:-2][:, on] = ink.GREEN
-                color = ink.GREEN if signal.value else ink.TRACK
-                ink.dot(canvas, box.right - 6.0, box.y + 7.0, 4.5, color)
+                lamp = ink.dot(4.5, ink.GREEN if signal.value else ink.TRACK)
+                canvas[box.y + 2 : box.y + 2 + len(lamp), box.right - len(lamp) : box.right] = lamp
                 continue
             spark[...] = line
             told = signal_number(signal)
@@ -201,19 +204,17 @@ class Panel:
 def _draw_plot(canvas: Array, box: _Box, plot: Reading, color: ink.Color, stride: int) -> None:
     ink.write(canvas, plot.name, box.x, box.y - 17, _LABEL, ink.MUTED)
     ink.write(canvas, number(plot.value), box.right, box.y - 17, _LABEL, color, "right")
-    low, high = ink.limits(plot.trail)
-    target = canvas[box.y : box.y + box.height, box.x : box.right]
-    if low < 0 < high:
-        target[round((box.height - 1) * high / (high - low))] = ink.FAINT
-    lines, below = ink.curves(_scaled(plot.trail, box.width, stride)[None], box.height, 1.8)
-    ink.blend(target, below[0] * 0.16, color)
-    ink.blend(target, lines[0], color)
+    lines, below = ink.curves(_scaled(plot, box.width, stride)[None], box.height, 1.8)
+    drawn = ink.mixed(np.maximum(lines[0], 0.16 * below[0]), color, ink.CARD)
+    if plot.low < 0 < plot.high:
+        zero = round((box.height - 1) * plot.high / (plot.high - plot.low))
+        drawn[zero, lines[0, zero] < 0.5] = ink.FAINT
+    canvas[box.y : box.y + box.height, box.x : box.right] = drawn
 
 
-def _scaled(trail: Array, width: int, stride: int) -> Array:
+def _scaled(reading: Reading, width: int, stride: int) -> Array:
     """The newest values, from 0 for the episode's lowest to 1 for its highest."""
-    low, high = ink.limits(trail)
-    scaled: Array = (ink.latest(trail, width, stride) - low) / (high - low)
+    scaled: Array = (ink.latest(reading.trail, width, stride) - reading.low) / (reading.high - reading.low)
     return scaled
 
 
