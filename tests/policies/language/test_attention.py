@@ -7,8 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ludus.policies.language.attention import KeyValues, NewTokens, _two_to
+from ludus.policies.language.attention import KeyValues, NewTokens
 from ludus.policies.language.models import tiny
+from ludus.policies.language.row_attention import _two_to
 from ludus.policies.language.slots import BLOCK, Place
 
 
@@ -51,6 +52,9 @@ def test_new_tokens_see_all_that_came_before_them(in_steps: list[int], threads: 
                 rows, count, heads, dim
             )  # as on a GPU
             torch.testing.assert_close(masked, expected[:, start:end], atol=1e-5, rtol=1e-5)
+            if start == 0:
+                fresh = new._causal(*parts).view(rows, count, heads, dim)
+                torch.testing.assert_close(fresh, expected[:, :end], atol=1e-5, rtol=1e-5)
             start = end
     finally:
         torch.set_num_threads(before)

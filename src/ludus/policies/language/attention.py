@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numba import njit
 from torch import Tensor
 
 from ludus.policies.language.shape import Shape
 from ludus.policies.language.slots import BLOCK, Place
-from ludus.types import Array
 
 _MOST_SCORES = 1 << 27
 """Queries times keys that one masked attention on a GPU may span."""
@@ -71,9 +68,12 @@ class NewTokens:
         keys[self.slots, :, self.positions] = k.to(keys.dtype)
         values[self.slots, :, self.positions] = v.to(values.dtype)
         if q.device.type != "cpu":
-            return self._masked(keys, values, q)
+            fresh = self.counts == self.ends
+            return self._causal(q, k, v) if fresh else self._masked(keys, values, q)
         if len(q) == len(self.counts):
-            return _one_each(keys, values, q, self.slots, self.positions)
+            from ludus.policies.language.row_attention import one_each  # numba, which a GPU does without
+
+            return one_each(keys, values, q, self.slots, self.positions)
         return self._row_by_row(keys, values, q)
 
     def _row_by_row(self, keys: Tensor, values: Tensor, q: Tensor) -> Tensor:
@@ -95,6 +95,21 @@ class NewTokens:
             found.append(out[0].transpose(0, 1))
             start += count
         return torch.cat(found).to(q.dtype)
+
+    def _causal(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Rows that begin here: their own keys and values are all there is."""
+        width = max(self.counts)
+        index = _side_by_side(self.counts, width, q.device)
+
+        def laid_out(part: Tensor) -> Tensor:
+            room = part.new_zeros(len(self.counts) * width, *part.shape[1:])
+            room[index] = part
+            return room.view(len(self.counts), width, *part.shape[1:]).transpose(1, 2)
+
+        out = F.scaled_dot_product_attention(
+            laid_out(q), laid_out(k), laid_out(v), is_causal=True, enable_gqa=q.shape[1] != k.shape[1]
+        )
+        return out.transpose(1, 2).reshape(-1, *q.shape[1:])[index]
 
     def _masked(self, keys: Tensor, values: Tensor, q: Tensor) -> Tensor:
         """All rows at once, padded to the longest; the heads that share keys lie behind one another as queries."""
@@ -136,101 +151,3 @@ def _side_by_side(counts: Sequence[int], width: int, device: torch.device) -> Te
     """Where the flat tokens of rows lie once each row is padded to `width`."""
     flat = np.concatenate([row * width + np.arange(count) for row, count in enumerate(counts)])
     return torch.from_numpy(flat).to(device)
-
-
-def _one_each(keys: Tensor, values: Tensor, q: Tensor, slots: Tensor, positions: Tensor) -> Tensor:
-    """Attention of one token in each row, over exactly the tokens that its slot holds."""
-    out = torch.empty(q.shape)
-    queries, into = q.float().contiguous().numpy(), out.numpy()
-    k, v, rows, ends = keys.numpy(), values.numpy(), slots.numpy(), positions.numpy()
-    threads = min(torch.get_num_threads(), len(q))
-
-    def attend(first: int, last: int) -> None:
-        _attend_rows(queries, k, v, rows, ends, into, first, last)
-
-    if threads == 1:
-        attend(0, len(q))
-    else:
-        bounds = [len(q) * i // threads for i in range(threads + 1)]
-        list(_pool(threads).map(attend, bounds[:-1], bounds[1:]))
-    return out.to(q.dtype)
-
-
-_pools: dict[int, ThreadPoolExecutor] = {}
-
-
-def _pool(threads: int) -> ThreadPoolExecutor:
-    if threads not in _pools:
-        _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="ludus-attention")
-    return _pools[threads]
-
-
-_LOG2_E = float(np.log2(np.e))
-_HALVES = np.array([2.0**-n for n in range(128)], dtype=np.float32)
-_fast = {"contract", "reassoc", "nsz", "nnan", "ninf"}
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_fast, inline="always")
-def _two_to(x: float) -> float:
-    """2 ** x for x <= 0, to the last bit or two; unlike a library's exp, the compiler does eight at a time."""
-    x = x if x > np.float32(-126.0) else np.float32(-126.0)  # type: ignore[assignment]
-    whole = np.int32(x - np.float32(0.5))
-    part = x - np.float32(whole)
-    found = np.float32(1.5403530e-4)
-    found = found * part + np.float32(1.3333558e-3)
-    found = found * part + np.float32(9.6181291e-3)
-    found = found * part + np.float32(5.5504109e-2)
-    found = found * part + np.float32(2.4022651e-1)
-    found = found * part + np.float32(6.9314718e-1)
-    found = found * part + np.float32(1.0)
-    return found * _HALVES[-whole]  # type: ignore[no-any-return]
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_fast)
-def _attend_rows(
-    q: Array,
-    keys: Array,
-    values: Array,
-    slots: Array,
-    positions: Array,
-    out: Array,
-    first: int,
-    last: int,
-) -> None:
-    heads, dim = q.shape[1], q.shape[2]
-    kv_heads = keys.shape[1]
-    group = heads // kv_heads
-    scale = np.float32(_LOG2_E / np.sqrt(dim))
-    scores = np.empty((group, keys.shape[2]), dtype=np.float32)
-    mixed = np.empty((group, dim), dtype=np.float32)
-    for row in range(first, last):
-        n = positions[row] + 1
-        for kv in range(kv_heads):
-            my_keys, my_values = keys[slots[row], kv], values[slots[row], kv]
-            for t in range(n):
-                for g in range(group):
-                    query = q[row, kv * group + g]
-                    dot = np.float32(0.0)
-                    for i in range(dim):
-                        dot += query[i] * my_keys[t, i]
-                    scores[g, t] = dot * scale
-            for g in range(group):
-                highest = scores[g, 0]
-                for t in range(1, n):
-                    highest = max(highest, scores[g, t])
-                total = np.float32(0.0)
-                for t in range(n):
-                    power = _two_to(scores[g, t] - highest)
-                    scores[g, t] = power
-                    total += power
-                share = np.float32(1.0) / total
-                for t in range(n):
-                    scores[g, t] *= share
-            mixed[:] = np.float32(0.0)
-            for t in range(n):
-                for g in range(group):
-                    weight = scores[g, t]
-                    for i in range(dim):
-                        mixed[g, i] += weight * my_values[t, i]
-            for g in range(group):
-                out[row, kv * group + g] = mixed[g]

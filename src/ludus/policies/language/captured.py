@@ -68,8 +68,9 @@ class FixedWeights:
         return self.embed if self.lm_head is None else self.lm_head
 
     def forget(self) -> None:
-        """Copy everything anew the next time."""
-        self._loaded = None
+        """Copy what learns anew the next time, whether or not it seems to have changed."""
+        if self._loaded is not None and self._loaded[0] is not None:
+            self._loaded = None  # a whole copy; the base never changes
         self._adapters = [None] * self.slots
 
     def load(self, weights: Weights, state: Any) -> None:
@@ -85,10 +86,23 @@ class FixedWeights:
         self._loaded = state
 
     def load_adapter(self, slot: int, adapter: LowRank, state: Any) -> None:
-        if self._adapters[slot] == state:
+        """Take over an adapter's weights, unless they are in place already."""
+        held = self._adapters[slot]
+        if held == state:
             return
+        if (
+            held is None or held[1] != state[1]
+        ):  # another adapter's, which may have had more layers or a higher rank
+            for fixed in self.blocks:
+                fixed.clear(slot)
+        narrow: list[tuple[Tensor, Tensor]] = []
+        wide: list[tuple[Tensor, Tensor]] = []
         for i, fixed in enumerate(self.blocks):
-            fixed.load_adapter(slot, adapter, i)
+            fixed.places(slot, adapter, i, narrow, wide)
+        for pairs in (narrow, wide):
+            torch._foreach_copy_([to for to, _ in pairs], [source for _, source in pairs])
+        if adapter.alpha != adapter.rank:
+            torch._foreach_mul_([to for to, _ in wide], adapter.alpha / adapter.rank)
         self._adapters[slot] = state
 
 
@@ -126,21 +140,32 @@ class _FixedBlock:
             weight = getattr(block, name)
             matrix[: len(weight)].copy_(weight)
 
-    def load_adapter(self, slot: int, adapter: LowRank, layer: int) -> None:
+    def clear(self, slot: int) -> None:
         for name, parts in _PARTS.items():
-            pair = self.pairs[name]
-            pair[slot].zero_()
-            first = pair.shape[2] + slot * len(parts) * self.rank
+            self.pairs[name][slot].zero_()
+            first = self.pairs[name].shape[2] + slot * len(parts) * self.rank
             self.matrices[name][first : first + len(parts) * self.rank].zero_()
+
+    def places(
+        self,
+        slot: int,
+        adapter: LowRank,
+        layer: int,
+        narrow: list[tuple[Tensor, Tensor]],
+        wide: list[tuple[Tensor, Tensor]],
+    ) -> None:
+        """Where each A and each B of the adapter goes, and what goes there."""
+        for name, parts in _PARTS.items():
             product = adapter.product(f"{layer}.{name}")
             if product is None:
                 continue
+            pair, matrix = self.pairs[name], self.matrices[name]
             for i, beside in enumerate(product.layers):
-                start = first + parts.index(beside.name) * self.rank
-                rows = slice(i * product.rank, (i + 1) * product.rank)
-                self.matrices[name][start : start + product.rank].copy_(product.a[rows])
+                start = pair.shape[2] + (slot * len(parts) + parts.index(beside.name)) * self.rank
+                a = product.a.detach()[i * product.rank : (i + 1) * product.rank]
+                narrow.append((matrix[start : start + product.rank], a))
                 columns = slice(beside.offset, beside.offset + beside.outputs)
-                pair[slot, : product.rank, columns].copy_(product.b[i].t() * product.scale)
+                wide.append((pair[slot, : product.rank, columns], product.b[i].detach().t()))
 
 
 @dataclass
@@ -159,7 +184,6 @@ class _Rows:
     raw_log_probs: Tensor
     entropy: Tensor
     alive: Tensor
-    seed: Tensor
     step: Tensor
     uniform: Tensor
 
@@ -185,7 +209,6 @@ class _Rows:
             raw_log_probs=real(rows + 1, new),
             entropy=real(rows + 1),
             alive=whole(1),
-            seed=whole(1),
             step=whole(1),
             uniform=real(new, rows),
         )
@@ -201,7 +224,7 @@ class _Rows:
         self.tokens.index_put_(at, drawn.tokens)
         self.log_probs.index_put_(at, drawn.log_probs)
         self.raw_log_probs.index_put_(at, drawn.raw_log_probs)
-        self.entropy.index_put_((row,), drawn.entropy, accumulate=True)
+        self.entropy.index_add_(0, row, drawn.entropy)
         self.last[:n] = torch.where(live, drawn.tokens, self.last[:n])
         self.count[:n] += live
         self.places[:n] += live
@@ -214,6 +237,7 @@ class _Rows:
         n = len(indices)
         for part in self.moving():
             part[:n] = part[indices]
+        self.uniform[:, :n] = self.uniform[:, indices]
         self.done[n:size] = 1
 
 
@@ -278,11 +302,7 @@ class CapturedDecoder(Decoder):
         rows.done.fill_(1)
         rows.done[:n] = 0
         rows.step.zero_()
-        rows.seed.copy_(torch.randint(1 << 40, (1,), generator=self.generator, device=self.generator.device))
-        if self.config.top_p < 1.0:
-            rows.uniform.copy_(
-                torch.rand(rows.uniform.shape, generator=self.generator, device=self.generator.device)
-            )
+        rows.uniform[:, :n] = torch.rand(new, n, generator=self.generator).to(device)
         rows.advance(n, drawn, self._stop_tensor, new)
         self._replay(rows, size, slots)
         self._collect(rows, places)
@@ -328,14 +348,18 @@ class CapturedDecoder(Decoder):
             rank = max(_power(rank) if rank else 0, fixed.rank if fixed else 0)
             self._weights = None
             self._weights = FixedWeights(model.base, model.shape, slots, rank)
-            self._recorded.clear()
+            self._drop()
         if self._rows is None or len(self._rows.done) < size:
             self._rows = _Rows.room(size, self.config.max_new_tokens, model.device)
-            self._recorded.clear()
+            self._drop()
         if self._for_cache is not self._cache:
             self._for_cache = self._cache
-            self._recorded.clear()
+            self._drop()
         return self._rows
+
+    def _drop(self) -> None:
+        self._recorded.clear()
+        self._pool = None  # torch gives up the memory of a pool once all that was recorded in it has gone
 
     def _step(self, size: int, slots: int) -> Callable[[], None]:
         key = size, slots
@@ -351,7 +375,6 @@ class CapturedDecoder(Decoder):
         changed = [
             *rows.moving(),
             rows.alive,
-            rows.seed,
             rows.step,
             rows.entropy,
             rows.tokens,
@@ -422,13 +445,12 @@ class CapturedDecoder(Decoder):
             beside = pairs(block, "down")
         kernels.add_norm(x, y, beside, adapter, weights.norm, normed, shape.norm_eps)
         logits = precise_logits(normed, weights.head)
+        uniform = rows.uniform.index_select(0, rows.step)[0, :size]
         if self.config.top_p < 1.0:
-            uniform = rows.uniform.index_select(0, rows.step)[0, :size]
             drawn = draw(logits, uniform, self.config.temperature, self.config.top_p)
         else:
-            drawn = Drawn(*kernels.draw_tokens(logits, self.config.temperature, rows.seed))
+            drawn = Drawn(*kernels.draw_tokens(logits, self.config.temperature, uniform))
         rows.advance(size, drawn, self._stop_tensor, self.config.max_new_tokens)
-        rows.seed += 1
         rows.step += 1
 
 

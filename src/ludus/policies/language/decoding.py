@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import torch
@@ -13,20 +13,21 @@ from ludus.config.language import SamplerConfig
 from ludus.policies.language.attention import KeyValues, NewTokens
 from ludus.policies.language.llama import LlamaModel, Stretch
 from ludus.policies.language.rows import Row, Work, record
-from ludus.policies.language.sampling import Drawn
+from ludus.policies.language.sampling import Drawn, draw_by
 from ludus.policies.language.slots import BLOCK, Place, Slots
 
-Draw = Callable[[Tensor], Drawn]
+_SHARE = 0.5
+"""Of a GPU's free memory that keys and values may take: the learner needs some."""
 
 
 class Decoder:
     """Completes rows in a cache that outlives the call."""
 
-    def __init__(self, model: LlamaModel, config: SamplerConfig, draw: Draw) -> None:
+    def __init__(self, model: LlamaModel, config: SamplerConfig, generator: torch.Generator) -> None:
         self.model = model
         self.config = config
         self.work = Work()
-        self._draw = draw
+        self.generator = generator
         self._stops = model.tokenizer.stop_ids
         self._cache: KeyValues | None = None
         self._slots = Slots(0)
@@ -34,9 +35,13 @@ class Decoder:
     def forget(self) -> None:
         self._slots = Slots(0 if self._cache is None else self._cache.slots)
 
+    def _draw(self, logits: Tensor) -> Drawn:
+        return draw_by(self.generator, logits, self.config)
+
     def complete(self, rows: Sequence[Row]) -> None:
         """Fill in the rows' completions: all at once, or in turns where the cache has no room for all."""
-        weights = {row.adapter: _state(self.model, row.adapter) for row in rows}
+        adapters = dict.fromkeys(row.adapter for row in rows)
+        weights = {adapter: weights_state(self.model, adapter) for adapter in adapters}
         self._make_room(rows)
         waiting = sorted(rows, key=lambda row: (row.adapter is not None, row.adapter or ""))
         while waiting:
@@ -63,6 +68,8 @@ class Decoder:
                 for (row, _), last in zip(now, self._prefill(now), strict=True):
                     logits[id(row)] = last
         first = self._draw(torch.stack([logits[id(row)] for row, _ in places]))
+        if self.model.device.type == "cuda":
+            torch.cuda.synchronize(self.model.device)  # or its time would be counted as decoding
         self.work.prefill_seconds += time.perf_counter() - began
         began = time.perf_counter()
         self._decode(places, first)
@@ -169,10 +176,16 @@ class Decoder:
         """Most slots that the config, or else the device's memory, has room for."""
         if self.config.kv_cache_tokens is not None:
             return max(self.config.kv_cache_tokens // capacity, 1)
-        return 1 << 30
+        if self.model.device.type != "cuda":
+            return 1 << 30  # memory that is never written to is never taken
+        shape = self.model.shape
+        numbers = 2 * shape.layers * shape.kv_heads * shape.head_dim * capacity
+        free, _ = torch.cuda.mem_get_info(self.model.device)
+        held = 0 if self._cache is None else self._cache.k.nbytes + self._cache.v.nbytes
+        return max(int(_SHARE * (free + held)) // (numbers * self.model.dtype.itemsize), 1)
 
 
-def _state(model: LlamaModel, adapter: str | None) -> Hashable:
+def weights_state(model: LlamaModel, adapter: str | None) -> Hashable:
     """Another value once the weights of an adapter have changed."""
     module = model.base if adapter is None else model.adapter(adapter)
     return adapter, id(module), tuple(weight._version for weight in module.parameters())

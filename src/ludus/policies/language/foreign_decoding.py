@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from ludus.config.language import SamplerConfig
 from ludus.policies.language.foreign import ForeignModel
 from ludus.policies.language.rows import Row, Work, record
-from ludus.policies.language.sampling import Drawn
+from ludus.policies.language.sampling import draw_by
 
 
 class ForeignDecoder:
     """One batch for each adapter, padded at the left; nothing is kept between calls."""
 
-    def __init__(self, model: ForeignModel, config: SamplerConfig, draw: Callable[[Tensor], Drawn]) -> None:
+    def __init__(self, model: ForeignModel, config: SamplerConfig, generator: torch.Generator) -> None:
         self.model = model
         self.config = config
         self.work = Work()
-        self._draw = draw
+        self.generator = generator
 
     def forget(self) -> None:
         pass
@@ -48,11 +47,8 @@ class ForeignDecoder:
         going = rows
         while True:
             hidden, cache = self.model.run(ids, positions, seen, adapter, cache)
-            record(
-                going,
-                self._draw(self.model.head(hidden[:, -1], adapter=adapter)),
-                self.model.tokenizer.stop_ids,
-            )
+            logits = self.model.head(hidden[:, -1], adapter=adapter)
+            record(going, draw_by(self.generator, logits, self.config), self.model.tokenizer.stop_ids)
             if going is rows and len(rows[0].tokens) == 1:
                 self.work.prefill_seconds += time.perf_counter() - began
                 began = time.perf_counter()

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from ludus.config.language import SamplerConfig
 from ludus.errors import ConfigError
+from ludus.policies.language.captured import CapturedDecoder, can_capture
 from ludus.policies.language.decoding import Decoder
 from ludus.policies.language.foreign import ForeignModel
 from ludus.policies.language.foreign_decoding import ForeignDecoder
 from ludus.policies.language.llama import LlamaModel
 from ludus.policies.language.model import LanguageModel
 from ludus.policies.language.rows import Row, Work
-from ludus.policies.language.sampling import Completion, Drawn, Request, draw
+from ludus.policies.language.sampling import Completion, Request
 
 
 class LocalSampler:
@@ -42,10 +42,11 @@ class LocalSampler:
         self._longest_prompt = min(config.max_prompt_tokens, model.context - config.max_new_tokens)
         self._decoder: Decoder | ForeignDecoder
         if isinstance(model, LlamaModel):
-            self._decoder = Decoder(model, config, self._draw)
+            kind = CapturedDecoder if can_capture(model) else Decoder
+            self._decoder = kind(model, config, generator)
         else:
             assert isinstance(model, ForeignModel)
-            self._decoder = ForeignDecoder(model, config, self._draw)
+            self._decoder = ForeignDecoder(model, config, generator)
 
     @property
     def work(self) -> Work:
@@ -68,7 +69,3 @@ class LocalSampler:
         prompt = request.prompt or (self.model.tokenizer.start_id,)
         cut = max(len(prompt) - self._longest_prompt, 0)
         return Row(prompt[cut:], request.adapter, request.key, cut)
-
-    def _draw(self, logits: Tensor) -> Drawn:
-        uniform = torch.rand(len(logits), generator=self.generator, device=self.generator.device)
-        return draw(logits, uniform.to(logits.device), self.config.temperature, self.config.top_p)

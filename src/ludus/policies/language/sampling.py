@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ludus.config.language import SamplerConfig
 from ludus.types import Array
 
 
@@ -53,6 +54,12 @@ class Drawn:
     log_probs: Tensor
     raw_log_probs: Tensor
     entropy: Tensor
+
+
+def draw_by(generator: torch.Generator, logits: Tensor, config: SamplerConfig) -> Drawn:
+    """One token from each row of logits, as `config` says, by the next numbers of `generator`."""
+    uniform = torch.rand(len(logits), generator=generator, device=generator.device)
+    return draw(logits, uniform.to(logits.device), config.temperature, config.top_p)
 
 
 def draw(logits: Tensor, uniform: Tensor, temperature: float = 1.0, top_p: float = 1.0) -> Drawn:

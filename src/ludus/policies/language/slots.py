@@ -7,6 +7,7 @@ computed. What a slot holds is found by hashes of its first 32, 64, 96, … toke
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -50,6 +51,7 @@ class Slots:
         self._busy: set[int] = set()
         self._sources: set[int] = set()
         self._coming: dict[int, tuple[int, Array, int]] = {}
+        self._oldest_first: deque[int] = deque()
 
     def begin(self) -> None:
         """A new call: no slot is taken yet."""
@@ -57,6 +59,7 @@ class Slots:
         self._busy.clear()
         self._sources.clear()
         self._coming.clear()
+        self._oldest_first = deque(sorted(range(len(self._slots)), key=lambda i: self._slots[i].used))
 
     def place(self, prompt: Sequence[int], weights: Hashable, key: str) -> Place | None:
         """A slot for the prompt, which is now taken; None if there is none left in this call."""
@@ -121,12 +124,16 @@ class Slots:
 
     def _oldest(self, besides: int | None) -> int | None:
         """A free slot, the least recently used."""
-        free = [
-            (entry.used, i)
-            for i, entry in enumerate(self._slots)
-            if i not in self._busy and i not in self._sources and i != besides
-        ]
-        return min(free)[1] if free else None
+        put_back = []
+        found = None
+        while self._oldest_first and found is None:
+            slot = self._oldest_first.popleft()
+            if slot in self._sources or slot == besides:
+                put_back.append(slot)
+            elif slot not in self._busy:
+                found = slot
+        self._oldest_first.extendleft(reversed(put_back))
+        return found
 
     def _clear(self, slot: int) -> None:
         entry = self._slots[slot]
