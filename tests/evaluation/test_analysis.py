@@ -167,3 +167,18 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         write_steps(recorded(), tmp_path / "steps.csv", "csv", {})
     assert [path.name for path in tmp_path.iterdir()] == ["steps.csv"]
+
+
+def test_of_many_choices_the_most_frequent_are_drawn_with_their_names() -> None:
+    class Wide(Counting):
+        action_space = spaces.Discrete(40)
+
+    class Counter(Cycling):
+        def predict(self, obs: Any, mask: Any = None, deterministic: bool = True) -> Array:
+            self.moves += 1
+            return np.full(len(obs), 7 if self.moves % 2 else self.moves % 40)
+
+    (figure,) = (f for f in figures_of(record_episodes(Counter(), Wide, [60])) if f.name == "actions")
+    (chart,) = figure.charts
+    assert chart.title == "action: the 15 most frequent of 21" and chart.names[0] == "7"
+    assert len(chart.series[0].y) == 15 and chart.series[0].y[0] == 0.5

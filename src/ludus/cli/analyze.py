@@ -136,9 +136,10 @@ def _folder(player: Player, seed: int) -> Path:
 
 
 def _subtitle(player: Player, seed: int, stochastic: bool) -> str:
+    if player.policy.config is None:
+        return f"{player.spec.id}, seeds from {seed}"
     manner = "actions sampled" if stochastic else "the likeliest actions"
-    algorithm = "" if player.policy.config is None else f"{player.policy.config.algorithm} on "
-    return f"{algorithm}{player.spec.id}, {manner}, seeds from {seed}"
+    return f"{player.policy.config.algorithm} on {player.spec.id}, {manner}, seeds from {seed}"
 
 
 def _facts(recording: Recording) -> dict[str, str]:

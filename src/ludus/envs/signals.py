@@ -188,6 +188,13 @@ def _balatro_cell(row: str, cell: str) -> Reader:
     return read
 
 
+def _balatro_target(env: Any, obs: Any, info: dict[str, Any]) -> float:
+    """What the blind that is being played asks for; 0 between blinds."""
+    from ludus.envs.balatro import state
+
+    return float(env.games.f[0, state.TARGET]) if env.games.s[0, state.BLIND] else 0.0
+
+
 def _balatro_actions(env: Any) -> Sequence[str]:
     from ludus.envs.balatro.actions import describe
 
@@ -196,7 +203,7 @@ def _balatro_actions(env: Any) -> Sequence[str]:
 
 _BALATRO = [
     Signal("score", _balatro_cell("f", "CHIPS")),
-    Signal("target", _balatro_cell("f", "TARGET")),
+    Signal("target", _balatro_target),
     Signal("ante", _balatro_cell("s", "ANTE")),
     Signal("round", _balatro_cell("s", "ROUND")),
     Signal("money", _balatro_cell("s", "MONEY"), "$"),

@@ -7,6 +7,7 @@ it, names that checkpoint.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,11 @@ class LoadedPolicy:
 
     def env_spec(self) -> EnvSpec:
         """The env it was trained on. UserError when the run's config does not name one."""
+        if self.config is not None and self.config.language is not None:
+            raise UserError(
+                f"'{self.name}' is a language model that plays text games, not an env",
+                fix=f"read its games: ludus games {shlex.quote(self.name.partition('@')[0])}; or ludus match",
+            )
         if self.config is None or self.config.env is None:
             raise UserError(f"'{self.name}' does not say which env to play", fix="give one with --env")
         curriculum = self.config.curriculum.held() if self.config.curriculum else None

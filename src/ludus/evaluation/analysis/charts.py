@@ -15,6 +15,7 @@ from ludus.types import Array
 MOST_LINES = 6  # in one chart
 MOST_POINTS = 4_000
 BINS = 40
+MOST_CHOICES = 15
 Kind = Literal["lines", "steps", "points", "bars", "bands"]
 
 
@@ -145,8 +146,11 @@ def _actions(recording: Recording) -> Figure:
             )
             continue
         choices, counts = np.unique(values, return_counts=True)
-        order = np.argsort(-counts, kind="stable")[:BINS]
-        order = order[np.argsort(choices[order])]
+        order = np.arange(len(choices))
+        title = name
+        if len(choices) > MOST_CHOICES:
+            order = np.argsort(-counts, kind="stable")[:MOST_CHOICES]
+            title = f"{name}: the {MOST_CHOICES} most frequent of {len(choices)}"
         start = int(np.min(space.start)) if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else 0
         told = recording.signals.actions if isinstance(space, spaces.Discrete) else ()
         labels = tuple(
@@ -154,7 +158,7 @@ def _actions(recording: Recording) -> Figure:
             for choice in choices[order]
         )
         bars = Series(name, np.arange(len(order)), counts[order] / counts.sum())
-        charts.append(Chart(name, "choice", "share of steps", "bars", (bars,), labels))
+        charts.append(Chart(title, "choice", "share of steps", "bars", (bars,), labels))
     return Figure("actions", "Actions", "How often each was taken, over all recorded steps.", tuple(charts))
 
 

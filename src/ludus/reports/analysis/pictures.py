@@ -99,6 +99,7 @@ def _draw(ax: Any, chart: Chart) -> None:
         ticks = {"labels": list(chart.names), "fontsize": 8}
         places = list(range(len(chart.names)))
         if chart.kind == "bars":
-            ax.set_xticks(places, rotation=30 if len(places) > 3 else 0, **ticks)
+            turned = {"rotation": 40, "ha": "right"} if len(places) > 3 else {}
+            ax.set_xticks(places, **ticks, **turned)
         else:
             ax.set_yticks(places, **ticks)
