@@ -24,7 +24,9 @@ class MatchEvaluation(EvaluationResult):
         found = super().metrics()
         for result in self.results:
             name = f"{result.game}/{result.second}"
-            games = max(result.total.games, 1)
+            games = result.total.games
+            if not games:
+                continue  # nothing could be played to its end: no score is not a score of 0
             found[f"eval/score/{name}"] = (result.total.wins + 0.5 * result.total.draws) / games
             found[f"eval/wins/{name}"] = result.total.wins / games
             found[f"eval/draws/{name}"] = result.total.draws / games

@@ -15,7 +15,7 @@ from ludus.config.language import GamesConfig
 from ludus.envs.text.game import GameSpec, TextGame
 from ludus.errors import UserError
 from ludus.league.league import League
-from ludus.league.players import Reply, Seated
+from ludus.league.players import Reply, Seated, answer
 from ludus.league.records import MatchRecord, Turn
 from ludus.league.roster import Roster
 from ludus.rollout.collector import Collector
@@ -164,8 +164,9 @@ class MatchCollector(Collector):
             table = self.tables[index]
             game = TextGame(table.spec)
             game.reset(self._streams.derive("match", number))
-            if game.fault is not None:
-                self._lose(table.game, "the game", game.fault.what)
+            if game.over:
+                why = "it is over before it begins" if game.fault is None else game.fault.what
+                self._lose(table.game, "the game", why)
                 continue
             learner = self._learners[number % len(self._learners)]
             home = int(self._rng.integers(game.n_seats))
@@ -184,18 +185,14 @@ class MatchCollector(Collector):
     def _tick(self) -> list[MatchRecord]:
         """One turn in every open match; the matches that ended with it."""
         self._branch()
-        pending: dict[str, list[OpenMatch]] = {}
-        for match in self._open:
-            pending.setdefault(match.players[match.game.seat], []).append(match)
-        for name, matches in sorted(pending.items()):
-            began = time.perf_counter()
-            seated = [self._seated(match) for match in matches]
-            replies = self._roster.player(name).act(seated)
-            share = (time.perf_counter() - began) / len(matches)
-            for match, reply in zip(matches, replies, strict=True):
-                match.seconds += share
-                self._apply(match, name, reply)
-            self._tally.acted(name in self._learners, replies, time.perf_counter() - began)
+        began = time.perf_counter()
+        moving = [(match, match.players[match.game.seat]) for match in self._open]
+        replies = answer([(self._roster.player(name), self._seated(match)) for match, name in moving])
+        took = time.perf_counter() - began
+        for (match, name), reply in zip(moving, replies, strict=True):
+            match.seconds += took / len(moving)
+            self._apply(match, name, reply)
+        self._tally.acted(replies, took)
         over = [match for match in self._open if match.game.over]
         self._open = [match for match in self._open if not match.game.over]
         return [record for match in over if (record := self._finish(match)) is not None]
@@ -318,21 +315,22 @@ class Tally:
         self._began = time.perf_counter()
         self._sampling = 0.0
         self._characters = 0
+        self._tokens = 0
         self._all_turns = 0
         self._matches: list[tuple[MatchRecord, int]] = []
 
-    def acted(self, learner: bool, replies: Sequence[Reply], seconds: float) -> None:
+    def acted(self, replies: Sequence[Reply], seconds: float) -> None:
+        spoken = [reply.turn for reply in replies if reply.turn is not None]
         self._all_turns += len(replies)
-        if learner:
-            self._sampling += seconds
-            self._characters += sum(len(reply.text) for reply in replies)
+        self._sampling += seconds
+        self._characters += sum(len(turn.text) for turn in spoken)
+        self._tokens += sum(len(turn.completion) for turn in spoken)
 
     def finished(self, record: MatchRecord, home: int) -> None:
         self._matches.append((record, home))
 
     def metrics(self, turns: Sequence[Turn]) -> Metrics:
         elapsed = time.perf_counter() - self._began
-        tokens = sum(len(turn.completion) for turn in turns)
         found: Metrics = {
             "games/finished": float(len(self._matches)),
             "games/cut_off": float(sum(self.cut_off.values())),
@@ -351,7 +349,7 @@ class Tally:
             "time/per_episode": elapsed / max(len(self._matches), 1),
             "time/per_turn": elapsed / max(self._all_turns, 1),
             "time/per_character": self._sampling / max(self._characters, 1),
-            "time/tokens_per_second": tokens / max(self._sampling, 1e-9),
+            "time/tokens_per_second": self._tokens / max(self._sampling, 1e-9),
         }
         for record, home in self._matches:
             for seat, name in enumerate(record.players):

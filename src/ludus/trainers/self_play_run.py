@@ -179,6 +179,7 @@ class SelfPlayRun(TrainingRun):
                 self.league.versions(name)[-1],
             )
             self._learner.go_back(name, self.roster.weights(healthy.name))
+            self.league.ratings[name] = self.league.ratings[healthy.name].inherited()
             _log.warning("collapsed (%s): %s goes back to %s", reason, name, healthy.name)
         self._learner.rate_scale *= self.guard.settings.slow_down
         if not self.guard.rolled_back():
