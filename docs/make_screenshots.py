@@ -88,7 +88,7 @@ def shoot_watch(run: RunDirectory) -> list[Path]:
 
 
 def shoot_ui(run: RunDirectory) -> list[Path]:
-    """The web dashboard: the table, this run, a comparison with others of its env, and the run on a phone."""
+    """The web dashboard: the table, this run, a comparison of runs of one env, and the run on a phone."""
     from playwright.sync_api import sync_playwright
 
     root = run.path.absolute().parents[2]
@@ -101,7 +101,8 @@ def shoot_ui(run: RunDirectory) -> list[Path]:
         with urllib.request.urlopen(url + "api/runs") as answer:
             runs = json.load(answer)["runs"]
         [own] = [one for one in runs if one["name"] == run.name]
-        same = [one["id"] for one in runs if one["env"] == own["env"]][:6]
+        envs = [one["env"] for one in runs]
+        same = [one["id"] for one in runs if one["env"] == max(envs, key=envs.count)][:6]
         with sync_playwright() as driver:
             browser = driver.chromium.launch(
                 executable_path=shutil.which("chromium") or shutil.which("chromium-browser"),
@@ -118,7 +119,7 @@ def shoot_ui(run: RunDirectory) -> list[Path]:
                 page.wait_for_selector("table.runs tbody tr, canvas[data-points]")
                 page.wait_for_timeout(800)
                 if "compare" in name:
-                    page.locator("canvas").first.hover(position={"x": 330, "y": 90})
+                    page.locator("canvas").first.hover(position={"x": 110, "y": 90})
                     page.wait_for_timeout(200)
                 page.screenshot(path=str(FOLDER / name))
                 page.close()

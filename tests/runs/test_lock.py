@@ -13,6 +13,7 @@ import pytest
 
 from ludus.errors import UserError
 from ludus.runs.lock import RunLock
+from ludus.runs.lock import holder as holder_of
 
 HOLD = """
 import sys
@@ -37,7 +38,9 @@ def test_a_second_holder_is_told_who_has_the_run(tmp_path: Path) -> None:
         with pytest.raises(UserError) as caught, RunLock(tmp_path):
             pass
         assert caught.value.what == f"run is in use by process {holder.pid} on {socket.gethostname()}"
+        assert holder_of(tmp_path) == (holder.pid, socket.gethostname())
         holder.communicate("\n")
+    assert holder_of(tmp_path) is None  # whatever run.lock still says
     with RunLock(tmp_path):
         pass
 

@@ -146,7 +146,8 @@ class RunIndex:
         while not self._stopping.is_set():
             now = time.monotonic()
             if now - self._last_look < _LOOKED_AT or self._watched:
-                if now - self._last_scan >= self._scan_every:
+                # less often while there is much to take in
+                if now - self._last_scan >= self._scan_every * (5 if self._queue else 1):
                     with _surviving():
                         self._scan()
                     self._scanned.set()

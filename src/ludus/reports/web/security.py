@@ -282,7 +282,7 @@ _LOGIN_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Ludus</title><link rel="icon" href="/static/icon.svg"><link rel="stylesheet" href="/static/style.css"></head>
 <body><main class="login"><form method="get" action="/"><h1>Ludus</h1>
-<label>Token, as <code>ludus ui</code> printed it
+<label><span>Token, as <code>ludus ui</code> printed it</span>
 <input name="token" type="password" autocomplete="current-password" required autofocus></label>
 <button class="primary">Open</button></form></main></body></html>
 """

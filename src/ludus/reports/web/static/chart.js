@@ -302,7 +302,7 @@ export class Chart {
     for (const one of shown) {
       const i = nearest(one.x, cursor);
       const line = this.line(one);
-      if (Math.abs(toX(one.x[i]) - x) > 40) continue;
+      if (Math.abs(toX(one.x[i]) - x) > 40 || one.x[i] < domain[0] || one.x[i] > domain[1]) continue;
       pen.fillStyle = colours[one.colour % 10];
       dot(pen, toX(one.x[i]), toY(line[i]), 3.4);
       rows.push({ one, value: line[i], raw: one.y[i] });
@@ -325,9 +325,11 @@ export class Chart {
       ...(rows.length > few.length ? [h("div", { class: "tip-x" }, `and ${rows.length - few.length} more`)] : []),
     );
     this.tip.hidden = false;
-    const room = this.scale.width - x;
+    // beside the cursor, over the next chart if need be: the curve that is looked at stays free
     const wide = this.tip.offsetWidth;
-    this.tip.style.left = `${room > wide + 16 ? x + 12 : Math.max(0, x - wide - 12)}px`;
+    const edge = this.element.getBoundingClientRect().left;
+    const right = edge + x + wide + 20 < document.documentElement.clientWidth;
+    this.tip.style.left = `${right ? x + 14 : Math.max(8 - edge, x - wide - 14)}px`;
     this.canvas.setAttribute("aria-label", `${this.label}, ${head}: ${few.map(({ one, value }) => `${one.label} ${score(value)}`).join(", ")}`);
   }
 
