@@ -44,7 +44,6 @@ from ludus.cli.train import EXAMPLES, train
 from ludus.cli.ui import UI_EXAMPLES, ui
 from ludus.cli.unity import unity_app
 from ludus.cli.validate import validate
-from ludus.cli.watch import watch
 from ludus.cli.video import VIDEO_EXAMPLES, video
 from ludus.cli.warmup import warmup
 from ludus.cli.watch import watch
@@ -72,7 +71,6 @@ app.command("export")(export)
 app.command("import")(import_model)
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
 app.command("sweep", epilog=SWEEP_EXAMPLES)(sweep)
-app.command("watch")(watch)
 app.command("watch")(watch)
 app.command("report", epilog=REPORT_EXAMPLES)(write_report)
 app.add_typer(runs_app, name="runs")
