@@ -6,7 +6,7 @@ import { h, put } from "./dom.js";
 import { score } from "./format.js";
 
 const POINTS = 500;
-const ORDER = ["rollout", "eval", "league", "train", "time"];
+const ORDER = ["rollout", "eval", "games", "league", "train", "time"];
 const FIRST = ["rollout/ep_rew_mean", "eval/mean_reward", "rollout/ep_len_mean", "rollout/success_rate"];
 const AXES = [["step", "steps"], ["time/seconds", "time"], ["updates", "updates"], ["episodes", "episodes"]];
 const CLOCKS = AXES.map(([name]) => name);
