@@ -78,7 +78,7 @@ def analyze(
     player = seat(
         meant.policy if checkpoint is None else f"{meant.policy}@{checkpoint}", env, meant.root, seed
     )
-    folder = to or _folder(player, seed)
+    folder = to or _folder(player, seed, stochastic)
     waiting = output.console.is_terminal and not quiet
     with output.console.status("playing") if waiting else nullcontext() as status:
         recording = record_episodes(
@@ -128,11 +128,13 @@ def _gamma(player: Player) -> float:
     return 1.0 if config is None else float(config.typed_hyperparams().gamma(0.0))
 
 
-def _folder(player: Player, seed: int) -> Path:
+def _folder(player: Player, seed: int, stochastic: bool) -> Path:
+    """In the run, or in this folder when there is none. The same play gets the same name."""
     policy = player.policy
     if policy.run is None or policy.checkpoint is None:
         return Path(f"analysis-{policy.name}-{player.spec.id.replace('/', '-').replace(':', '-')}")
-    return policy.run.path / "analysis" / f"{policy.checkpoint.name}-seed{seed}"
+    name = f"{policy.checkpoint.name}-seed{seed}" + "-stochastic" * stochastic
+    return policy.run.path / "analysis" / name
 
 
 def _subtitle(player: Player, seed: int, stochastic: bool) -> str:
