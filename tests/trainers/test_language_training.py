@@ -21,14 +21,14 @@ from ludus.trainers.game_files import read_games
 from ludus.trainers.language import LanguageTrainer
 from ludus.trainers.self_play_run import SelfPlayRun
 
-GAME = {"id": "TicTacToe-v0", "template": {"prompt": "{seat}{board}"}}
+GAME = {"id": "TicTacToe-v0", "template": {"prompt": "{position}"}}
 
 
 def config_of(folder: Path, **fields: Any) -> TrainerConfig:
     """A language run of seconds: one narrow layer, eight games, three updates."""
     language = {
         "model": "tiny",
-        "model_kwargs": {"layers": 1, "hidden": 16, "heads": 2, "context": 256},
+        "model_kwargs": {"layers": 1, "hidden": 16, "heads": 2, "context": 32},
         "adapter": {"rank": 2, "alpha": 4},
         "sampler": {"max_new_tokens": 3},
     } | fields.pop("language", {})

@@ -38,7 +38,7 @@ from ludus.runs.signals import StopSignals
 from ludus.runs.streams import Streams
 from ludus.tracking.progress import ProgressDisplay
 from ludus.tracking.tracker import MetricsLog
-from ludus.trainers.resolve import available_threads, check_device
+from ludus.trainers.resolve import SMALL_NETWORK, available_threads, check_device
 from ludus.trainers.run_trainer import RunTrainer, take_over
 from ludus.trainers.self_play_run import SelfPlayRun
 from ludus.trainers.training_run import Crew, policy_state
@@ -97,10 +97,10 @@ class LanguageTrainer(RunTrainer):
         self.tables = [make_table(game) for game in games.train]
         self.eval_tables = [make_table(game) for game in games.eval or games.train]
         device = torch.device(config.device)
-        torch.set_num_threads(available_threads(config.threads))
         self.streams = Streams(config.seed)
         self.streams.seed_globals()
         self.model: LanguageModel = load_language_model(language, device, self.streams.torch("model"))
+        self.config = config = _with_threads(config, self.model)
         learners = _learner_names(language.learners)
         for name in learners:
             self.model.add_adapter(name, language.adapter, self.streams.torch("adapters"))
@@ -291,10 +291,18 @@ def _resolved(config: TrainerConfig) -> TrainerConfig:
             "algorithm": config.algorithm_entry().name,
             "device": device,
             "evaluation": evaluation,
-            "threads": available_threads(config.threads),
             "hyperparams": HyperparameterConfig(**typed.model_dump()),
         }
     )
+
+
+def _with_threads(config: TrainerConfig, model: LanguageModel) -> TrainerConfig:
+    """Tell torch how many threads to use: one for a small model, whose threads would mostly wait for each other."""
+    threads = available_threads(config.threads)
+    if config.threads == "auto" and sum(weight.numel() for weight in model.parameters()) < SMALL_NETWORK:
+        threads = 1
+    torch.set_num_threads(threads)
+    return config.model_copy(update={"threads": threads})
 
 
 def _user() -> str:
