@@ -38,6 +38,9 @@ def test_an_unknown_id_names_the_nearest() -> None:
         ("LiarsDice-v0", tuple(range(2, 16))),
         ("SecretMafia-v0", tuple(range(6, 16))),
         ("Briscola-v0", (2, 3, 4)),
+        ("QuantumTicTacToe-v0", (2,)),
+        ("SpiteAndMalice-v0", (2,)),
+        ("Taboo-v0", (4, 6, 8, 10, 12, 14)),
     ],
 )
 def test_a_game_says_by_how_many_it_is_played(game_id: str, counts: tuple[int, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,28 @@ def test_by_hand_what_a_round_of_kuhn_poker_is_worth() -> None:
         assert play(BET, FOLD) == (-1.0, 1.0)
         assert play(CHECK, BET, FOLD) == (1.0, -1.0)
         assert play(CHECK, BET, CALL) == called
+
+
+def test_kuhn_poker_with_stakes_is_openspiels_game_with_seat_1_first() -> None:
+    pyspiel = pytest.importorskip("pyspiel")
+    rules, rng = KuhnPoker(1, stakes=True), np.random.default_rng(0)
+    ends = 0
+
+    def compare(theirs: Any, ours: Hand) -> None:
+        nonlocal ends
+        if theirs.is_terminal():
+            ends += 1
+            assert rules.result(ours) == (theirs.returns()[1], theirs.returns()[0])
+            return
+        assert ours.seat == 1 - theirs.current_player()
+        passing, betting = (CHECK, BET) if ours.said <= 1 else (FOLD, CALL)
+        for their_action, our_action in ((0, passing), (1, betting)):
+            compare(theirs.child(their_action), rules.after(ours, our_action, rng))
+
+    for first, second in itertools.permutations(range(3), 2):
+        state = pyspiel.load_game("kuhn_poker").new_initial_state()
+        compare(state.child(first).child(second), rules.start(rng)._replace(cards=(second, first)))
+    assert ends == 6 * 5
 
 
 def test_in_kuhn_poker_a_seat_is_not_shown_the_other_card() -> None:

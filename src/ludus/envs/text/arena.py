@@ -71,6 +71,23 @@ def make_env(game_id: str, kwargs: Mapping[str, Any]) -> Any:
     return env
 
 
+def start_env(spec: GameSpec, players: int, seed: int) -> Any:
+    """A fresh env after its reset; to be called in seclusion. Raises whatever the game raises."""
+    env = make_env(spec.id, spec.kwargs)
+    env.reset(num_players=players, seed=seed)
+    seats = innermost(env).state.num_players
+    if seats != players:  # some games take any number and play by their own
+        raise ValueError(f"it is played by {seats}, not by {players}")
+    return env
+
+
+def innermost(env: Any) -> Any:
+    """The game itself, without TextArena's wrappers."""
+    while isinstance(env, textarena().Wrapper):
+        env = env.env
+    return env
+
+
 class ArenaTable:
     """One TextArena game, started; raises GameFault when it cannot be, UserError when something is missing."""
 
@@ -82,9 +99,8 @@ class ArenaTable:
         self._rewards = (0.0,) * players
         self._seen: dict[int, list[tuple[int, str, str]]] = {seat: [] for seat in range(players)}
         with secluded(self._seclusion, f"{spec.id} cannot be started by {players}"):
-            self._env = make_env(spec.id, spec.kwargs)
-            self._env.reset(num_players=players, seed=seed)
-            self._inner = _innermost(self._env)
+            self._env = start_env(spec, players, seed)
+            self._inner = innermost(self._env)
             self._inner.get_observation = functools.partial(self._keep, self._inner.get_observation)
             self._state = self._inner.state
             if hasattr(self._state, "elimination_order"):
@@ -166,12 +182,6 @@ class ArenaTable:
             f"\n[{'GAME' if sender == _GAME else names.get(sender, f'Player {sender}')}] {message}"
             for sender, message, _ in self._seen[seat]
         )
-
-
-def _innermost(env: Any) -> Any:
-    while isinstance(env, textarena().Wrapper):
-        env = env.env
-    return env
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ludus.config.language import GameSpec
 from ludus.envs.catalog import check_env_exists
-from ludus.envs.text.arena import make_env, registry
+from ludus.envs.text.arena import registry, start_env
 from ludus.envs.text.seclusion import Seclusion, secluded
 from ludus.envs.text.table import GameFault
 from ludus.errors import UnknownName, UserError
@@ -77,15 +77,12 @@ def _accepted(spec: GameSpec) -> Iterator[int]:
     if spec.id.startswith(GYMNASIUM):
         yield 1
         return
-    seclusion = Seclusion(0)
-    with secluded(seclusion, f"{spec.id} cannot be made"):
-        env = make_env(spec.id, spec.kwargs)
     faults: list[GameFault] = []
     accepted = 0
     for players in range(_FEWEST_BY_THEIR_RULES.get(_game_of(spec.id), 1), _MOST_TRIED + 1):
         try:
-            with secluded(seclusion, f"{spec.id} cannot be started"):
-                env.reset(num_players=players, seed=0)
+            with secluded(Seclusion(0), f"{spec.id} cannot be started"):
+                start_env(spec, players, seed=0)
         except GameFault as fault:  # TextArena has no other way to say that a number of players does not fit
             if fault.__cause__ is None:  # it was too slow: that is no answer
                 raise
