@@ -121,7 +121,9 @@ def _bot(name: str, games: Sequence[GameSpec], streams: Streams, stream: str) ->
 
 
 def _remote(ref: str) -> RemotePlayer:
-    raise UserError("remote models cannot play yet", where=ref, fix="seat a bot or a run")
+    from ludus.policies.language.remote import OpenAIClient
+
+    return RemotePlayer(ref, OpenAIClient.from_ref(ref.removeprefix(REMOTE)))
 
 
 def _network(

@@ -20,17 +20,25 @@ _MOST_SCORES = 1 << 27
 class KeyValues:
     """Room for `slots` sequences of `capacity` tokens: k and v [layers, slots, kv_heads, capacity, head_dim].
 
-    On a CPU they are float32, whatever the model: the loops below read nothing else.
+    On a CPU they are float32, whatever the model: the loops there read nothing else. `zeroed` is for attention with
+    masks, which multiplies what it does not see by zero: it must be a number then. Otherwise memory that is never
+    used is never taken.
     """
 
     def __init__(
-        self, shape: Shape, slots: int, capacity: int, dtype: torch.dtype, device: torch.device
+        self,
+        shape: Shape,
+        slots: int,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        zeroed: bool,
     ) -> None:
         size = (shape.layers, slots, shape.kv_heads, capacity, shape.head_dim)
-        if device.type == "cpu":
-            self.k, self.v = torch.empty(size), torch.empty(size)
-        else:  # masked attention multiplies what it does not see by zero, which must be a number then
-            self.k, self.v = (torch.zeros(size, dtype=dtype, device=device) for _ in range(2))
+        dtype = torch.float32 if device.type == "cpu" else dtype
+        make = torch.zeros if zeroed else torch.empty
+        self.k, self.v = (make(size, dtype=dtype, device=device) for _ in range(2))
         self.slots = slots
         self.capacity = capacity
 
@@ -50,7 +58,7 @@ class KeyValues:
                 layer[target, :, block] = layer[source, :, block]
 
 
-@dataclass(frozen=True)
+@dataclass
 class NewTokens:
     """Flat tokens, with the slot and position of each; those of a row stand side by side, in order."""
 
@@ -61,6 +69,7 @@ class NewTokens:
     ends: list[int]
     """Tokens in each row's slot, these included."""
     row_slots: list[int]
+    _parts: list[_Part] | None = None
 
     def attend(self, cache: KeyValues, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Write k and v [N, kv_heads, d] into the cache; q [N, heads, d] attends to all of its row up to itself."""
@@ -68,8 +77,7 @@ class NewTokens:
         keys[self.slots, :, self.positions] = k.to(keys.dtype)
         values[self.slots, :, self.positions] = v.to(values.dtype)
         if q.device.type != "cpu":
-            fresh = self.counts == self.ends
-            return self._causal(q, k, v) if fresh else self._masked(keys, values, q)
+            return self.attend_to_cache(keys, values, q)
         if len(q) == len(self.counts):
             from ludus.policies.language.row_attention import one_each  # numba, which a GPU does without
 
@@ -96,55 +104,67 @@ class NewTokens:
             start += count
         return torch.cat(found).to(q.dtype)
 
-    def _causal(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Rows that begin here: their own keys and values are all there is."""
-        width = max(self.counts)
-        index = _side_by_side(self.counts, width, q.device)
+    def attend_to_cache(self, keys: Tensor, values: Tensor, q: Tensor) -> Tensor:
+        """All rows at once, padded to the longest, over keys and values that are in the cache already."""
+        group = q.shape[1] // keys.shape[1]
+        if self._parts is None:
+            self._parts = self._lay_out(group, keys.shape[2], q.device)  # the same in every layer
+        found = [part.attend(keys, values, q) for part in self._parts]
+        return found[0] if len(found) == 1 else torch.cat(found)
 
-        def laid_out(part: Tensor) -> Tensor:
-            room = part.new_zeros(len(self.counts) * width, *part.shape[1:])
-            room[index] = part
-            return room.view(len(self.counts), width, *part.shape[1:]).transpose(1, 2)
-
-        out = F.scaled_dot_product_attention(
-            laid_out(q), laid_out(k), laid_out(v), is_causal=True, enable_gqa=q.shape[1] != k.shape[1]
-        )
-        return out.transpose(1, 2).reshape(-1, *q.shape[1:])[index]
-
-    def _masked(self, keys: Tensor, values: Tensor, q: Tensor) -> Tensor:
-        """All rows at once, padded to the longest; the heads that share keys lie behind one another as queries."""
-        kv_heads, dim = keys.shape[1], keys.shape[3]
-        group = q.shape[1] // kv_heads
+    def _lay_out(self, group: int, capacity: int, device: torch.device) -> list[_Part]:
         width, reach = max(self.counts), max(self.ends)
-        reach = min(-(-reach // 16) * 16, keys.shape[2])  # attention kernels want masks of even widths
+        fresh = self.counts == self.ends
+        reach = width if fresh else min(-(-reach // 16) * 16, capacity)  # kernels want masks of even widths
         at_once = max(_MOST_SCORES // (group * width * reach), 1)
-        columns = torch.arange(reach, device=q.device)
-        found, start = [], 0
+        parts, start = [], 0
         for first in range(0, len(self.counts), at_once):
             counts = self.counts[first : first + at_once]
-            rows, total = len(counts), sum(counts)
-            index = _side_by_side(counts, width, q.device)
-            room = q.new_zeros(rows * width, *q.shape[1:])
-            room[index] = q[start : start + total]
-            places = self.positions.new_zeros(rows * width)
-            places[index] = self.positions[start : start + total]
-            seen = columns <= places.view(rows, 1, width, 1)
-            queries = (
-                room.view(rows, width, kv_heads, group, dim)
-                .permute(0, 2, 3, 1, 4)
-                .reshape(rows, kv_heads, -1, dim)
-            )
-            slots = torch.tensor(self.row_slots[first : first + at_once], device=q.device)
-            out = F.scaled_dot_product_attention(
-                queries,
-                keys[slots, :, :reach],
-                values[slots, :, :reach],
-                attn_mask=seen.repeat(1, 1, group, 1),
-            )
-            out = out.view(rows, kv_heads, group, width, dim).permute(0, 3, 1, 2, 4)
-            found.append(out.reshape(rows * width, kv_heads * group, dim)[index])
+            total = sum(counts)
+            index = _side_by_side(counts, width, device)
+            slots = torch.tensor(self.row_slots[first : first + at_once], device=device)
+            mask = None
+            if not fresh:
+                places = self.positions.new_zeros(len(counts) * width)
+                places[index] = self.positions[start : start + total]
+                columns = torch.arange(reach, device=device)
+                mask = (columns <= places.view(-1, 1, width, 1)).repeat(1, 1, group, 1)
+            parts.append(_Part(slice(start, start + total), slots, index, width, reach, mask))
             start += total
-        return torch.cat(found)
+        return parts
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows that attend at once: which flat tokens they have, where these lie when padded, and what they see."""
+
+    tokens: slice
+    slots: Tensor
+    index: Tensor
+    width: int
+    reach: int
+    mask: Tensor | None
+    """None: the rows begin here, so that a causal mask will do."""
+
+    def attend(self, keys: Tensor, values: Tensor, q: Tensor) -> Tensor:
+        rows, width, kv_heads, dim = len(self.slots), self.width, keys.shape[1], keys.shape[3]
+        group = q.shape[1] // kv_heads
+        room = q.new_zeros(rows * width, *q.shape[1:])
+        room[self.index] = q[self.tokens]
+        mine, theirs = keys[self.slots, :, : self.reach], values[self.slots, :, : self.reach]
+        if self.mask is None:
+            laid_out = room.view(rows, width, -1, dim).transpose(1, 2)
+            out = F.scaled_dot_product_attention(laid_out, mine, theirs, is_causal=True, enable_gqa=group > 1)
+            return out.transpose(1, 2).reshape(-1, *q.shape[1:])[self.index]
+        # heads that share keys lie behind one another as queries: not every masked kernel knows groups
+        laid_out = (
+            room.view(rows, width, kv_heads, group, dim)
+            .permute(0, 2, 3, 1, 4)
+            .reshape(rows, kv_heads, -1, dim)
+        )
+        out = F.scaled_dot_product_attention(laid_out, mine, theirs, attn_mask=self.mask)
+        out = out.view(rows, kv_heads, group, width, dim).permute(0, 3, 1, 2, 4)
+        return out.reshape(-1, *q.shape[1:])[self.index]
 
 
 def _side_by_side(counts: Sequence[int], width: int, device: torch.device) -> Tensor:

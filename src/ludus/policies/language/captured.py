@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ludus.config.language import SamplerConfig
 from ludus.policies.language.attention import KeyValues
-from ludus.policies.language.decoding import Decoder, weights_state
+from ludus.policies.language.decoding import Decoder, RowPart, weights_state
 from ludus.policies.language.llama import Block, LlamaModel, Weights
 from ludus.policies.language.low_rank import LowRank
 from ludus.policies.language.precise_head import logits as precise_logits
@@ -246,6 +247,7 @@ class CapturedDecoder(Decoder):
 
     def __init__(self, model: LlamaModel, config: SamplerConfig, generator: torch.Generator) -> None:
         super().__init__(model, config, generator)
+        self._zeroed = True
         self._weights: FixedWeights | None = None
         self._rows: _Rows | None = None
         self._recorded: dict[tuple[int, int], Callable[[], None]] = {}
@@ -257,6 +259,24 @@ class CapturedDecoder(Decoder):
         super().forget()
         if self._weights is not None:
             self._weights.forget()
+
+    def _run(self, tokens: list[int], rows: Sequence[RowPart]) -> Tensor:
+        """As Decoder's, through the fused kernels where the rows share their weights."""
+        adapters = list(dict.fromkeys(row[0] for row in rows))
+        cache, device = self._cache, self.model.device
+        if any(self.model.stretch(name, 0, 0).weights is not self.model.base for name in adapters):
+            return super()._run(tokens, rows)
+        if len(adapters) > _MOST_ADAPTERS or cache is None:
+            return super()._run(tokens, rows)
+        new, number, keys, values = self._new_tokens(rows), self._load(adapters), cache.k, cache.v
+        mine = np.repeat([number.get(row[0] or "", -1) for row in rows], [row[3] for row in rows])
+        return self._layers(
+            torch.tensor(tokens, device=device),
+            torch.from_numpy(mine.astype(np.int32)).to(device),
+            (new.slots, new.positions, torch.zeros(len(tokens), dtype=torch.int32, device=device)),
+            _at_least(len(number)),
+            lambda i, q: new.attend_to_cache(keys[i], values[i], q).flatten(1),
+        )
 
     def _decode(self, places: Sequence[tuple[Row, Place]], drawn: Drawn) -> None:
         groups: dict[Any, list[int]] = {}
@@ -273,22 +293,31 @@ class CapturedDecoder(Decoder):
             parts = (drawn.tokens, drawn.log_probs, drawn.raw_log_probs, drawn.entropy)
             self._decode_together([places[i] for i in chosen], Drawn(*(part[index] for part in parts)))
 
-    def _decode_together(self, places: Sequence[tuple[Row, Place]], drawn: Drawn) -> None:
-        """Rows of one set of weights and few adapters."""
-        model, new = self.model, self.config.max_new_tokens
-        names = [name for name in dict.fromkeys(row.adapter for row, _ in places) if name is not None]
-        low_rank = {name: module for name in names if isinstance(module := model.adapter(name), LowRank)}
-        slots = _at_least(len(low_rank)) if low_rank else 0
-        size = _bucket(len(places))
-        rows = self._prepare(size, slots, max((a.rank for a in low_rank.values()), default=0))
-        weights = self._weights
-        assert weights is not None
-        whole = None if low_rank or not names else names[0]
-        weights.load(model.stretch(whole, 0, 0).weights, weights_state(model, whole))
+    def _load(self, names: Sequence[str | None]) -> dict[str, int]:
+        """Put these adapters, all of one set of weights, into place; the number of each low-rank one."""
+        model, fixed = self.model, self._weights
+        adapters = {name: model.adapter(name) for name in names if name is not None}
+        low_rank = {name: adapter for name, adapter in adapters.items() if isinstance(adapter, LowRank)}
+        slots, rank = _at_least(len(low_rank)), max((a.rank for a in low_rank.values()), default=0)
+        if fixed is None or slots > fixed.slots or rank > fixed.rank:
+            slots = max(slots, fixed.slots if fixed else 0)
+            rank = max(_power(rank) if rank else 0, fixed.rank if fixed else 0)
+            self._weights = fixed = None
+            self._weights = fixed = FixedWeights(model.base, model.shape, slots, rank)
+            self._drop()
+        whole = None if low_rank or not adapters else next(iter(adapters))
+        fixed.load(model.stretch(whole, 0, 0).weights, weights_state(model, whole))
         number = {name: i for i, name in enumerate(low_rank)}
         for name, adapter in low_rank.items():
-            weights.load_adapter(number[name], adapter, weights_state(model, name))
-        n, device = len(places), model.device
+            fixed.load_adapter(number[name], adapter, weights_state(model, name))
+        return number
+
+    def _decode_together(self, places: Sequence[tuple[Row, Place]], drawn: Drawn) -> None:
+        """Rows of one set of weights and few adapters."""
+        number = self._load(list(dict.fromkeys(row.adapter for row, _ in places)))
+        n, new, device = len(places), self.config.max_new_tokens, self.model.device
+        size = _bucket(n)
+        rows = self._make_rows(size)
 
         def put(target: Tensor, values: list[int]) -> None:
             target[:n] = torch.tensor(values, dtype=target.dtype).to(device, non_blocking=True)
@@ -302,9 +331,11 @@ class CapturedDecoder(Decoder):
         rows.done.fill_(1)
         rows.done[:n] = 0
         rows.step.zero_()
-        rows.uniform[:, :n] = torch.rand(new, n, generator=self.generator).to(device)
+        rows.uniform[:, :n] = torch.rand(new, n, generator=self.generator, device=self.generator.device).to(
+            device
+        )
         rows.advance(n, drawn, self._stop_tensor, new)
-        self._replay(rows, size, slots)
+        self._replay(rows, size, _at_least(len(number)))
         self._collect(rows, places)
 
     def _replay(self, rows: _Rows, size: int, slots: int) -> None:
@@ -340,17 +371,10 @@ class CapturedDecoder(Decoder):
             row.tokens, row.log_probs, row.raw_log_probs = tokens[:length], log_probs[:length], raw[:length]
             row.entropy, row.stopped = entropy, bool(ends)
 
-    def _prepare(self, size: int, slots: int, rank: int) -> _Rows:
-        """Room for the rows and the adapters; what was recorded for other addresses is dropped."""
-        model, fixed = self.model, self._weights
-        if fixed is None or slots > fixed.slots or rank > fixed.rank:
-            slots = max(slots, fixed.slots if fixed else 0)
-            rank = max(_power(rank) if rank else 0, fixed.rank if fixed else 0)
-            self._weights = None
-            self._weights = FixedWeights(model.base, model.shape, slots, rank)
-            self._drop()
+    def _make_rows(self, size: int) -> _Rows:
+        """Room for so many rows; what was recorded for other addresses is dropped."""
         if self._rows is None or len(self._rows.done) < size:
-            self._rows = _Rows.room(size, self.config.max_new_tokens, model.device)
+            self._rows = _Rows.room(size, self.config.max_new_tokens, self.model.device)
             self._drop()
         if self._for_cache is not self._cache:
             self._for_cache = self._cache
@@ -402,25 +426,50 @@ class CapturedDecoder(Decoder):
         """One step of the first `size` rows."""
         from ludus.policies.language import kernels
 
-        model, shape, rows, weights, cache = (
-            self.model,
-            self.model.shape,
-            self._rows,
-            self._weights,
-            self._cache,
-        )
+        shape, rows, weights, cache = self.model.shape, self._rows, self._weights, self._cache
         assert rows is not None and weights is not None and cache is not None
-        adapter, own = rows.adapter[:size], (rows.slots[:size], rows.places[:size], rows.done[:size])
-        x = F.embedding(rows.last[:size], weights.embed)
-        angles = rows.places[:size].float()[:, None] * model.frequencies  # type: ignore[operator]  # a buffer
+        own = rows.slots[:size], rows.places[:size], rows.done[:size]
+        mixed = weights.norm.new_empty(size, shape.heads * shape.head_dim)
+
+        def attend(layer: int, q: Tensor) -> Tensor:
+            kernels.attend(q, cache.k[layer], cache.v[layer], *own, mixed)
+            return mixed
+
+        hidden = self._layers(rows.last[:size], rows.adapter[:size], own, slots, attend)
+        logits = precise_logits(hidden, weights.head)
+        uniform = rows.uniform.index_select(0, rows.step)[0, :size]
+        if self.config.top_p < 1.0:
+            drawn = draw(logits, uniform, self.config.temperature, self.config.top_p)
+        else:
+            drawn = Drawn(*kernels.draw_tokens(logits, self.config.temperature, uniform))
+        rows.advance(size, drawn, self._stop_tensor, self.config.max_new_tokens)
+        rows.step += 1
+
+    def _layers(
+        self,
+        tokens: Tensor,
+        adapter: Tensor,
+        own: tuple[Tensor, Tensor, Tensor],
+        slots: int,
+        attend: Callable[[int, Tensor], Tensor],
+    ) -> Tensor:
+        """Last hidden states of tokens [N], each with its adapter, and (`own`) slot, place and whether it is done.
+
+        `attend(layer, q)` finds keys and values, these tokens' own too, in the cache.
+        """
+        from ludus.policies.language import kernels
+
+        shape, weights, cache, size = self.model.shape, self._weights, self._cache, len(tokens)
+        assert weights is not None and cache is not None
+        x = F.embedding(tokens, weights.embed)
+        angles = own[1].float()[:, None] * self.model.frequencies  # type: ignore[operator]  # a buffer
         turn = angles.cos(), angles.sin()
-        normed, mixed = torch.empty_like(x), x.new_empty(size, shape.heads * shape.head_dim)
-        q, middle = mixed.new_empty(size, shape.heads, shape.head_dim), x.new_empty(size, shape.intermediate)
+        normed, middle = torch.empty_like(x), x.new_empty(size, shape.intermediate)
+        q = x.new_empty(size, shape.heads, shape.head_dim)
 
         def product(block: _FixedBlock, name: str, given: Tensor) -> Tensor:
-            matrix = block.matrices[name]
             used = block.pairs[name].shape[2] + slots * len(_PARTS[name]) * block.rank
-            return torch.mm(given, matrix[:used].t())
+            return torch.mm(given, block.matrices[name][:used].t())
 
         def pairs(block: _FixedBlock, name: str) -> Tensor | None:
             return block.pairs[name] if slots else None
@@ -430,28 +479,17 @@ class CapturedDecoder(Decoder):
         for i, block in enumerate(weights.blocks):
             kernels.add_norm(x, y, beside, adapter, block.vectors["input_norm"], normed, shape.norm_eps)
             y = product(block, "qkv", normed)
-            keys, values = cache.k[i], cache.v[i]
-            kernels.queries(
-                y, pairs(block, "qkv"), adapter, block, turn, *own, q, keys, values, shape.norm_eps
-            )
-            kernels.attend(q, keys, values, *own, mixed)
-            y = product(block, "o", mixed)
-            kernels.add_norm(
-                x, y, pairs(block, "o"), adapter, block.vectors["mlp_norm"], normed, shape.norm_eps
-            )
+            given = pairs(block, "qkv"), adapter, block, turn, *own, q, cache.k[i], cache.v[i]
+            kernels.queries(y, *given, shape.norm_eps)
+            y = product(block, "o", attend(i, q))
+            beside = pairs(block, "o")
+            kernels.add_norm(x, y, beside, adapter, block.vectors["mlp_norm"], normed, shape.norm_eps)
             y = product(block, "gate_up", normed)
             kernels.gate(y, pairs(block, "gate_up"), adapter, middle)
             y = product(block, "down", middle)
             beside = pairs(block, "down")
         kernels.add_norm(x, y, beside, adapter, weights.norm, normed, shape.norm_eps)
-        logits = precise_logits(normed, weights.head)
-        uniform = rows.uniform.index_select(0, rows.step)[0, :size]
-        if self.config.top_p < 1.0:
-            drawn = draw(logits, uniform, self.config.temperature, self.config.top_p)
-        else:
-            drawn = Drawn(*kernels.draw_tokens(logits, self.config.temperature, uniform))
-        rows.advance(size, drawn, self._stop_tensor, self.config.max_new_tokens)
-        rows.step += 1
+        return normed
 
 
 _SMALLEST = 16
@@ -466,8 +504,8 @@ def _bucket(n: int) -> int:
 
 
 def _at_least(n: int) -> int:
-    """1, 2, 4, 8, 16: adapters of a recorded step."""
-    return 1 << (n - 1).bit_length()
+    """0, 1, 2, 4, 8, 16: adapters of a recorded step."""
+    return 1 << (n - 1).bit_length() if n else 0
 
 
 def _power(rank: int) -> int:

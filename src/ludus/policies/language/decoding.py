@@ -16,6 +16,10 @@ from ludus.policies.language.rows import Row, Work, record
 from ludus.policies.language.sampling import Drawn, draw_by
 from ludus.policies.language.slots import BLOCK, Place, Slots
 
+RowPart = tuple[str | None, int, int, int]
+"""Adapter, slot, tokens in the slot with the new ones, and how many are new."""
+_MOST_TOKENS = 32_768
+"""Of prompts in one forward pass, the last row's beyond it."""
 _SHARE = 0.5
 """Of a GPU's free memory that keys and values may take: the learner needs some."""
 
@@ -30,6 +34,7 @@ class Decoder:
         self.generator = generator
         self._stops = model.tokenizer.stop_ids
         self._cache: KeyValues | None = None
+        self._zeroed = model.device.type != "cpu"
         self._slots = Slots(0)
 
     def forget(self) -> None:
@@ -86,14 +91,24 @@ class Decoder:
         new = [row.prompt[place.kept :] for row, place in places]
         self.work.prompt_tokens += sum(len(row.prompt) for row, _ in places)
         self.work.computed += sum(map(len, new))
+        found, first, total = [], 0, 0
+        for i, tokens in enumerate(new):
+            total += len(tokens)
+            if total >= _MOST_TOKENS or i + 1 == len(new):
+                found.append(self._prefill_part(places[first : i + 1], new[first : i + 1]))
+                first, total = i + 1, 0
+        return torch.cat(found)
+
+    def _prefill_part(self, places: Sequence[tuple[Row, Place]], new: Sequence[tuple[int, ...]]) -> Tensor:
+        counts = [len(tokens) for tokens in new]
         hidden = self._run(
             [token for tokens in new for token in tokens],
             [
-                (row.adapter, place.slot, len(row.prompt), len(tokens))
-                for (row, place), tokens in zip(places, new, strict=True)
+                (row.adapter, place.slot, len(row.prompt), n)
+                for (row, place), n in zip(places, counts, strict=True)
             ],
         )
-        ends = torch.tensor(np.cumsum([len(tokens) for tokens in new]) - 1, device=hidden.device)
+        ends = torch.tensor(np.cumsum(counts) - 1, device=hidden.device)
         return self._logits(hidden[ends], [row.adapter for row, _ in places])
 
     def _decode(self, places: Sequence[tuple[Row, Place]], drawn: Drawn) -> None:
@@ -105,27 +120,26 @@ class Decoder:
             )
             going = self._record(going, self._draw(self._logits(hidden, [row.adapter for row, _ in going])))
 
-    def _run(self, tokens: list[int], rows: Sequence[tuple[str | None, int, int, int]]) -> Tensor:
-        """Hidden states of flat tokens; rows: adapter, slot, tokens in the slot with the new ones, new ones."""
-        cache, device = self._cache, self.model.device
+    def _run(self, tokens: list[int], rows: Sequence[RowPart]) -> Tensor:
+        """Hidden states of flat tokens [N]; their keys and values are in the cache then."""
+        cache, new = self._cache, self._new_tokens(rows)
         assert cache is not None
-        counts, ends = [row[3] for row in rows], [row[2] for row in rows]
-        slots = np.repeat([row[1] for row in rows], counts)
-        positions = np.concatenate(
-            [np.arange(end - count, end) for end, count in zip(ends, counts, strict=True)]
-        )
-        new = NewTokens(
-            torch.from_numpy(slots).to(device),
-            torch.from_numpy(positions).to(device),
-            counts,
-            ends,
-            [row[1] for row in rows],
-        )
         return self.model.run(
-            torch.tensor(tokens, device=device),
+            torch.tensor(tokens, device=self.model.device),
             new.positions,
             self._stretches([(row[0], row[3]) for row in rows]),
             lambda layer, q, k, v: new.attend(cache, layer, q, k, v),
+        )
+
+    def _new_tokens(self, rows: Sequence[RowPart]) -> NewTokens:
+        _, row_slots, ends, counts = (list(column) for column in zip(*rows, strict=True))
+        positions = [np.arange(end - count, end) for end, count in zip(ends, counts, strict=True)]
+        return NewTokens(
+            torch.from_numpy(np.repeat(row_slots, counts)).to(self.model.device),
+            torch.from_numpy(np.concatenate(positions)).to(self.model.device),
+            counts,
+            ends,
+            row_slots,
         )
 
     def _stretches(self, rows: Sequence[tuple[str | None, int]]) -> list[Stretch]:
@@ -169,7 +183,8 @@ class Decoder:
         slots = max(slots, 2 * len(rows))
         slots = max(min(slots, self._limit(capacity)), 1)
         self._cache = None  # gone before the next one is made
-        self._cache = KeyValues(self.model.shape, slots, capacity, self.model.dtype, self.model.device)
+        shape, dtype, device = self.model.shape, self.model.dtype, self.model.device
+        self._cache = KeyValues(shape, slots, capacity, dtype, device, zeroed=self._zeroed)
         self._slots = Slots(slots)
 
     def _limit(self, capacity: int) -> int:

@@ -46,6 +46,11 @@ class ForeignModel(LanguageModel):
         device: torch.device = self.base.device
         return device
 
+    @property
+    def transposed(self) -> bool:
+        """Its linear layers store their weights the other way round, as GPT-2's do."""
+        return any(type(module).__name__ == "Conv1D" for module in self.base.modules())
+
     def products(self) -> dict[str, list[Layer]]:
         return {layer.path: [layer] for layer in self._layers}
 

@@ -21,36 +21,6 @@ ROWS = 16  # what a matrix unit takes at least
 
 
 @triton.jit
-def _add_norm(
-    x, y, y_width, b, adapter, weight, out, width, eps,
-    ADD: tl.constexpr, RANK: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """x += y + B h; out = rms_norm(x) * weight. One row each."""
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < width
-    total = tl.load(x + row * width + cols, mask=inside, other=0.0).to(tl.float32)
-    if ADD:
-        more = tl.load(y + row * y_width + cols, mask=inside, other=0.0).to(tl.float32)
-        if RANK > 0:
-            k = tl.load(adapter + row)
-            if k >= 0:
-                narrow = y + row * y_width + width + k * RANK
-                pair = b + k * RANK * width
-                for first in range(0, RANK, 8):
-                    r = first + tl.arange(0, 8)
-                    h = tl.load(narrow + r).to(tl.float32)
-                    t = tl.load(pair + r[:, None] * width + cols[None, :], mask=inside[None, :], other=0.0)
-                    more += tl.sum(h[:, None] * t.to(tl.float32), axis=0)
-        total = (total + more).to(x.dtype.element_ty)
-        tl.store(x + row * width + cols, total, mask=inside)
-        total = total.to(tl.float32)
-    scale = 1.0 / tl.sqrt(tl.sum(total * total, axis=0) / width + eps)
-    gain = tl.load(weight + cols, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out + row * width + cols, (total * scale * gain).to(out.dtype.element_ty), mask=inside)
-
-
-@triton.jit
 def _wide(
     narrow,
     pair,
@@ -80,6 +50,41 @@ def _wide(
 
 
 @triton.jit
+def _add_norm(x, y, y_width, weight, out, width, eps, ADD: tl.constexpr, BLOCK: tl.constexpr):
+    """x += y; out = rms_norm(x) * weight. One row each."""
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    inside = cols < width
+    total = tl.load(x + row * width + cols, mask=inside, other=0.0).to(tl.float32)
+    if ADD:
+        total += tl.load(y + row * y_width + cols, mask=inside, other=0.0).to(tl.float32)
+        total = total.to(x.dtype.element_ty)
+        tl.store(x + row * width + cols, total, mask=inside)
+        total = total.to(tl.float32)
+    scale = 1.0 / tl.sqrt(tl.sum(total * total, axis=0) / width + eps)
+    gain = tl.load(weight + cols, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + row * width + cols, (total * scale * gain).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _add_wide(
+    x, y, y_width, b, adapter, rows, width, RANK: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr
+):
+    """x += y + B h for a tile of rows and columns."""
+    mine = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    there = mine < rows
+    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = cols < width
+    both = there[:, None] & inside[None, :]
+    more = tl.load(y + mine[:, None] * y_width + cols[None, :], mask=both, other=0.0).to(tl.float32)
+    whose = tl.load(adapter + mine, mask=there, other=-1)
+    more = _wide(y + width, b, mine, whose, y_width, 0, 1, width, cols, inside, RANK, more)
+    at = x + mine[:, None] * width + cols[None, :]
+    more += tl.load(at, mask=both, other=0.0).to(tl.float32)
+    tl.store(at, more.to(x.dtype.element_ty), mask=both)
+
+
+@triton.jit
 def _queries(
     y, y_width, b, adapter, bias, q_norm, k_norm, cos, sin, slots, places, done, q, keys, values,
     rows, n_out, capacity, eps,
@@ -87,7 +92,7 @@ def _queries(
     BIAS: tl.constexpr, NORM: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """One head of query, key or value for a tile of rows: B h, bias, norm, rotation; into q or into the cache."""
-    mine = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    mine = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     there = mine < rows
     head = tl.program_id(1)
     half = tl.arange(0, HALF)
@@ -177,7 +182,7 @@ def _gate(
     RANK: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """silu(gate + B h) * (up + B h) for a tile of rows and columns."""
-    mine = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    mine = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     there = mine < rows
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = cols < middle
@@ -248,10 +253,16 @@ def add_norm(
 ) -> None:
     """x [R, D] += y[:, :D] + its adapter's share (b [slots, rank, D]); out = the norm of x."""
     rows, width = x.shape
+    if y is not None and b is not None:
+        block = 64
+        _add_wide[(triton.cdiv(rows, ROWS), triton.cdiv(width, block))](
+            x, y, y.stride(0), b, adapter, rows, width, RANK=b.shape[1], BLOCK=block, ROWS=ROWS, num_warps=4
+        )
+        y = None
     given = x if y is None else y
     _add_norm[(rows,)](
-        x, given, given.stride(0), weight if b is None else b, adapter, weight, out, width, eps,
-        ADD=y is not None, RANK=0 if b is None else b.shape[1], BLOCK=triton.next_power_of_2(width), num_warps=4,
+        x, given, given.stride(0), weight, out, width, eps,
+        ADD=y is not None, BLOCK=triton.next_power_of_2(width), num_warps=4,
     )  # fmt: skip
 
 

@@ -34,6 +34,10 @@ class Layer:
     def name(self) -> str:
         return self.path.rpartition(".")[2]
 
+    def is_called(self, name: str) -> bool:
+        """Whether `name` is its path, or the end of it."""
+        return f".{self.path}".endswith(f".{name}")
+
     @property
     def kind(self) -> Literal["attention", "mlp"]:
         return "attention" if "attn" in self.path or "attention" in self.path else "mlp"
@@ -46,7 +50,7 @@ def chosen(config: AdapterConfig, products: Mapping[str, Sequence[Layer]]) -> di
     if isinstance(targets, list):
         names = sorted({layer.name for layer in layers})
         for target in targets:
-            if not any(layer.name == target or layer.path.endswith(f".{target}") for layer in layers):
+            if not any(layer.is_called(target) for layer in layers):
                 hint = nearest(target, names)
                 raise ConfigError(
                     f"the model has no linear layer '{target}'",
@@ -56,7 +60,7 @@ def chosen(config: AdapterConfig, products: Mapping[str, Sequence[Layer]]) -> di
 
     def fits(layer: Layer) -> bool:
         if isinstance(targets, list):
-            return any(layer.name == target or layer.path.endswith(f".{target}") for target in targets)
+            return any(layer.is_called(target) for target in targets)
         return targets == "all-linear" or layer.kind == targets
 
     picked = {name: [layer for layer in product if fits(layer)] for name, product in products.items()}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.config.language import AdapterConfig
-from ludus.errors import UserError
+from ludus.errors import ConfigError, UserError
 from ludus.policies.language.low_rank import Layer, LowRank, copy_named
 from ludus.policies.language.tokenizer import Tokenizer
 
@@ -93,8 +93,15 @@ class LanguageModel(nn.Module, ABC):
             from ludus.policies.language.peft_files import read_peft
 
             stored, tensors = read_peft(config.start)
-            adapter = LowRank(stored, self.products(), generator)
-            adapter.load(tensors)
+            try:
+                adapter = LowRank(stored, self.products(), generator)
+                adapter.load(tensors)
+            except UserError as error:
+                raise ConfigError(
+                    f"the adapter in {config.start} was made for another model: {error.what}",
+                    key="language.adapter.start",
+                    fix="set language.model to the model below it",
+                ) from error
         self._adapters[name] = adapter.to(self.device)
         # a name may hold any character, a module's may not
         self.add_module(f"adapter_{name.encode().hex()}", self._adapters[name])

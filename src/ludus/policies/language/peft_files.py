@@ -15,6 +15,10 @@ from torch import Tensor
 
 from ludus.config.language import AdapterConfig
 from ludus.errors import UserError
+from ludus.policies.language.foreign import ForeignModel
+from ludus.policies.language.low_rank import LowRank
+from ludus.policies.language.model import LanguageModel
+from ludus.runs import atomic
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
@@ -50,11 +54,43 @@ def read_peft(source: str | Path) -> tuple[AdapterConfig, dict[str, Tensor]]:
     return config, tensors
 
 
+def export_peft(model: LanguageModel, name: str, folder: Path, *, base: str) -> None:
+    """Write the adapter `name` where PEFT reads it; `base` is how PEFT's users name the model below it.
+
+    Raises UserError for a whole copy of the weights, which is no adapter to PEFT.
+    """
+    adapter = model.adapter(name)
+    if not isinstance(adapter, LowRank):
+        raise UserError(
+            f"'{name}' holds all weights of the model, and PEFT stores low-rank adapters",
+            fix="train with language.adapter set, or save the whole model",
+        )
+    transposed = isinstance(model, ForeignModel) and model.transposed
+    write_peft(
+        folder,
+        adapter.named(),
+        rank=adapter.rank,
+        alpha=adapter.alpha,
+        targets=adapter.targets(),
+        base=base,
+        transposed=transposed,
+    )
+
+
 def write_peft(
-    folder: Path, tensors: Mapping[str, Tensor], *, rank: int, alpha: float, targets: list[str], base: str
+    folder: Path,
+    tensors: Mapping[str, Tensor],
+    *,
+    rank: int,
+    alpha: float,
+    targets: list[str],
+    base: str,
+    transposed: bool = False,
 ) -> None:
-    """Write an adapter's tensors (as `adapter_tensors` gives them) where PEFT reads them."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """The same for an adapter's tensors, under the names that `adapter_tensors` gives them.
+
+    `transposed`: the layers below store their weights the other way round (GPT-2).
+    """
     settings: dict[str, Any] = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -64,11 +100,13 @@ def write_peft(
         "lora_dropout": 0.0,
         "target_modules": targets,
         "inference_mode": True,
+        "fan_in_fan_out": transposed,
         **_PLAIN,
     }
-    whole = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    (folder / WEIGHTS).write_bytes(save_safetensors(whole, metadata={"format": "pt"}))
-    (folder / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+    whole = {key: tensor.detach().contiguous().cpu() for key, tensor in tensors.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic.write_atomic(folder / WEIGHTS, save_safetensors(whole, metadata={"format": "pt"}))
+    atomic.write_atomic(folder / CONFIG, json.dumps(settings, indent=2) + "\n")
 
 
 def _from_folder(path: Path) -> dict[str, bytes]:
