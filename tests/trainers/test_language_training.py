@@ -244,7 +244,6 @@ def test_a_group_is_played_from_one_state(tmp_path: Path) -> None:
         assert len({turn.prompt for turn in firsts}) == 1
 
 
-@pytest.mark.skip(reason="remote models cannot play yet")
 def test_an_opponent_that_cannot_be_reached_is_skipped_and_in_the_end_stops_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,3 +120,6 @@ def _step_fused(optimizer: Any, divisor: Tensor | None, skip: Tensor) -> None:
     optimizer.grad_scale, optimizer.found_inf = divisor, skip
     optimizer.step()
     del optimizer.grad_scale, optimizer.found_inf
+    # a fused step does not count as a change of its parameters, and whoever keeps copies of them must know of it
+    for group in optimizer.param_groups:
+        torch.autograd.graph.increment_version(group["params"])

@@ -57,7 +57,7 @@ def make_player(
         return _remote(ref)
     if ref in BOTS:
         return _bot(ref, games, streams, stream)
-    run, checkpoint = _find(ref, root)
+    run, checkpoint = find(ref, root)
     config = load_config(run.config_path).config
     if config.language is not None:
         return _language_model(ref, config, checkpoint, games, streams, stream, device)
@@ -69,13 +69,21 @@ def game_of(ref: str, root: str | Path = "runs") -> GameConfig | None:
     """The first game that the run `ref` was trained on; None for anybody else."""
     if not is_run(ref):
         return None
-    run, _ = _find(ref, root)
+    run, _ = find(ref, root)
     config = load_config(run.config_path).config
     if config.games is not None:
         return config.games.train[0]
-    if config.env is not None and config.env.id.startswith(TEXT_ENV):
-        return GameConfig(id=config.env.id.removeprefix(TEXT_ENV))
-    return None
+    return _game_of_env(config)
+
+
+def _game_of_env(config: TrainerConfig) -> GameConfig | None:
+    """The game that a network's env is; None where it is no text game."""
+    if config.env is None or not config.env.id.startswith(TEXT_ENV):
+        return None
+    kwargs = config.env.kwargs
+    return GameConfig(
+        id=kwargs.get("game", config.env.id.removeprefix(TEXT_ENV)), kwargs=kwargs.get("game_kwargs") or {}
+    )
 
 
 def is_run(ref: str) -> bool:
@@ -87,7 +95,7 @@ def describe(ref: str, root: str | Path = "runs") -> str:
     """Which run and step `ref` means today; itself where it is no run."""
     if not is_run(ref):
         return ref
-    run, checkpoint = _find(ref, root)
+    run, checkpoint = find(ref, root)
     return f"{run.name} at step {checkpoint.step:,}"
 
 
@@ -98,7 +106,8 @@ def spell(turn: Seated, typed: str) -> str:
     return typed if codec is None or action is None else codec.text(action)
 
 
-def _find(ref: str, root: str | Path) -> tuple[RunDirectory, Checkpoint]:
+def find(ref: str, root: str | Path) -> tuple[RunDirectory, Checkpoint]:
+    """The run and checkpoint that `ref` names; UnknownName where none has that name, nor a bot."""
     try:
         return find_checkpoint(ref, root)
     except UnknownName as error:
@@ -134,8 +143,9 @@ def _network(
     generator: torch.Generator | None,
 ) -> PolicyPlayer:
     policy = load(ref, root)
-    trained_on = "" if config.env is None else config.env.id
-    spec = next((spec for spec in games if TEXT_ENV + spec.id == trained_on), None)
+    own = _game_of_env(config)
+    trained_on = TEXT_ENV + own.id if own is not None else "" if config.env is None else config.env.id
+    spec = next((spec for spec in games if own is not None and spec.id == own.id), None)
     if spec is None:
         raise UserError(
             f"'{ref}' is a network for {trained_on or 'an env of its own'} and cannot play "
@@ -178,11 +188,11 @@ def _language_model(
     learner = best_learner(state)
     model.add_adapter(learner, language.adapter)
     LearnedWeights(model, [learner], language).load_state_dict(checkpoint.tensors("policy"))
-    own = _own_game(config, games)
+    own = own_game(config, games)
     return LanguagePlayer(
         ref,
         model.tokenizer,
-        LocalSampler(model, language.sampler, streams.torch(stream, device)),
+        LocalSampler(model, language.sampler, streams.torch(stream)),
         learner,
         version=int(state.get("progress", {}).get("updates", 0)),
         kind="model",
@@ -198,7 +208,7 @@ def best_learner(state: dict[str, Any]) -> str:
     return max(learners, key=lambda name: ratings.get(name, (0.0, 0.0))[0])
 
 
-def _own_game(config: TrainerConfig, games: Sequence[GameSpec]) -> GameConfig:
+def own_game(config: TrainerConfig, games: Sequence[GameSpec]) -> GameConfig:
     """How the run saw these games; at one it does not know, as it saw its first."""
     assert config.games is not None
     known = [*config.games.train, *config.games.eval]

@@ -59,6 +59,7 @@ class LanguageTrainer(RunTrainer):
             )
         super().__init__(None, config, display=display)
         self._opponents: dict[str, Player] = {}
+        self._samplers: dict[bool, LocalSampler] = {}
         self.guard = None if config.guard is None else CollapseGuard(config.guard)
 
     @property
@@ -104,7 +105,7 @@ class LanguageTrainer(RunTrainer):
         learners = _learner_names(language.learners)
         for name in learners:
             self.model.add_adapter(name, language.adapter, self.streams.torch("adapters"))
-        self.sampler = LocalSampler(self.model, language.sampler, self.streams.torch("sampling", device))
+        self.sampler = LocalSampler(self.model, language.sampler, self.streams.torch("sampling"))
         self.roster = Roster(self.model, self.sampler, language, learners, self._invite)
         self.league = self._make_league(learners)
         hyperparams = config.typed_hyperparams()
@@ -243,15 +244,19 @@ class LanguageTrainer(RunTrainer):
         if name not in self._opponents:
             self._opponents[name] = self._invite(name, stream)
         self.streams.numpy(stream).bit_generator.state = np.random.PCG64(seed).state
-        self.streams.torch(stream, self.config.device).manual_seed(seed)
+        self.streams.torch(stream).manual_seed(seed)
         return self._opponents[name]
 
     def _for_evaluation(self, seed: int, deterministic: bool) -> Player:
-        generator = torch.Generator(self.model.device).manual_seed(seed)
-        settings = self._language.sampler
-        if deterministic:
-            settings = settings.model_copy(update={"temperature": 1.0, "top_p": 1e-6})
-        sampler = LocalSampler(self.model, settings, generator)
+        """The first learner as it is now, with a sampler that training does not draw from."""
+        if deterministic not in self._samplers:
+            settings = self._language.sampler
+            if deterministic:
+                settings = settings.model_copy(update={"temperature": 1.0, "top_p": 1e-6})
+            self._samplers[deterministic] = LocalSampler(self.model, settings, torch.Generator())
+        sampler = self._samplers[deterministic]
+        sampler.generator.manual_seed(seed)
+        sampler.forget()
         return self.roster.learner_with(self.roster.learners[0], sampler)
 
 
