@@ -14,6 +14,7 @@ from ludus.algorithms.language import packing
 from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError, LudusError, UnknownName, UserError
 from ludus.league.records import MatchRecord, Turn
+from ludus.rollout import matches
 from ludus.rollout.matches import MatchCollector
 from ludus.runs.directory import RunDirectory
 from ludus.trainers.factory import create_trainer
@@ -244,14 +245,17 @@ def test_a_group_is_played_from_one_state(tmp_path: Path) -> None:
         assert len({turn.prompt for turn in firsts}) == 1
 
 
-def test_an_opponent_that_cannot_be_reached_is_skipped_and_in_the_end_stops_the_run(
+def test_a_match_against_nobody_is_skipped_and_many_in_a_row_end_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-this-test")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    league = {"opponents": "fixed", "train": ["openai:nobody"], "mirror_share": 0.0, "eval": []}
-    trainer = trainer_of(config_of(tmp_path, league=league, evaluation=None))
-    with pytest.raises(UserError, match="could not be played"):
+    league = {"opponents": "fixed", "train": ["openai:nobody?retries=0"], "mirror_share": 0.0, "eval": []}
+    run = trained(config_of(tmp_path, league=league, evaluation=None))
+    assert sum(row["games/skipped"] for row in rows_of(run)) > 0
+    monkeypatch.setattr(matches, "MAX_LOST", 3)
+    trainer = trainer_of(config_of(tmp_path, league=league, evaluation=None, total_timesteps="99 updates"))
+    with pytest.raises(UserError, match="3 matches in a row could not be played"):
         trainer.train()
     trainer.close()
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
