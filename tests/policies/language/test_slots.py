@@ -60,7 +60,7 @@ def test_other_weights_share_nothing() -> None:
 
 def test_no_slot_is_given_twice_in_a_call_and_the_oldest_goes_first() -> None:
     slots = held(2, ([1], "0/0"), ([2], "1/0"))
-    assert slots.place([1, 1], "w", "0/0") == Place(0, 1, None, False)
+    assert slots.place([1, 1], "w", "0/0") == Place(0, 0, None, False)
     slots.begin()
     assert slots.place([3], "w", "3/0") == Place(1, 0, None, False)
     assert slots.place([4], "w", "4/0") == Place(0, 0, None, False)

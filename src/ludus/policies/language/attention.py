@@ -13,6 +13,8 @@ from torch import Tensor
 from ludus.policies.language.shape import Shape
 from ludus.policies.language.slots import BLOCK, Place
 
+_FEW = 8
+"""New tokens of a row up to which a CPU takes them one by one."""
 _MOST_SCORES = 1 << 27
 """Queries times keys that one masked attention on a GPU may span."""
 
@@ -78,11 +80,30 @@ class NewTokens:
         values[self.slots, :, self.positions] = v.to(values.dtype)
         if q.device.type != "cpu":
             return self.attend_to_cache(keys, values, q)
-        if len(q) == len(self.counts):
-            from ludus.policies.language.row_attention import one_each  # numba, which a GPU does without
+        if self.counts == self.ends:
+            return self._causal(q, k, v)
+        if len(q) <= _FEW * len(self.counts):
+            from ludus.policies.language.row_attention import (
+                token_by_token,
+            )  # numba, which a GPU does without
 
-            return one_each(keys, values, q, self.slots, self.positions)
+            return token_by_token(keys, values, q, self.slots, self.positions)
         return self._row_by_row(keys, values, q)
+
+    def _causal(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Rows that begin here: their own keys and values are all there is."""
+        width = max(self.counts)
+        index = _side_by_side(self.counts, width, q.device)
+
+        def laid_out(part: Tensor) -> Tensor:
+            room = part.new_zeros(len(self.counts) * width, *part.shape[1:])
+            room[index] = part
+            return room.view(len(self.counts), width, *part.shape[1:]).transpose(1, 2)
+
+        out = F.scaled_dot_product_attention(
+            laid_out(q), laid_out(k), laid_out(v), is_causal=True, enable_gqa=q.shape[1] != k.shape[1]
+        )
+        return out.transpose(1, 2).reshape(-1, *q.shape[1:])[index]
 
     def _row_by_row(self, keys: Tensor, values: Tensor, q: Tensor) -> Tensor:
         found, start = [], 0

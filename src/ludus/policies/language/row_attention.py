@@ -1,4 +1,4 @@
-"""Attention on a CPU where every row has one new token: over exactly what its slot holds, without padding or masks."""
+"""Attention on a CPU where rows have one or a few new tokens: over exactly what they may see, without padding."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 from ludus.types import Array
 
 
-def one_each(keys: Tensor, values: Tensor, q: Tensor, slots: Tensor, positions: Tensor) -> Tensor:
-    """Attention of one token in each row, over exactly the tokens that its slot holds."""
+def token_by_token(keys: Tensor, values: Tensor, q: Tensor, slots: Tensor, positions: Tensor) -> Tensor:
+    """Attention of tokens q [N, heads, d], each over the first of its slot, up to and with its own position."""
     out = torch.empty(q.shape)
     queries, into = q.float().contiguous().numpy(), out.numpy()
     k, v, rows, ends = keys.numpy(), values.numpy(), slots.numpy(), positions.numpy()

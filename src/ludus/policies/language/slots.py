@@ -70,6 +70,7 @@ class Slots:
         own = None if own is None or own in self._busy else own
         if own is not None:
             shared = min(_shared(self._slots[own].tokens, tokens), len(tokens) - 1)
+            shared = shared if shared >= BLOCK else 0  # a few tokens are computed faster than looked after
             if shared + BLOCK > kept:
                 source, kept, waits = own, shared, False
         slot: int | None
