@@ -17,7 +17,7 @@ install: $(STAMP)  ## create .venv and install Ludus into it
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[box2d,video,sb3,sweep,export,text,games,web,cloud,parquet,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[box2d,video,sb3,sweep,export,text,games,web,cloud,parquet,plots,dev]'
 	@touch $(STAMP)
 
 demo: $(STAMP)  ## train the quickstart, evaluate it, film it
@@ -35,13 +35,13 @@ check: $(STAMP)  ## lint, strict types, import layers
 	$(BIN)/lint-imports
 
 test-extras: $(EXTRAS)/.installed $(DIAMBRA)/.installed  ## tests that need optional extras, in environments of their own
-	$(EXTRAS)/bin/python -m pytest tests/extras
+	$(EXTRAS)/bin/python -m pytest tests/extras tests/tracking/test_wandb_tracker.py tests/trainers/test_trackers_of_a_run.py
 	$(DIAMBRA)/bin/python -m pytest tests/diambra
 
 $(EXTRAS)/.installed: pyproject.toml constraints.txt
 	test -x $(EXTRAS)/bin/python || $(PYTHON) -m venv $(EXTRAS)
 	$(EXTRAS)/bin/python -m pip install --quiet --constraint constraints.txt torch
-	$(EXTRAS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[box2d,envpool,dev]'
+	$(EXTRAS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[box2d,envpool,wandb]' pytest hypothesis
 	@touch $@
 
 $(DIAMBRA)/.installed: pyproject.toml constraints-diambra.txt
