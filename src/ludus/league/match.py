@@ -96,20 +96,8 @@ class _Open:
             self.turns.append(reply.turn)
 
     def record(self, players: tuple[str, ...]) -> MatchRecord:
-        outcome = self.game.outcome()
-        return MatchRecord(
-            match=self.number,
-            game=self.game.spec.id,
-            seed=self.game.seed,
-            players=players,
-            rewards=outcome.rewards,
-            reason=outcome.reason,
-            invalid=outcome.invalid,
-            cut_off=outcome.cut_off,
-            length=len(self.moves),
-            moves=self.moves,
-            turns=self.turns,
-            seconds=self.seconds,
+        return MatchRecord.of(
+            self.number, self.game, players, moves=self.moves, turns=self.turns, seconds=self.seconds
         )
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from ludus.types import Array
+
+if TYPE_CHECKING:
+    from ludus.envs.text.game import TextGame
 
 
 @dataclass
@@ -74,3 +78,20 @@ class MatchRecord:
     turns: list[Turn] = field(default_factory=list)
     group: int | None = None
     seconds: float = 0.0
+
+    @classmethod
+    def of(cls, match: int, game: TextGame, players: tuple[str, ...], **more: Any) -> MatchRecord:
+        """The record of a `game` that is over; `more` are further fields."""
+        outcome = game.outcome()
+        return cls(
+            match=match,
+            game=game.spec.id,
+            seed=game.seed,
+            players=players,
+            rewards=outcome.rewards,
+            reason=outcome.reason,
+            invalid=outcome.invalid,
+            cut_off=outcome.cut_off,
+            length=game.turns,
+            **more,
+        )

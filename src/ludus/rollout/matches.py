@@ -59,17 +59,10 @@ class OpenMatch:
     """Which of the learner's turns the match branches at; None: it does not, or has."""
 
     def record(self) -> MatchRecord:
-        outcome = self.game.outcome()
-        return MatchRecord(
-            match=self.number,
-            game=self.game.spec.id,
-            seed=self.game.seed,
-            players=self.players,
-            rewards=outcome.rewards,
-            reason=outcome.reason,
-            invalid=outcome.invalid,
-            cut_off=outcome.cut_off,
-            length=self.game.turns,
+        return MatchRecord.of(
+            self.number,
+            self.game,
+            self.players,
             moves=self.moves,
             turns=self.turns,
             group=self.group,
