@@ -15,7 +15,9 @@ def export(
     policy: Annotated[
         str, typer.Argument(metavar="POLICY", help="RUN, RUN@best, RUN@STEP, preset:NAME or latest.")
     ],
-    to: Annotated[str, typer.Option("--to", metavar="TARGET", help="sb3, onnx, torchscript; peft for a language run.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="TARGET", help="sb3, onnx, torchscript; peft for a language run.")
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: named after the target.")
     ] = None,

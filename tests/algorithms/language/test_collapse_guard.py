@@ -48,7 +48,15 @@ def test_every_limit_holds_up_to_itself(
 def test_a_limit_must_be_passed_several_times_in_a_row() -> None:
     watching = guard(patience=3, entropy=0.1)
     states = [watching.watch({"games/entropy": e}).state for e in (0.2, 0.0, 0.0, 0.2, 0.0, 0.0, 0.0)]
-    assert states == ["healthy", "suspicious", "suspicious", "healthy", "suspicious", "suspicious", "collapsed"]
+    assert states == [
+        "healthy",
+        "suspicious",
+        "suspicious",
+        "healthy",
+        "suspicious",
+        "suspicious",
+        "collapsed",
+    ]
 
 
 def test_what_was_never_well_has_not_collapsed() -> None:

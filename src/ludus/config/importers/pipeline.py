@@ -143,9 +143,7 @@ def _note_evaluation(t: Translation) -> None:
                 "num_episodes",
             )
         if t.has(*at, "save_gif"):
-            t.note(
-                "a film of the trained agent is a command: ludus video RUN --gif", *at, "save_gif"
-            )
+            t.note("a film of the trained agent is a command: ludus video RUN --gif", *at, "save_gif")
 
 
 def _play(t: Translation) -> PlaySection | None:
