@@ -27,6 +27,7 @@ COMMANDS = [
     "play",
     "match",
     "league",
+    "exploitability",
     "runs",
     "presets",
     "envs",

@@ -23,6 +23,7 @@ from ludus.cli.diambra import diambra_app
 from ludus.cli.doctor import doctor
 from ludus.cli.envs import envs
 from ludus.cli.eval import evaluate
+from ludus.cli.exploitability import EXPLOITABILITY_EXAMPLES, exploitability
 from ludus.cli.export import export
 from ludus.cli.failures import report
 from ludus.cli.games import games
@@ -65,6 +66,7 @@ app.command("video", epilog=VIDEO_EXAMPLES)(video)
 app.command("analyze", epilog=ANALYZE_EXAMPLES)(analyze)
 app.command("match", epilog=MATCH_EXAMPLES)(match)
 app.command("league")(league)
+app.command("exploitability", epilog=EXPLOITABILITY_EXAMPLES)(exploitability)
 app.command("games")(games)
 app.command("warmup")(warmup)
 app.command("export")(export)

@@ -50,26 +50,20 @@ def league(
 
 def _read(ref: str, root: str) -> tuple[RunDirectory, Checkpoint, list[Standing]]:
     from ludus.config.language import LeagueConfig
+    from ludus.evaluation.load import find_league
     from ludus.league.league import League
-    from ludus.runs.checkpoints import CheckpointManager
-    from ludus.runs.directory import find_run, split_policy_ref
 
-    name, which = split_policy_ref(ref)
-    found = find_run(name, root)
-    manager = CheckpointManager(found.checkpoints_dir)
-    wanted = [manager.find(which or "latest")]
-    if which is None:  # the newest that holds all of the run; others hold the policy alone
-        wanted = [one for one in reversed(manager.list()) if one.resumable] or wanted
-    state = wanted[0].state().get("league")
+    found, checkpoint = find_league(ref, root)
+    state = checkpoint.state().get("league")
     if state is None:
         raise UserError(
             "this checkpoint has no league: only those of language runs have one, and not all of theirs",
-            where=str(wanted[0].path),
-            fix=f"`ludus eval {name}` says how good a run on an env is",
+            where=str(checkpoint.path),
+            fix=f"`ludus eval {ref.partition('@')[0]}` says how good a run on an env is",
         )
     made = League(LeagueConfig())
     made.load_state_dict(state)
-    return found, wanted[0], made.table()
+    return found, checkpoint, made.table()
 
 
 def _cells(row: Standing) -> list[str]:

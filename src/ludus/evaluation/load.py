@@ -150,6 +150,15 @@ def find_checkpoint(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, 
     return run, checkpoint
 
 
+def find_league(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, Checkpoint]:
+    """The run that `ref` names, and the checkpoint with its league: the newest one that holds all of the run."""
+    run_ref, which = _split(ref)
+    run = _find_run(run_ref, Path(root))
+    manager = CheckpointManager(run.checkpoints_dir)
+    whole = [one for one in reversed(manager.list()) if one.resumable] if which is None else []
+    return run, whole[0] if whole else manager.find(which or "latest")
+
+
 def build_policy(config: TrainerConfig, checkpoint: Checkpoint) -> Policy:
     """The policy of a checkpoint, on the CPU, without its env."""
     state = checkpoint.state()

@@ -111,10 +111,14 @@ class LanguagePlayer:
         text = template.render(turn.game.observe(), self._tokenizer)
         return tuple(self._tokenizer.encode(text)) or (self._tokenizer.start_id,)
 
+    def read(self, turn: Seated, text: str) -> tuple[str, bool]:
+        """The action in `text`, and whether it had the asked form."""
+        return (self._extractor or turn.extractor)(text)
+
     def reply(self, turn: Seated, request: Request, completion: Completion) -> Reply:
         """What the `completion` of a request for this turn says."""
         text = self._tokenizer.decode(completion.tokens)
-        action, well_formed = (self._extractor or turn.extractor)(text)
+        action, well_formed = self.read(turn, text)
         record = Turn(
             game=turn.game.spec.id,
             match=turn.match,
@@ -218,17 +222,17 @@ class PolicyPlayer:
     ) -> None:
         self.name = name
         self.plays = frozenset({game})
-        self._network = network
-        self._codec = codec
-        self._deterministic = deterministic
+        self.network = network
+        self.codec = codec
+        self.deterministic = deterministic
         self._generator = generator
 
     def act(self, turns: Sequence[Seated]) -> list[Reply]:
-        seen = [self._codec.encode(turn.game) for turn in turns]
+        seen = [self.codec.encode(turn.game) for turn in turns]
         observations = np.stack([observation for observation, _ in seen])
         masks = np.stack([mask for _, mask in seen])
-        chosen = self._network.predict(observations, masks, self._deterministic, self._generator)
-        actions = [self._codec.text(int(action)) for action in chosen]
+        chosen = self.network.predict(observations, masks, self.deterministic, self._generator)
+        actions = [self.codec.text(int(action)) for action in chosen]
         return [Reply(action, action) for action in actions]
 
 

@@ -128,21 +128,32 @@ def minimax(rules: Rules[Any], position: Any, rng: np.random.Generator) -> int:
 
 
 def by_the_card(rules: Rules[Any], position: Hand, rng: np.random.Generator) -> int:
-    card = position.cards[position.seat]
-    if BET in rules.legal(position):
-        return BET if card == _KING else CHECK
-    return FOLD if card == _JACK else CALL
+    return _bold_or_not(rules, position, bold=boldness("greedy", rules, position) == 1)
 
 
 def in_equilibrium(rules: Rules[Any], position: Hand, rng: np.random.Generator) -> int:
     """The equilibrium of one round in which who begins never bets first (Kuhn's family at 0)."""
-    card, answers = position.cards[position.seat], position.seat != position.starter
-    third = bool(rng.random() < 1 / 3)
+    return _bold_or_not(rules, position, bold=rng.random() < boldness("equilibrium", rules, position))
+
+
+def boldness(name: str, rules: Rules[Any], position: Hand) -> float:
+    """How likely the bot `name` bets or calls at Kuhn Poker, where it could check or fold."""
+    card, may_bet = position.cards[position.seat], BET in rules.legal(position)
+    if name == "random":
+        return 0.5
+    if name == "greedy":
+        return float(card == _KING if may_bet else card != _JACK)
+    if may_bet and position.seat == position.starter:
+        return 0.0
+    if card == _KING:
+        return 1.0
+    return 1 / 3 if card == (_JACK if may_bet else _QUEEN) else 0.0
+
+
+def _bold_or_not(rules: Rules[Any], position: Hand, *, bold: bool) -> int:
     if BET in rules.legal(position):
-        if not answers:
-            return CHECK
-        return BET if card == _KING or (card == _JACK and third) else CHECK
-    return CALL if card == _KING or (card == _QUEEN and third) else FOLD
+        return BET if bold else CHECK
+    return CALL if bold else FOLD
 
 
 _JACK, _QUEEN, _KING = range(3)

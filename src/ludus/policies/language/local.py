@@ -57,6 +57,11 @@ class LocalSampler:
         """Drop what is kept between calls."""
         self._decoder.forget()
 
+    def fitted(self, prompt: tuple[int, ...]) -> tuple[int, ...]:
+        """What the model is given of `prompt`: its end, where it is too long; the start token, where it is empty."""
+        cut = max(len(prompt) - self._longest_prompt, 0)
+        return prompt[cut:] or (self.model.tokenizer.start_id,)
+
     @torch.no_grad()
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """A completion for each request, in order; raises UserError for an adapter that is not there."""
@@ -66,6 +71,5 @@ class LocalSampler:
         return [row.completion() for row in rows]
 
     def _row(self, request: Request) -> Row:
-        prompt = request.prompt or (self.model.tokenizer.start_id,)
-        cut = max(len(prompt) - self._longest_prompt, 0)
-        return Row(prompt[cut:], request.adapter, request.key, cut)
+        prompt = self.fitted(request.prompt)
+        return Row(prompt, request.adapter, request.key, max(len(request.prompt) - len(prompt), 0))

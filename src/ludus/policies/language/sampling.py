@@ -70,22 +70,26 @@ def draw(logits: Tensor, uniform: Tensor, temperature: float = 1.0, top_p: float
     raw = logits - logits.logsumexp(-1, keepdim=True)
     probs = raw.exp()
     entropy = -(probs * raw.clamp_min(torch.finfo(raw.dtype).min)).sum(-1)
-    log_probs = raw
-    if temperature != 1.0:
-        log_probs = torch.log_softmax(raw / temperature, -1)
-        probs = log_probs.exp()
-    if top_p < 1.0:
-        ranked, order = torch.sort(probs, dim=-1, descending=True, stable=True)
-        out = torch.empty_like(probs, dtype=torch.bool)
-        out.scatter_(-1, order, ranked.cumsum(-1) - ranked >= top_p)
-        log_probs = log_probs.masked_fill(out, -math.inf)
-        log_probs = log_probs - log_probs.logsumexp(-1, keepdim=True)
+    log_probs = drawn_from(raw, temperature, top_p)
+    if log_probs is not raw:
         probs = log_probs.exp()
     tokens = _invert(probs, uniform)
     picked = tokens[:, None]
     return Drawn(
         tokens, log_probs.gather(-1, picked).squeeze(-1), raw.gather(-1, picked).squeeze(-1), entropy
     )
+
+
+def drawn_from(raw: Tensor, temperature: float = 1.0, top_p: float = 1.0) -> Tensor:
+    """The log-probabilities that are drawn from, where those of the plain policy are `raw` [R, V]."""
+    log_probs = raw if temperature == 1.0 else torch.log_softmax(raw / temperature, -1)
+    if top_p == 1.0:
+        return log_probs
+    ranked, order = torch.sort(log_probs.exp(), dim=-1, descending=True, stable=True)
+    out = torch.empty_like(log_probs, dtype=torch.bool)
+    out.scatter_(-1, order, ranked.cumsum(-1) - ranked >= top_p)
+    log_probs = log_probs.masked_fill(out, -math.inf)
+    return log_probs - log_probs.logsumexp(-1, keepdim=True)
 
 
 def _invert(probs: Tensor, uniform: Tensor) -> Tensor:
