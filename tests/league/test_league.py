@@ -239,3 +239,15 @@ def test_a_resumed_league_takes_weights_and_list_from_the_config_of_today() -> N
     after.load_state_dict(before.state_dict())
     after.add("minimax", "bot")
     assert after.probabilities("me", "TicTacToe-v0") == {"minimax": 1.0}
+
+
+def test_whoever_the_config_names_anew_joins_a_league_that_goes_on() -> None:
+    before = league()
+    before.record(match(("me", "random"), (1.0, -1.0)))
+    after = league(train=["greedy"])
+    after.add("greedy", "bot")
+    after.freeze("me", 7)
+    after.load_state_dict(before.state_dict())
+    assert list(after.members) == ["me", "random", "greedy"]
+    after.record(match(("me", "greedy"), (1.0, -1.0)))
+    assert after.pair("me", "greedy").wins == 1

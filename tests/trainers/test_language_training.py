@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from tiny_runs import resumed, same, steps_of
 
 from ludus.algorithms.language import packing
 from ludus.config.schema import TrainerConfig
+from ludus.envs.text.game import GameFault, TextGame
 from ludus.errors import ConfigError, LudusError, UnknownName, UserError
 from ludus.league.records import MatchRecord, Turn
+from ludus.policies.language.sampling import Request
 from ludus.rollout import matches
-from ludus.rollout.matches import MatchCollector
+from ludus.rollout.matches import MatchCollector, OpenMatch, Spread
 from ludus.runs.directory import RunDirectory
 from ludus.trainers.factory import create_trainer
 from ludus.trainers.game_files import read_games
@@ -179,7 +182,59 @@ def test_a_collapsed_run_goes_back_and_slows_down(tmp_path: Path) -> None:
     assert "collapsed" in str(result.reason)
     assert learner.rate_scale == 0.25
     rows = rows_of(RunDirectory.open(result.run))
-    assert [row["guard/rollbacks"] for row in rows if "guard/rollbacks" in row] == [0, 0, 1, 1, 2]
+    # the start is all that was well, so that each time the first update is well once more
+    assert [row["guard/rollbacks"] for row in rows if "guard/rollbacks" in row] == [0, 0, 1, 1, 1, 2]
+
+
+def test_going_back_leads_to_a_version_from_before_the_first_sign(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer = trainer_of(config_of(tmp_path, total_timesteps="3 updates", guard={}))
+    trainer.train()
+    trainer.close()
+    run, guard = trainer._active, trainer.guard
+    assert isinstance(run, SelfPlayRun) and guard is not None
+    assert {f"learner@{version}" for version in range(4)} <= set(trainer.league.members)
+
+    def collapsed() -> str:
+        guard._in_a_row, guard._since_well = {"games/entropy": 1}, {"games/entropy": 1}
+        caplog.clear()
+        run._go_back("made up")
+        return next(text for text in caplog.messages if "goes back to" in text)
+
+    # update 2 was the last that was well, and version 1 played it
+    assert collapsed().endswith("learner@1")
+    # the learner is version 4 now: version 2 is old enough, but was frozen in a collapse
+    assert collapsed().endswith("learner@1")
+    caplog.clear()
+    guard._in_a_row = {"eval/score": 1}
+    run._guard({})
+    assert not caplog.messages  # nothing was measured: there is nothing to say
+
+
+def test_who_fails_is_told_the_command_to_go_on(tmp_path: Path) -> None:
+    trainer = trainer_of(config_of(tmp_path, total_timesteps="1 updates", evaluation=None))
+    result = trainer.train()
+    trainer.close()
+    assert trainer._active is not None
+    assert trainer._active.resume_hint().endswith(f"ludus resume {result.run}")
+
+
+def test_nothing_that_is_not_saved_outlives_a_checkpoint(tmp_path: Path) -> None:
+    wide = {"layers": 1, "hidden": 16, "heads": 2, "context": 128}
+    trainer = trainer_of(config_of(tmp_path, language={"model_kwargs": wide}))
+    trainer.create_model()
+    request = Request(tuple(range(40)), "learner", "0/0")
+    trainer.sampler.sample([request])
+    assert trainer.collector is not None
+    computed = []
+    for after in (lambda: None, lambda: trainer.collector.barrier(1)):
+        after()
+        before = trainer.sampler.work.computed
+        trainer.sampler.sample([request])
+        computed.append(trainer.sampler.work.computed - before)
+    trainer.close()
+    assert computed == [1, 40]
 
 
 def test_going_back_restores_the_frozen_weights(tmp_path: Path) -> None:
@@ -243,6 +298,39 @@ def test_a_group_is_played_from_one_state(tmp_path: Path) -> None:
         firsts = [min((t for t in match.turns), key=lambda turn: turn.index) for match in members]
         assert len({turn.observation for turn in firsts}) == 1
         assert len({turn.prompt for turn in firsts}) == 1
+        assert {turn.group for match in members for turn in match.turns} == {members[0].group}
+
+
+def test_where_games_branch_is_learnt_from_whole_games(tmp_path: Path) -> None:
+    trainer = trainer_of(config_of(tmp_path, algorithm="GRPO", games={"branch": 2}))
+    trainer.create_model()
+    collector: Any = trainer.collector
+    collector._tally = matches.Tally()
+    moves = [(0, "[0]"), (1, "[3]"), (0, "[1]"), (1, "[4]"), (0, "[2]")]
+    game = TextGame.replay(collector.tables[0].spec, 1, [action for _, action in moves])
+    # it branched at the last turn: only that one is in the group
+    collector._finish(OpenMatch(0, 0, game, ("learner", "learner"), home=0, moves=moves, group=0))
+    trainer.close()
+    assert collector._spread.state_dict()["length"] == [1 + Spread.DECAY * (3 - 1)]
+
+
+def test_a_game_that_cannot_branch_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    branch, faults = TextGame.branch, [GameFault("it does not repeat itself")]
+
+    def once(game: TextGame) -> TextGame:
+        if faults:
+            raise faults.pop()
+        return branch(game)
+
+    monkeypatch.setattr(TextGame, "branch", once)
+    trainer = trainer_of(config_of(tmp_path, algorithm="GRPO", games={"branch": 2}))
+    trainer.create_model()
+    collector: Any = trainer.collector
+    experience = collector.collect(None)
+    trainer.close()
+    assert collector.metrics["games/skipped"] == 1
+    members = Counter(match.group for match in experience.matches if match.group is not None)
+    assert members and set(members.values()) == {2}
 
 
 def test_a_match_against_nobody_is_skipped_and_many_in_a_row_end_the_run(

@@ -45,6 +45,8 @@ class Member:
     """An opponent in training by name (`league.train`); others are met in evaluation only."""
     anchor: bool = False
     """A version that never makes room for others."""
+    spoilt: bool = False
+    """A version frozen while its learner collapsed: never one to go back to."""
     games: int = 0
     cut_off: int = 0
     chosen: int = 0
@@ -266,13 +268,17 @@ class League:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take everything over from `state`; weights and listings are the config's of today."""
+        """Take everything over from `state`; weights and listings are the config's of today, and whoever it names anew
+        stays, as a stranger.
+        """
         weights = self.config.weights()
         members = [Member(**member) for member in state["members"]]
         for member in members:
             if member.parent is None:
                 member.weight, member.listed = weights.get(member.name, 1.0), member.name in weights
+        new = {name: member for name, member in self.members.items() if member.parent is None}
         self.members = {member.name: member for member in members}
+        self.members |= {name: member for name, member in new.items() if name not in self.members}
         self.ratings.load_state_dict(state["ratings"])
         self._pairs = {(one, two): Pair(**pair) for one, two, pair in state["pairs"]}
 

@@ -46,7 +46,7 @@ class Turn:
     """Tokens lost from the beginning of a prompt that was too long."""
     entropy: float = 0.0
     group: int | None = None
-    """Turns of one group were played from one and the same state."""
+    """Matches of one group were played from one and the same state; a seat's turns in them are compared."""
     reward: float = 0.0
     """After the transforms of the final and of the step reward."""
     reward_parts: dict[str, float] = field(default_factory=dict)

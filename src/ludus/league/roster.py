@@ -13,6 +13,7 @@ from torch import Tensor
 from ludus.config.language import LanguageConfig
 from ludus.errors import CheckpointError
 from ludus.league.players import LanguagePlayer, Player
+from ludus.policies.language.local import LocalSampler
 from ludus.policies.language.model import LanguageModel
 from ludus.policies.language.sampling import Sampler
 from ludus.runs.atomic import write_atomic
@@ -87,6 +88,12 @@ class Roster:
         for path in self.folder.glob("*.safetensors"):
             if path.stem not in needed and path.stem not in self._hashes:
                 path.unlink(missing_ok=True)
+
+    def forget(self) -> None:
+        """Let samplers drop what they keep between calls: a resumed run's have nothing yet, and must draw the same."""
+        for player in self._players.values():
+            if isinstance(player, LanguagePlayer) and isinstance(player.sampler, LocalSampler):
+                player.sampler.forget()
 
     def state_dict(self) -> dict[str, Any]:
         """The frozen versions, with the hashes of their files and how many updates each had seen."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ludus.config.language import GamesConfig
-from ludus.envs.text.game import GameSpec, TextGame
+from ludus.envs.text.game import GameFault, GameSpec, TextGame
 from ludus.errors import UserError
 from ludus.league.league import League
 from ludus.league.players import Reply, Seated, answer
@@ -118,7 +118,8 @@ class MatchCollector(Collector):
         return self._experience(finished)
 
     def barrier(self, number: int) -> None:
-        """Nothing to do: a game is its seed and its moves, and is saved as that."""
+        """Games need nothing, each is saved as its seed and moves; what samplers keep is not saved, so it goes."""
+        self._roster.forget()
 
     def close(self) -> None:
         self._open.clear()
@@ -203,9 +204,7 @@ class MatchCollector(Collector):
         accepted = match.game.play(reply.action)
         match.moves.append((seat, reply.action))
         if reply.turn is not None:
-            # seats are compared with themselves: one's gain is the other's loss
-            group = None if match.group is None else match.group * match.game.n_seats + seat
-            match.turns.append(replace(reply.turn, invalid=not accepted, group=group))
+            match.turns.append(replace(reply.turn, invalid=not accepted, group=match.group))
 
     def _branch(self) -> None:
         """Split the matches that have come to the turn they branch at."""
@@ -214,12 +213,16 @@ class MatchCollector(Collector):
                 continue
             if sum(turn.seat == match.home for turn in match.turns) < match.branch_at:
                 continue
+            try:
+                games = [match.game.branch() for _ in range(self.settings.branch - 1)]
+            except GameFault as fault:
+                self._lose(match.game.spec.id, "the game", fault.what)
+                self._open = [other for other in self._open if other is not match]
+                continue
             match.branch_at, match.group = None, match.number
             match.turns = []  # played before the group began: no group to compare them with
-            for _ in range(self.settings.branch - 1):
-                copy = replace(
-                    match, number=self._next, game=match.game.branch(), turns=[], moves=list(match.moves)
-                )
+            for game in games:
+                copy = replace(match, number=self._next, game=game, turns=[], moves=list(match.moves))
                 self._next += 1
                 self._open.append(copy)
 
@@ -232,8 +235,8 @@ class MatchCollector(Collector):
         self._lost_in_a_row = 0
         self.league.record(record)
         self._tally.finished(record, match.home)
-        own = [turn.seat == match.home for turn in match.turns]
-        self._spread.see(match.table, sum(own), record.rewards[match.home])
+        own = sum(seat == match.home for seat, _ in match.moves)  # those before it branched too
+        self._spread.see(match.table, own, record.rewards[match.home])
         return record
 
     def _lose(self, game: str, whose: str, fault: str) -> None:

@@ -159,7 +159,7 @@ class SelfPlayRun(TrainingRun):
         if self.guard is None:
             return {}
         verdict = self.guard.watch(metrics)
-        if verdict.state == "suspicious":
+        if verdict.state == "suspicious" and verdict.reason:  # without one, nothing new was measured
             _log.warning("the guard is suspicious: %s", verdict.reason)
         elif verdict.state == "collapsed":
             self._go_back(verdict.reason)
@@ -170,14 +170,16 @@ class SelfPlayRun(TrainingRun):
 
     def _go_back(self, reason: str) -> None:
         assert self.guard is not None
-        patience = self.guard.settings.patience
         for name in self.roster.learners:
-            # a version frozen while the signs were there already may be as bad as this one
-            limit = self._learner.version(name) - patience
+            # a version frozen since things were last well may be as bad as this one, and those who played that update
+            # were one version behind
+            limit = self._learner.version(name) - self.guard.bad_for - 1
+            versions = self.league.versions(name)
             healthy = next(
-                (one for one in self.league.versions(name) if (one.version or 0) <= limit),
-                self.league.versions(name)[-1],
+                (one for one in versions if (one.version or 0) <= limit and not one.spoilt), versions[-1]
             )
+            for one in versions[: versions.index(healthy)]:
+                one.spoilt = True
             self._learner.go_back(name, self.roster.weights(healthy.name))
             self.league.ratings[name] = self.league.ratings[healthy.name].inherited()
             _log.warning("collapsed (%s): %s goes back to %s", reason, name, healthy.name)

@@ -236,7 +236,7 @@ class TrainingRun:
             return ""
         path = str(self.directory.path)
         command = f"ludus resume {shlex.quote(path)}"
-        if self.crew.config.env is None:
+        if self.crew.config.env is None and self.crew.config.language is None:
             command = f"create_trainer(env, config), then resume({path!r}) and train()"
         return f"checkpoint {newest.name} is intact. Go on with: {command}"
 

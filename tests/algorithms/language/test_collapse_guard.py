@@ -96,6 +96,21 @@ def test_signs_are_counted_apart() -> None:
     assert verdict.reason == "games/entropy 0 is below 0.1; train/kl_start 5 is above 1"
 
 
+def test_it_knows_since_when_things_may_have_been_bad() -> None:
+    watching = guard(patience=2, anchor_drop=0.2)
+    measured = {0: 0.9, 3: 0.9, 6: 0.5, 9: 0.5}  # evaluations are rarer than updates
+    verdicts = []
+    for update in range(10):
+        verdicts.append(watching.watch({"eval/score": measured[update]} if update in measured else {}))
+    assert verdicts[-1].state == "collapsed"
+    assert watching.bad_for == 9 - 3
+    again = guard(patience=2, anchor_drop=0.2)
+    again.load_state_dict(watching.state_dict())
+    assert again.bad_for == 6
+    watching.rolled_back()
+    assert watching.bad_for == 0
+
+
 def test_going_back_clears_the_signs_and_is_counted() -> None:
     watching = CollapseGuard(GuardConfig(**(OFF | {"entropy": 0.1}), patience=1, rollbacks=1))
     watching.watch({"games/entropy": 1.0})

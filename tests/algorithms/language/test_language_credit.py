@@ -75,6 +75,12 @@ def test_a_group_is_compared_with_its_own_mean() -> None:
     assert found == pytest.approx([1.0, -1.0, 1.0, -1.0])
 
 
+def test_the_seats_of_a_group_are_compared_apart() -> None:
+    turns = [turn(match=i, group=0, seat=seat) for i in (0, 1) for seat in (0, 1)]
+    found, groups, alike = group_advantages(turns, [3.0, 0.0, 1.0, 0.0])
+    assert found == [1.0, 0.0, -1.0, 0.0] and (groups, alike) == (2, 1)
+
+
 def test_every_match_counts_once_in_its_groups_mean() -> None:
     turns = [turn(match=0, group=0), turn(match=1, group=0, index=0), turn(match=1, group=0, index=2)]
     found, _, _ = group_advantages(turns, [1.0, 0.0, 0.0])

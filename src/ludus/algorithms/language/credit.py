@@ -64,14 +64,15 @@ def group_advantages(
 ) -> tuple[list[float], int, int]:
     """Each turn's return less its group's mean (GRPO); also how many groups there are, and how many without spread.
 
-    Turns without a group are compared with all such turns of the same game and seat. In a mean every match counts
-    once, however many turns it has there. `divide_by_std` divides by the group's standard deviation, as GRPO was
-    published; without, easy and hard states count alike (Dr. GRPO). A turn alone in its group has nothing to be
-    compared with: its advantage is zero.
+    Turns of a group are compared with those of the same seat; turns without one with all such turns of the same game
+    and seat. In a mean every match counts once, however many turns it has there. `divide_by_std` divides by the
+    group's standard deviation, as GRPO was published; without, easy and hard states count alike (Dr. GRPO). A turn
+    alone in its group has nothing to be compared with: its advantage is zero.
     """
-    groups: dict[object, list[int]] = {}
+    groups: dict[tuple[str | int, int], list[int]] = {}
     for i, turn in enumerate(turns):
-        key: object = (turn.game, turn.seat) if turn.group is None else turn.group
+        # seats are compared with themselves: one's gain is the other's loss
+        key = (turn.game if turn.group is None else turn.group, turn.seat)
         groups.setdefault(key, []).append(i)
     advantages = [0.0] * len(turns)
     without_spread = 0

@@ -45,13 +45,21 @@ class CollapseGuard:
         self._in_a_row: dict[str, int] = {}
         self._best: dict[str, float] = {}
         self._well: set[str] = set()
+        self._since_well: dict[str, int] = {}
+
+    @property
+    def bad_for(self) -> int:
+        """Updates since all that is on the bad side of its limit now was last measured on the good side."""
+        return max((self._since_well.get(name, n) for name, n in self._in_a_row.items()), default=0)
 
     def watch(self, metrics: Metrics) -> Verdict:
-        """Judge by the metrics of one update, or of one evaluation."""
+        """Judge by the metrics of one update, with those of the evaluation before it where there was one."""
         reasons = []
+        self._since_well = {name: updates + 1 for name, updates in self._since_well.items()}
         for name, bad in self._passed(metrics).items():
             if bad is None:
                 self._well.add(name)
+                self._since_well[name] = 0
                 self._in_a_row.pop(name, None)
             elif name in self._well:
                 self._in_a_row[name] = self._in_a_row.get(name, 0) + 1
@@ -73,6 +81,7 @@ class CollapseGuard:
             "in_a_row": dict(self._in_a_row),
             "best": dict(self._best),
             "well": sorted(self._well),
+            "since_well": dict(self._since_well),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -81,6 +90,7 @@ class CollapseGuard:
         self._in_a_row = {name: int(count) for name, count in state["in_a_row"].items()}
         self._best = {name: float(score) for name, score in state["best"].items()}
         self._well = set(state["well"])
+        self._since_well = {name: int(updates) for name, updates in state.get("since_well", {}).items()}
 
     def _passed(self, metrics: Metrics) -> dict[str, str | None]:
         """For every measurement that `metrics` has: how it passes its limit, or None."""

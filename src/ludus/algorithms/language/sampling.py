@@ -52,7 +52,7 @@ class WeightBySpread(SamplingTransform):
     least: float = Field(default=0.0, ge=0)
 
     def __call__(self, turns: Sequence[Turn]) -> None:
-        groups = _grouped(turns, lambda turn: turn.game if turn.group is None else turn.group)
+        groups = _grouped(turns, lambda turn: turn.game if turn.group is None else (turn.group, turn.seat))
         weighed = [(turn, self.least + _spread(members)) for members in groups for turn in members]
         _multiply_weights(weighed)
 

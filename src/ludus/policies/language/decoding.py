@@ -38,6 +38,8 @@ class Decoder:
         self._slots = Slots(0)
 
     def forget(self) -> None:
+        if self.model.device.type == "cpu":
+            self._cache = None  # its size is what earlier calls needed, and decides what the next ones keep
         self._slots = Slots(0 if self._cache is None else self._cache.slots)
 
     def _draw(self, logits: Tensor) -> Drawn:
