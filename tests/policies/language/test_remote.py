@@ -213,6 +213,29 @@ def test_the_key_appears_nowhere(server: Server, caplog: pytest.LogCaptureFixtur
     assert error.__cause__ is None
 
 
+@pytest.mark.parametrize("key", [f"{SECRET}\r", f"{SECRET}\n", "sk-of\ntwo-lines"])
+def test_a_key_that_is_no_header_appears_nowhere(
+    key: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY, key)
+    (answer,) = OpenAIClient("m", RemoteOptions(retries=0)).ask(["hi"])
+    if key.strip() == SECRET:
+        assert answer == "[4]"
+    assert "two-lines" not in str(answer) and SECRET not in str(answer)
+
+
+def test_no_part_of_a_key_is_left_where_a_text_is_cut(server: Server) -> None:
+    server.behave = lambda body, n: refused(400, "x" * 270 + SECRET)
+    (answer,) = OpenAIClient("m").ask(["hi"])
+    assert SECRET[:6] not in str(answer)
+
+
+def test_a_key_among_the_options_is_not_repeated(server: Server) -> None:
+    with pytest.raises(UserError) as caught:
+        OpenAIClient.from_ref(f"m?api_key={SECRET}")
+    assert SECRET not in str(caught.value)
+
+
 def test_without_a_key_the_user_reads_what_to_type(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
     monkeypatch.delenv(KEY)
     assert OpenAIClient("m").ask(["a"]) == ["[4]"]  # a server of one's own may ask for none

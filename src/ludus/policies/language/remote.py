@@ -106,7 +106,8 @@ class OpenAIClient:
             hint = nearest(name, kinds)
             if name not in kinds:
                 fix = f"did you mean '{hint}'?" if hint else f"one of {', '.join(kinds)}"
-                raise UserError(f"unknown option '{name}'", where=f"openai:{ref}", fix=fix)
+                # without its value: it might be a key
+                raise UserError(f"unknown option '{name}'", where=f"openai:{model}", fix=fix)
             try:
                 given[name] = kinds[name](text)
             except ValueError:
@@ -267,7 +268,7 @@ class _Pace:
 
 
 def _key() -> str | None:
-    return os.environ.get(KEY) or None
+    return os.environ.get(KEY, "").strip() or None  # a file it was read from may have ended its line
 
 
 def _address() -> str:
@@ -301,12 +302,15 @@ def _said(error: urllib.error.HTTPError) -> str:
             text = told["error"]["message"] if isinstance(told["error"], dict) else str(told["error"])
         except (ValueError, KeyError, TypeError):
             text = body
-    return _redacted(" ".join(f"HTTP {error.code} {error.reason}: {text}".split())[:300].rstrip(": "))
+    # redacted before it is cut, or the beginning of a key could stay
+    return _redacted(" ".join(f"HTTP {error.code} {error.reason}: {text}".split()))[:300].rstrip(": ")
 
 
 def _redacted(text: str) -> str:
     key = _key()
-    return text.replace(key, "***") if key else text
+    if not key:
+        return text
+    return text.replace(key, "***").replace(repr(key)[1:-1], "***")  # as errors write what is no header
 
 
 def _seconds(header: str | None) -> float:
