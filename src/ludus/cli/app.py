@@ -31,10 +31,11 @@ from ludus.cli.import_ import import_model
 from ludus.cli.init import init
 from ludus.cli.league import league
 from ludus.cli.match import MATCH_EXAMPLES, match
+from ludus.cli.mirror import MIRROR_EXAMPLES, mirror
 from ludus.cli.models import models_app
 from ludus.cli.play import play
 from ludus.cli.presets import presets
-from ludus.cli.pull import pull
+from ludus.cli.pull import PULL_EXAMPLES, pull
 from ludus.cli.report import REPORT_EXAMPLES
 from ludus.cli.report import report as write_report
 from ludus.cli.resume import resume
@@ -87,7 +88,8 @@ app.command("envs")(envs)
 app.command("validate")(validate)
 app.command("config")(config)
 app.command("convert", epilog=FOREIGN_FORMATS)(convert)
-app.command("pull")(pull)
+app.command("mirror", epilog=MIRROR_EXAMPLES)(mirror)
+app.command("pull", epilog=PULL_EXAMPLES)(pull)
 app.add_typer(sync_app, name="sync")
 app.command("init")(init)
 app.command("doctor")(doctor)

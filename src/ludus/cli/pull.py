@@ -1,34 +1,99 @@
-"""`ludus pull`: bring a model from Weights & Biases to this machine."""
+"""`ludus pull`: bring a run back from its mirror, or a model from Weights & Biases, to this machine."""
 
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ludus.cli.options import Json, Quiet
+from ludus.cli.options import Json, Quiet, Root
 from ludus.cli.output import Output
+from ludus.errors import UserError
+
+PULL_EXAMPLES = (
+    "Examples: ludus pull s3://bucket/runs/CartPole-v1/PPO/mine, ludus pull gdrive://runs, "
+    "ludus pull wandb:ENTITY/PROJECT/ARTIFACT:v3"
+)
 
 
 def pull(
-    model: Annotated[
+    source: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="wandb:ENTITY/PROJECT/ARTIFACT[:VERSION], or …/PROJECT/runs/ID/FILE."
+            metavar="URL",
+            help="A mirrored run: s3://…, gs://…, gdrive://…, file:///…; "
+            "or wandb:ENTITY/PROJECT/ARTIFACT[:VERSION], …/PROJECT/runs/ID/FILE.",
         ),
     ],
     to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Where to put it; default: models/<name>.")
+        Path | None,
+        typer.Option(
+            "--to",
+            metavar="DIR",
+            help="Where to put it; default: a run's own place below --root, models/<name> from W&B.",
+        ),
     ] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option("--bandwidth", metavar="RATE", help='At most so fast, as in "5 MB/s".')
+    ] = None,
+    root: Root = "runs",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Download a model; nothing in it is opened."""
+    """Bring back a mirrored run, or download a model. Every file of a run is checked by its hash."""
+    output = Output(json, quiet=quiet)
+    if source.startswith("wandb:") or "://" not in source:
+        if bandwidth is not None:
+            raise UserError("--bandwidth is for mirrored runs", where="command line", fix="leave it out")
+        _pull_model(source, to, output)
+    else:
+        _pull_run(source, to, bandwidth, root, output)
+
+
+def _pull_run(url: str, to: Path | None, bandwidth: str | None, root: str, output: Output) -> None:
+    from ludus.cli.mirror import checked, checked_rate, size_text
+    from ludus.config.mirror import bytes_per_second
+    from ludus.runs.mirror.pull import pull_run
+    from ludus.runs.mirror.remote import Pace
+
+    rate = checked_rate(bandwidth)
+    pulled = pull_run(
+        checked(url),
+        root,
+        to,
+        pace=Pace(None if rate is None else bytes_per_second(rate)),
+        note=lambda path: output.print(f"  {path}"),
+        may_ask=sys.stdin.isatty(),
+    )
+    place = str(pulled.run.path)
+    kind = "whole" if pulled.whole else "not whole: the rest was on its way when this was written"
+    output.pairs(
+        [
+            ("run", place),
+            ("files", f"{pulled.files}, {size_text(pulled.bytes)}, every hash right"),
+            ("as of", f"{pulled.written[:19].replace('T', ' ')} UTC, {kind}"),
+            ("go on", f"ludus resume {shlex.quote(place)}"),
+        ]
+    )
+    output.result(
+        {
+            "run": place,
+            "files": pulled.files,
+            "bytes": pulled.bytes,
+            "whole": pulled.whole,
+            "written": pulled.written,
+        },
+        short=place,
+    )
+
+
+def _pull_model(model: str, to: Path | None, output: Output) -> None:
+    """A model of W&B; nothing in it is opened."""
     from ludus.tracking.wandb_models import Reference, download
 
-    output = Output(json, quiet=quiet)
     reference = Reference.parse(model)
     folder = to if to is not None else Path("models") / reference.folder
     files = download(reference, folder)

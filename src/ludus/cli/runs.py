@@ -15,6 +15,8 @@ from ludus.cli.output import Output, plain_table
 from ludus.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from ludus.runs.checkpoints import CheckpointManager
     from ludus.runs.directory import RunDirectory
 
@@ -53,9 +55,12 @@ def list_all(context: typer.Context, root: Root = "runs", json: Json = False) ->
         groups.setdefault((row["env"], row["algorithm"]), []).append(row)
     for (env, algorithm), members in groups.items():
         output.print(Text.assemble((env, "bold"), (f"   {algorithm}", "bold cyan")))
-        table = plain_table("  run", "status", "steps", "eval", "age", "tags", right=("steps", "eval", "age"))
+        mirrored = any(row["mirror"] for row in members)
+        columns = ["  run", "status", "steps", "eval", "age", *(["mirror"] if mirrored else []), "tags"]
+        table = plain_table(*columns, right=("steps", "eval", "age"))
         for row in members:
-            table.add_row(*_cells(row))
+            cells = _cells(row)
+            table.add_row(*(cells if not mirrored else [*cells[:-1], _mirror(row["mirror"]), cells[-1]]))
         output.print(table)
         output.print("")
     if not rows:
@@ -158,8 +163,9 @@ def _settings(context: typer.Context, root: str, json: bool) -> tuple[str, bool]
 def _row(run: RunDirectory) -> dict[str, Any]:
     """What the list tells of a run, as plain data."""
     from ludus.reports.reading import summarize
+    from ludus.runs.mirror.state import MirrorState
 
-    found = summarize(run)
+    found, mirror = summarize(run), MirrorState.load(run.path)
     return {
         "name": found.name,
         "path": found.path,
@@ -171,6 +177,7 @@ def _row(run: RunDirectory) -> dict[str, Any]:
         "best": found.best,
         "created": found.created,
         "tags": list(found.tags),
+        "mirror": None if mirror is None else mirror.summary(),
     }
 
 
@@ -188,6 +195,17 @@ def _cells(row: dict[str, Any]) -> list[Any]:
         _age(row["created"]),
         Text(" ".join(row["tags"]), "dim"),
     ]
+
+
+def _mirror(state: dict[str, Any] | None) -> Text | str:
+    """Whether the copy elsewhere has everything: `whole`, or how many files it lacks."""
+    from rich.text import Text
+
+    if state is None:
+        return ""
+    if state["trouble"] is None and not state["missing"]:
+        return Text("whole" if state["mirrored"] else "begun", "green")
+    return Text(f"lacks {state['missing']}", "red")
 
 
 def _age(created: str | None) -> str:

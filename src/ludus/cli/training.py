@@ -12,6 +12,7 @@ from ludus.cli.output import Output
 
 if TYPE_CHECKING:
     from ludus.config.schema import TrainerConfig
+    from ludus.runs.mirror.state import MirrorState
     from ludus.trainers.base import RLTrainer, TrainResult
 
 _LOOK = {"finished": "bold green", "stopped": "bold green", "interrupted": "bold yellow"}
@@ -32,7 +33,9 @@ def train_and_tell(trainer: RLTrainer, output: Output, total_timesteps: Any = No
         return
     config = trainer.config
     _print_summary(result, config, output)
-    output.result(result.summary(), short=str(result.run))
+    mirror = _mirror_state(result, config)
+    mirrored = {} if mirror is None else {"mirror": mirror.summary()}
+    output.result({**result.summary(), **mirrored}, short=str(result.run))
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
@@ -64,6 +67,11 @@ def _print_summary(result: TrainResult, config: TrainerConfig, output: Output) -
     name = _reference(result.run, save_dir)
     rows = [("eval", text) for text in _evaluation(result)]
     rows.append(("run", str(result.run)))
+    mirror = _mirror_state(result, config)
+    if mirror is not None:
+        rows.append(("mirror", mirror.in_words()))
+        if mirror.missing:
+            rows.append(("", f"ludus mirror {name}"))
     if result.status == "interrupted":
         rows.append(("go on", f"ludus resume {name}"))
     else:
@@ -76,6 +84,13 @@ def _print_summary(result: TrainResult, config: TrainerConfig, output: Output) -
             rows.append(("", f"ludus games {name}"))
         rows.append(("", f"tensorboard --logdir {shlex.quote(logs)}"))
     output.pairs(rows)
+
+
+def _mirror_state(result: TrainResult, config: TrainerConfig) -> MirrorState | None:
+    """How the copy elsewhere stands; None where the config asks for none."""
+    from ludus.runs.mirror.state import MirrorState
+
+    return None if config.mirror is None else MirrorState.load(result.run)
 
 
 def _evaluation(result: TrainResult) -> list[str]:

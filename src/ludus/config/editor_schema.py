@@ -24,7 +24,8 @@ def editor_schema() -> dict[str, Any]:
     """Everything `load_config` accepts: the model, the short forms, the aliases, every algorithm's own keys."""
     schema = TrainerConfig.model_json_schema()
     definitions, properties = schema["$defs"], schema["properties"]
-    properties["env"] = _or(properties["env"], {"type": "string"})
+    for name in ("env", "mirror"):
+        properties[name] = _or(properties[name], {"type": "string"})
     for name in _NULLABLE:
         properties[name] = _or(properties[name], {"type": "null"})
     for alias, path in FIELD_ALIASES.items():

@@ -109,6 +109,9 @@ def dump_yaml(config: TrainerConfig) -> str:
     return write_yaml(plain_config(config))
 
 
+# Sections that may be written as one text, and the key which that is.
+_ONE_WORD = {"env": "id", "mirror": "url"}
+
 # At its usual value a key that came later is left out of the hash: runs of older versions must still be found.
 _YOUNGER_THAN_THE_HASH: tuple[tuple[str, str, Any], ...] = (
     ("", "precision", "auto"),
@@ -122,7 +125,7 @@ _YOUNGER_THAN_THE_HASH: tuple[tuple[str, str, Any], ...] = (
 def config_hash(config: TrainerConfig) -> str:
     """Identifies what is asked for, wherever the run is put and whether it resumes."""
     data = plain_config(config)
-    del data["resume"], data["run_dir"], data["save_dir"], data["timestamp"]
+    del data["resume"], data["run_dir"], data["save_dir"], data["timestamp"], data["mirror"]
     del data["tracking"]["tensorboard_dir"], data["tracking"]["monitor_dir"]
     data.pop("sweep", None)
     if config.language is None:
@@ -201,8 +204,8 @@ def _set(data: dict[str, Any], places: dict[Key, str], key: Key, value: Any, pla
         child = node.get(part)
         if child is None:
             child = {}
-        elif part == "env" and depth == 0 and isinstance(child, str):
-            child = {"id": child}
+        elif part in _ONE_WORD and depth == 0 and isinstance(child, str):
+            child = {_ONE_WORD[part]: child}
         if not isinstance(child, dict):
             raise ConfigError(f"'{'.'.join(key[: depth + 1])}' holds a value, not a section", where=place)
         node[part] = child

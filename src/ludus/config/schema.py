@@ -30,6 +30,7 @@ from ludus.config.language import (
     RewardsConfig,
     WarmupConfig,
 )
+from ludus.config.mirror import MirrorConfig
 from ludus.config.registry import ENGINES, LANGUAGE, Algorithm, find_algorithm
 from ludus.config.section import Section
 from ludus.config.when import When
@@ -208,6 +209,9 @@ class TrainerConfig(Section):
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     video: VideoConfig = VideoConfig()
     tracking: TrackingConfig = TrackingConfig()
+    mirror: MirrorConfig | None = Field(
+        default=None, description="copy the run there while it trains (extra `cloud`): a URL, or a section"
+    )
     pretrained_model: str | None = Field(default=None, description="start from this policy: RUN, RUN@best, …")
     language: LanguageConfig | None = Field(
         default=None, description="a language model that learns text games; takes the place of env and policy"
@@ -242,6 +246,11 @@ class TrainerConfig(Section):
     @classmethod
     def _env_by_id(cls, value: Any) -> Any:
         return {"id": value} if isinstance(value, str) else value
+
+    @field_validator("mirror", mode="before")
+    @classmethod
+    def _mirror_by_url(cls, value: Any) -> Any:
+        return {"url": value} if isinstance(value, str) else value
 
     @field_validator("checkpoint", "evaluation", "video", mode="before")
     @classmethod

@@ -61,9 +61,11 @@ class RunDirectory:
         """
         env_ids = [env_id] if isinstance(env_id, str) else list(env_id)
         now = (now or datetime.now()).astimezone()
-        folder = Path(save_dir) / _safe("+".join(_safe(one) for one in env_ids)) / _safe(algorithm)
+        folder = (
+            Path(save_dir) / safe_name("+".join(safe_name(one) for one in env_ids)) / safe_name(algorithm)
+        )
         folder.mkdir(parents=True, exist_ok=True)
-        own = f"{_safe(name)}_{now:%Y%m%d-%H%M%S}" if timestamp else _safe(name)
+        own = f"{safe_name(name)}_{now:%Y%m%d-%H%M%S}" if timestamp else safe_name(name)
         run = cls(_make_first_free(folder, own))
         run._begin("+".join(env_ids), algorithm, name, now)
         return run
@@ -242,7 +244,7 @@ def _make_first_free(folder: Path, name: str) -> Path:
             return path
 
 
-def _safe(text: str) -> str:
+def safe_name(text: str) -> str:
     """`text` as one path component: letters, digits and `._+-` only, no leading dot, not too long."""
     text = re.sub(r"[^\w.+-]", "-", unicodedata.normalize("NFC", text))
     text = text.encode("utf-8", "replace")[:_MAX_NAME_BYTES].decode("utf-8", "ignore")

@@ -21,6 +21,8 @@ from ludus.runs.atomic import write_atomic
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.runs.lock import RunLock
+from ludus.runs.mirror.background import Mirror
+from ludus.runs.mirror.remote import require_packages
 from ludus.runs.signals import StopSignals
 from ludus.runs.streams import Streams
 from ludus.tracking.jsonl import read_jsonl
@@ -84,6 +86,8 @@ class RunTrainer(RLTrainer):
             self.config = self.config.model_copy(update={"total_timesteps": _parse_total(total_timesteps)})
         self.create_model()
         checkpoint = self._where_to_go_on()
+        if self.config.mirror is not None:
+            require_packages(self.config.mirror.url)
         if self.run is None:
             self.run = self._create_run()
         with ExitStack() as stack:
@@ -96,6 +100,7 @@ class RunTrainer(RLTrainer):
             if self.display is not None:
                 stack.callback(self.display.close)
             run = self._open(self.run, checkpoint, signals, callback)
+            self._mirror(stack, signals)
             stack.enter_context(closing(run.log))
             return self._run_to_end(run, checkpoint, callback)
 
@@ -240,6 +245,20 @@ class RunTrainer(RLTrainer):
         run = self._make_run(directory, crew, log, signals)
         self._active = run
         return run
+
+    def _mirror(self, stack: ExitStack, signals: StopSignals) -> None:
+        """Copy the run elsewhere from here on, if the config says so; its end is the last thing of the run."""
+        settings = self.config.mirror
+        if settings is None or self.run is None:
+            return
+        mirror = Mirror(self.run, settings.url, bandwidth=settings.bandwidth, patience=settings.wait)
+
+        def close() -> None:
+            # who stops a run wants its last checkpoint there; who stops the waiting does not
+            stopped_before = signals.received is not None
+            mirror.close(lambda: signals.received is not None and not stopped_before)
+
+        stack.callback(close)
 
     def _make_run(
         self, directory: RunDirectory, crew: Crew, log: MetricsLog, signals: StopSignals

@@ -1,0 +1,76 @@
+"""What this machine knows of a run's mirror: where it is, what went up, what is missing and why.
+
+`<run>/.mirror/state.json` is not mirrored itself. Losing it costs time, never truth: the inventory there says the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from ludus.runs import atomic, strict_json
+from ludus.runs.mirror.inventory import Stored
+
+Stat = tuple[int, int, int]
+"""Size, time of the last change and inode of a file."""
+
+FOLDER = ".mirror"
+_FILENAME = "state.json"
+
+
+@dataclass
+class MirrorState:
+    """`at` is the run's own folder in the mirror. `loose` files are there, verified, but in no inventory yet.
+
+    `based_on` is when the inventory was written that the loose ones were to follow; None: there was none.
+    """
+
+    at: str
+    mirrored: str | None = None
+    """When the mirror last had everything, in ISO form."""
+    missing: int = 0
+    """How many files of the run were not there at the last look."""
+    trouble: str | None = None
+    based_on: str | None = None
+    loose: dict[str, Stored] = field(default_factory=dict)
+    seen: dict[str, Stat] = field(default_factory=dict)
+    """The files that are there as they were then; one that still looks the same is not read again."""
+
+    @classmethod
+    def load(cls, run: Path) -> MirrorState | None:
+        """The state of the run directory `run`; None where it was never mirrored, or nothing can be read of it."""
+        try:
+            found = strict_json.loads((run / FOLDER / _FILENAME).read_text("utf-8"))
+            state = cls(**found)
+            state.loose = {str(path): Stored(**entry) for path, entry in found["loose"].items()}
+            state.seen = {str(path): _stat(*entry) for path, entry in found["seen"].items()}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+        return state
+
+    def save(self, run: Path) -> None:
+        """Best effort: a disk that is full must not be the mirror's trouble as well."""
+        with contextlib.suppress(OSError):
+            (run / FOLDER).mkdir(exist_ok=True)
+            atomic.write_atomic(run / FOLDER / _FILENAME, strict_json.dumps(asdict(self), indent=1) + "\n")
+
+    def in_words(self) -> str:
+        """One line for people."""
+        if self.trouble is not None:
+            behind = f", {self.missing} files are missing there" if self.missing else ""
+            return f"{self.at}: {self.trouble}{behind}"
+        return f"{self.at}: " + (f"{self.missing} files are missing" if self.missing else "whole")
+
+    def summary(self) -> dict[str, str | int | None]:
+        """For `--json`."""
+        return {
+            "url": self.at,
+            "mirrored": self.mirrored,
+            "missing": self.missing,
+            "trouble": self.trouble,
+        }
+
+
+def _stat(size: int, changed: int, inode: int) -> Stat:
+    return size, changed, inode

@@ -1,0 +1,201 @@
+"""Whatever its mirror does, a run goes on: trouble is told once, kept in the run's state, and made up for later."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mirrored_runs import add_checkpoint, contents, make_run
+from s3_server import Door
+
+from ludus.errors import UserError
+from ludus.runs.mirror import sync
+from ludus.runs.mirror.background import Mirror, mirror_now
+from ludus.runs.mirror.pull import pull_run
+from ludus.runs.mirror.remote import Remote, in_words
+from ludus.runs.mirror.state import MirrorState
+
+QUICK: Any = {"every": 0.02, "look": 0.02}
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another thread is about to do."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_what_appears_while_the_run_trains_is_there_at_its_end(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs")
+    url = f"file://{tmp_path}/mirror"
+    mirror = Mirror(run, url, **QUICK)
+    until(lambda: (MirrorState.load(run.path) or MirrorState("")).mirrored is not None)
+    assert not pull_run(url, tmp_path / "early").run.logs_dir.exists()  # logs go up at the end
+    for step in (300, 400, 500):
+        add_checkpoint(run, step, keep=2)
+    run.update_info(status="finished")
+    mirror.close()
+    assert contents(pull_run(url, tmp_path / "late").run.path) == contents(run.path)
+    state = MirrorState.load(run.path)
+    assert state is not None and (state.missing, state.trouble) == (0, None)
+
+
+def test_a_remote_that_goes_away_is_told_once_and_caught_up_with_when_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = make_run(tmp_path / "runs")
+    folder = tmp_path / "mirror"
+    mirror = Mirror(run, f"file://{folder}", **QUICK)
+    until(lambda: (MirrorState.load(run.path) or MirrorState("")).mirrored is not None)
+    with caplog.at_level(logging.INFO, logger="ludus.runs"):
+        shutil.rmtree(folder)
+        folder.write_text("a file where the folder was")
+        add_checkpoint(run, 300)
+        until(lambda: (MirrorState.load(run.path) or MirrorState("")).trouble is not None)
+        add_checkpoint(run, 400)
+        folder.unlink()
+        mirror.close()
+    assert len(warnings(caplog)) == 1 and "Training goes on" in warnings(caplog)[0]
+    assert contents(pull_run(f"file://{folder}", tmp_path / "back").run.path) == contents(run.path)
+    state = MirrorState.load(run.path)
+    assert state is not None and state.trouble is None
+
+
+def test_what_never_arrived_is_counted_at_the_end_and_sent_by_a_later_command(
+    s3: Door, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = make_run(tmp_path / "runs", steps=(100,))
+    s3.refuse = "expired"
+    with caplog.at_level(logging.INFO, logger="ludus.runs"):
+        Mirror(run, "s3://runs", patience=20.0, **QUICK).close()
+    first, last = warnings(caplog)
+    assert "the credentials may have expired" in first
+    assert f"lacks {len(contents(run.path))} files" in last and f"ludus mirror {run.path}" in last
+    state = MirrorState.load(run.path)
+    assert state is not None and state.missing == len(contents(run.path))
+    s3.refuse = None
+    mirror_now(run, state.at)
+    assert contents(pull_run(state.at, tmp_path / "back").run.path) == contents(run.path)
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_remote_that_hangs_is_left_behind(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    release: threading.Event,
+) -> None:
+    monkeypatch.setattr(Remote, "write", lambda self, name, source: release.wait() and None)
+    run = make_run(tmp_path / "runs")
+    with caplog.at_level(logging.INFO, logger="ludus.runs"):
+        Mirror(run, f"file://{tmp_path}/mirror", patience=0.3, **QUICK).close()
+    assert "not done in time" in warnings(caplog)[-1]
+    assert run.info()["status"] == "running"
+
+
+def test_who_stops_the_waiting_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: threading.Event
+) -> None:
+    monkeypatch.setattr(Remote, "write", lambda self, name, source: release.wait() and None)
+    mirror = Mirror(make_run(tmp_path / "runs"), f"file://{tmp_path}/mirror", patience=3600.0, **QUICK)
+    mirror.close(stopping=lambda: True)
+
+
+def test_a_checkpoint_that_is_deleted_while_it_goes_up_goes_up_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "runs", steps=(100,))
+    path = run.checkpoints_dir / "000000000100"
+    held = contents(path)
+    write = Remote.write
+
+    def delete_first(self: Remote, name: str, source: Any) -> None:
+        if path.exists():
+            shutil.rmtree(path)
+        write(self, name, source)
+
+    monkeypatch.setattr(Remote, "write", delete_first)
+    mirror_now(run, f"file://{tmp_path}/mirror")
+    assert (
+        contents(pull_run(f"file://{tmp_path}/mirror", tmp_path / "b").run.path / path.relative_to(run.path))
+        == held
+    )
+
+
+def test_a_checkpoint_that_appears_during_a_pass_waits_for_the_metrics_it_counts_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "runs")
+    commit, came = sync.Sync._commit, []
+
+    def add_then_commit(self: Any, *arguments: Any, **named: Any) -> Any:
+        if not came:
+            came.append(add_checkpoint(run, 300))
+        return commit(self, *arguments, **named)
+
+    monkeypatch.setattr(sync.Sync, "_commit", add_then_commit)
+    url = f"file://{tmp_path}/mirror"
+    mirror_now(run, url)
+    pulled = pull_run(url, tmp_path / "back").run
+    steps = sorted(path.name for path in pulled.checkpoints_dir.iterdir() if path.is_dir())
+    assert steps == ["000000000100", "000000000200"]
+    mirror_now(run, url)
+    assert contents(pull_run(url, tmp_path / "later").run.path) == contents(run.path)
+
+
+def test_two_processes_do_not_mirror_one_run(tmp_path: Path, release: threading.Event) -> None:
+    run = make_run(tmp_path / "runs")
+    url = f"file://{tmp_path}/mirror"
+
+    def try_too(path: str) -> None:
+        with pytest.raises(UserError, match="in use"):
+            mirror_now(run, url)
+
+    mirror_now(run, url, note=try_too)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(28, "No space left on device"), "it is full"),
+        (PermissionError(13, "Permission denied"), "does not let this account"),
+        (OSError(30, "Read-only file system"), "does not let this account"),
+        (ConnectionRefusedError(111, "Connection refused"), "cannot be reached"),
+        (TimeoutError("timed out"), "cannot be reached"),
+        (
+            RuntimeError("GET https://x/y?upload_id=AB&key=s3cr3t " + "k" * 40),
+            "RuntimeError: GET https://x/y… …",
+        ),
+    ],
+)
+def test_trouble_is_told_in_words_that_hold_no_secret(error: Exception, words: str) -> None:
+    assert words in in_words(error)
+    assert "s3cr3t" not in in_words(error) and "kkkk" not in in_words(error)
+
+
+def test_a_run_without_a_mirror_imports_nothing_of_it() -> None:
+    code = (
+        "import sys, ludus.runs.mirror.background, ludus.runs.mirror.pull, ludus.cli.mirror\n"
+        "print([name for name in ('fsspec', 's3fs', 'gcsfs', 'gdrive_fsspec', 'torch') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
