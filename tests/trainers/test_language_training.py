@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,18 @@ import pytest
 from tiny_runs import resumed, same, steps_of
 
 from ludus.algorithms.language import packing
+from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
 from ludus.envs.text.game import GameFault, TextGame
 from ludus.errors import ConfigError, LudusError, UnknownName, UserError
+from ludus.evaluation.players import make_player
 from ludus.league.records import MatchRecord, Turn
+from ludus.policies.language.peft_files import export_peft
 from ludus.policies.language.sampling import Request
 from ludus.rollout import matches
 from ludus.rollout.matches import MatchCollector, OpenMatch, Spread
 from ludus.runs.directory import RunDirectory
+from ludus.runs.streams import Streams
 from ludus.trainers.factory import create_trainer
 from ludus.trainers.game_files import read_games
 from ludus.trainers.language import LanguageTrainer
@@ -218,6 +223,23 @@ def test_who_fails_is_told_the_command_to_go_on(tmp_path: Path) -> None:
     trainer.close()
     assert trainer._active is not None
     assert trainer._active.resume_hint().endswith(f"ludus resume {result.run}")
+
+
+def test_an_adapter_that_a_run_began_with_is_not_needed_afterwards(tmp_path: Path) -> None:
+    other = trainer_of(config_of(tmp_path / "other"))
+    other.create_model()
+    folder = tmp_path / "of rank 2"
+    export_peft(other.model, "learner", folder, base="tiny")
+    other.close()
+    adapter = {"start": str(folder)}  # its rank is the folder's, not the default
+    run = trained(config_of(tmp_path / "runs", language={"adapter": adapter}))
+    shutil.rmtree(folder)
+    middle = steps_of(run)[0]
+    assert resumed(run, middle) == middle
+    games = load_config(run.config_path).config.games
+    assert games is not None
+    player = make_player(str(run.path), [games.train[0].spec()], streams=Streams(1))
+    assert player.kind == "model"
 
 
 def test_nothing_that_is_not_saved_outlives_a_checkpoint(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -39,5 +40,7 @@ def warmup(
         finally:
             trainer.close()
     output.pairs([(name.removeprefix("warmup/"), f"{value:.4g}") for name, value in found.items()])
-    output.pairs([("run", str(run)), ("next", f"ludus train {config} pretrained_model={run}")])
+    # what was done here is not to be done again
+    following = ["ludus", "train", config, *(overrides or []), f"pretrained_model={run}", "warmup=null"]
+    output.pairs([("run", str(run)), ("next", shlex.join(following))])
     output.result({"run": str(run), **found}, short=str(run))

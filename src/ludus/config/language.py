@@ -21,6 +21,10 @@ class AdapterConfig(Section):
     )
     start: str | None = Field(default=None, description="begin with this PEFT folder or zip")
 
+    def without_start(self) -> AdapterConfig:
+        """For weights that are loaded from elsewhere: where they began is not needed any more."""
+        return self.model_copy(update={"start": None})
+
 
 class SamplerConfig(Section):
     """How completions are drawn."""

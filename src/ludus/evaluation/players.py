@@ -186,7 +186,7 @@ def _language_model(
     # the weights of `tiny` are drawn, so they follow from the run's seed
     model = load_language_model(language, device, Streams(config.seed).torch("model"))
     learner = best_learner(state)
-    model.add_adapter(learner, language.adapter)
+    model.add_adapter(learner, None if language.adapter is None else language.adapter.without_start())
     LearnedWeights(model, [learner], language).load_state_dict(checkpoint.tensors("policy"))
     own = own_game(config, games)
     return LanguagePlayer(

@@ -126,9 +126,8 @@ class Roster:
             self._seat_version(name, safetensors.torch.load(payload), int(known["version"]))
 
     def _seat_version(self, name: str, tensors: Mapping[str, Tensor], version: int) -> None:
-        # its weights are taken from `tensors`, wherever the learner's own began
         config = self._config.adapter
-        self._model.add_adapter(name, None if config is None else config.model_copy(update={"start": None}))
+        self._model.add_adapter(name, None if config is None else config.without_start())
         self._model.load_adapter_tensors(name, tensors)
         for parameter in self._model.trainable(name):
             parameter.requires_grad_(False)

@@ -31,6 +31,7 @@ from ludus.policies.language.learned import LearnedWeights
 from ludus.policies.language.local import LocalSampler
 from ludus.policies.language.model import LanguageModel
 from ludus.policies.language.models import load_language_model
+from ludus.policies.language.peft_files import read_peft
 from ludus.rollout.matches import MatchCollector, Table
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
@@ -87,7 +88,7 @@ class LanguageTrainer(RunTrainer):
     def create_model(self) -> Any:
         if self.learner is not None:
             return self.learner.policy
-        self.config = config = _resolved(self.config)
+        self.config = config = _resolved(self.config, resumed=self._resume_from is not None)
         language, games = self._language, self._games
         if games.branch > 1 and games.across_updates:
             raise ConfigError(
@@ -103,8 +104,11 @@ class LanguageTrainer(RunTrainer):
         self.model: LanguageModel = load_language_model(language, device, self.streams.torch("model"))
         self.config = config = _with_threads(config, self.model)
         learners = _learner_names(language.learners)
+        adapter = language.adapter
+        if adapter is not None and self._resume_from is not None:
+            adapter = adapter.without_start()
         for name in learners:
-            self.model.add_adapter(name, language.adapter, self.streams.torch("adapters"))
+            self.model.add_adapter(name, adapter, self.streams.torch("adapters"))
         self.sampler = LocalSampler(self.model, language.sampler, self.streams.torch("sampling"))
         self.roster = Roster(self.model, self.sampler, language, learners, self._invite)
         self.league = self._make_league(learners)
@@ -279,8 +283,8 @@ def _learner_names(number: int) -> tuple[str, ...]:
     return ("learner",) if number == 1 else tuple(f"learner-{i}" for i in range(1, number + 1))
 
 
-def _resolved(config: TrainerConfig) -> TrainerConfig:
-    """`config` with device, hyperparameters and what evaluations do filled in and checked."""
+def _resolved(config: TrainerConfig, *, resumed: bool) -> TrainerConfig:
+    """`config` with device, hyperparameters, what evaluations do and the adapter's shape filled in and checked."""
     check_device(config.device)
     device = config.device
     if device == "auto":
@@ -290,9 +294,16 @@ def _resolved(config: TrainerConfig) -> TrainerConfig:
         evaluation = evaluation.model_copy(update={"deterministic": False})
     if "episodes" not in evaluation.model_fields_set:
         evaluation = evaluation.model_copy(update={"episodes": config.league.eval_games})
+    language = config.language
+    if language is not None and language.adapter is not None and language.adapter.start and not resumed:
+        # the run has to know the shape even where the folder is gone
+        stored, _ = read_peft(language.adapter.start)
+        stored = stored.model_copy(update={"start": language.adapter.start})
+        language = language.model_copy(update={"adapter": stored})
     typed = config.typed_hyperparams()
     return config.model_copy(
         update={
+            "language": language,
             "algorithm": config.algorithm_entry().name,
             "device": device,
             "evaluation": evaluation,
