@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from ludus.errors import UserError
-from ludus.runs.lock import RunLock
+from ludus.runs.lock import RunLock, is_locked
 from ludus.runs.lock import holder as holder_of
 
 HOLD = """
@@ -62,6 +63,23 @@ def test_the_lock_also_holds_within_one_process_and_is_free_afterwards(tmp_path:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_somebody_who_looks_keeps_nobody_from_the_run(tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl", reason="Windows has no shared locks")
+    with RunLock(tmp_path):
+        pass
+    looker = os.open(tmp_path / "run.lock", os.O_RDWR)
+    fcntl.flock(looker, fcntl.LOCK_SH)  # in the midst of `is_locked`
+    try:
+        assert not is_locked(tmp_path)  # two who look are not taken for a holder
+        timer = threading.Timer(0.05, fcntl.flock, (looker, fcntl.LOCK_UN))
+        timer.start()
+        with RunLock(tmp_path):
+            assert is_locked(tmp_path)
+        timer.join()
+    finally:
+        os.close(looker)
+
+
 def test_a_forked_worker_does_not_hold_the_run_of_its_killed_parent(tmp_path: Path) -> None:
     code = HOLD.replace("    print", "    import os\n    pid = os.fork()\n    if pid == 0: print", 1)
     with subprocess.Popen(

@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import sys
+import time
 import weakref
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,8 @@ else:
 
 _log = logging.getLogger("ludus.runs")
 _FAR_AWAY = 1 << 30  # msvcrt locks bytes, and locked bytes cannot be read: lock one beyond the text
+_TRIES, _PAUSE = 15, 0.02
+_TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _held: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
@@ -38,9 +41,9 @@ class RunLock:
     def __enter__(self) -> RunLock:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            _lock(descriptor)
+            _lock_patiently(descriptor)
         except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+            if error.errno in _TAKEN:
                 holder = _holder(descriptor)
                 os.close(descriptor)
                 raise UserError(
@@ -81,10 +84,10 @@ def is_locked(path: Path | str) -> bool:
     except OSError:
         return False
     try:
-        _lock(descriptor)
+        _lock(descriptor, shared=True)
         _unlock(descriptor)
     except OSError as error:
-        return error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+        return error.errno in _TAKEN
     finally:
         os.close(descriptor)
     return False
@@ -102,6 +105,19 @@ def holder(path: Path | str) -> tuple[int, str] | None:
     return (int(pid), host) if pid.isascii() and pid.isdecimal() else None
 
 
+def _lock_patiently(descriptor: int) -> None:
+    """As `_lock`, but not put off by somebody who only looks, as `is_locked` does: that takes a moment."""
+    for _ in range(_TRIES - 1):
+        try:
+            _lock(descriptor)
+            return
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+        time.sleep(_PAUSE)
+    _lock(descriptor)
+
+
 def _holder(descriptor: int) -> str:
     os.lseek(descriptor, 0, os.SEEK_SET)
     pid, _, host = os.read(descriptor, 300).decode(errors="replace").strip().partition(" ")
@@ -110,7 +126,7 @@ def _holder(descriptor: int) -> str:
 
 if sys.platform == "win32":
 
-    def _lock(descriptor: int) -> None:
+    def _lock(descriptor: int, shared: bool = False) -> None:
         os.lseek(descriptor, _FAR_AWAY, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 
@@ -120,8 +136,8 @@ if sys.platform == "win32":
 
 else:
 
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def _lock(descriptor: int, shared: bool = False) -> None:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
     def _unlock(descriptor: int) -> None:
         with contextlib.suppress(OSError):  # a file system without locks
