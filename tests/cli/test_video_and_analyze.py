@@ -38,6 +38,13 @@ def test_checkpoints_of_a_run_stand_side_by_side_and_a_file_is_named(ludus: Comm
     assert Path(plain.out.strip()).name == "comparison-000000000256-000000000512-seed0.mp4"
 
 
+def test_a_bot_beside_a_run_plays_the_runs_env(ludus: Command, run: Path) -> None:
+    outcome = ludus("video", "random", run, "--length", 4, "--no-overlay", "--output", "two.mp4", "--json")
+    assert outcome.code == 0, outcome.err
+    told = [(one["policy"] == "random", one["env"]) for one in outcome.json["policies"]]
+    assert told == [(True, "CartPole-v1"), (False, "CartPole-v1")]
+
+
 @pytest.mark.parametrize(
     ("arguments", "what", "fix"),
     [

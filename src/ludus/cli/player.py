@@ -40,8 +40,10 @@ class Player:
         }
 
 
-def seat(name: str, env_id: str | None, root: str, seed: int) -> Player:
+def seat(name: str, env_id: str | None, root: str, seed: int, beside: Player | None = None) -> Player:
     """Load the policy called `name` for its own env, or for `env_id`; `seed` is for actions that are sampled.
+
+    A bot, which has no env of its own, plays that of the player `beside` it.
 
     Raises UserError when the policy does not fit that env.
     """
@@ -53,9 +55,12 @@ def seat(name: str, env_id: str | None, root: str, seed: int) -> Player:
     torch.manual_seed(seed)
     torch.set_num_threads(1)  # one observation at a time: a second thread would only wait
     if name in BOTS:
-        if env_id is None:
+        if env_id is not None:
+            spec = open_spec(EnvSpec(env_id), env_id)
+        elif beside is not None:
+            spec = beside.spec
+        else:
             raise UserError(f"the bot '{name}' needs to know the env", fix="give one with --env")
-        spec = open_spec(EnvSpec(env_id), env_id)
         _, action_space = _spaces(spec)
         policy = load(name, root, action_space=action_space)
         policy.actor.action_space.seed(seed)

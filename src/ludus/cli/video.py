@@ -117,8 +117,9 @@ def _players(
     """Every policy at every checkpoint asked for."""
     from ludus.cli.configured import policy_meant
     from ludus.cli.player import seat
+    from ludus.evaluation.load import BOTS
 
-    players = []
+    names = []
     for policy in policies:
         meant = policy_meant(policy, root, env)
         if checkpoints and ("@" in meant.policy or meant.policy == "random"):
@@ -127,9 +128,14 @@ def _players(
                 where="command line: --checkpoint",
                 fix="name the run alone, or leave --checkpoint out",
             )
-        names = [f"{meant.policy}@{checkpoint}" for checkpoint in checkpoints] or [meant.policy]
-        players += [seat(name, env, meant.root, seed) for name in names]
-    return players
+        of_policy = [f"{meant.policy}@{checkpoint}" for checkpoint in checkpoints] or [meant.policy]
+        names += [(name, meant.root) for name in of_policy]
+    # bots last, whatever their place: they play what the first run plays
+    seated: dict[int, Player] = {}
+    for place in sorted(range(len(names)), key=lambda place: names[place][0] in BOTS):
+        name, folder = names[place]
+        seated[place] = seat(name, env, folder, seed, beside=next(iter(seated.values()), None))
+    return [seated[place] for place in range(len(names))]
 
 
 def _scene(player: Player) -> Scene:
