@@ -25,6 +25,7 @@ class Opened:
             viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
         )
         self.page = context.new_page()
+        self.page.set_default_timeout(120_000)  # for a busy machine
         self.complaints: list[str] = []
         self.requests: list[str] = []
         self.page.on("console", lambda message: self.complaints.append(message.text))
@@ -48,6 +49,14 @@ class Opened:
 
 def parts_of(text: str) -> list[str]:
     return re.findall(r"<h2>(.*?)</h2>", text)
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_beyond_all_bounds_are_gaps_and_nobody_is_warned(tmp_path: Path) -> None:
+    run = recorded(tmp_path, steps=2_000, every=500)
+    with run.metrics_path.open("a") as file:
+        file.write(json.dumps({"step": 2_500, "train/loss": 1e300, "time/seconds": 9.0}) + "\n")
+    assert "Infinity" not in write_report([run], run.report_path).read_text()
 
 
 def test_the_report_of_a_long_run_is_small_and_every_plot_is_drawn(tmp_path: Path, browser: Any) -> None:

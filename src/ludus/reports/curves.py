@@ -131,7 +131,7 @@ class _Figure:
         """One line; without a name it is only a background."""
         self.figure.add_scatter(
             x=_whole(steps),
-            y=values.astype(np.float32),
+            y=_single(values),
             name=escape(name),
             mode="lines+markers" if markers else "lines",
             line={"color": color, "width": width},
@@ -149,7 +149,7 @@ class _Figure:
         """The room between two lines."""
         self.figure.add_scatter(
             x=_whole(np.concatenate([steps, steps[::-1]])),
-            y=np.concatenate([high, low[::-1]]).astype(np.float32),
+            y=_single(np.concatenate([high, low[::-1]])),
             mode="lines",
             fill="toself",
             fillcolor=color,
@@ -177,6 +177,13 @@ class _Figure:
 def smoothing_window(count: int) -> int:
     """Over how many of `count` values is averaged: a fiftieth of them and at least five, an odd number."""
     return 1 if count < _FEW else max(5, count // 50) | 1
+
+
+def _single(values: Array) -> Array:
+    """In half the bytes; what is too large for them is a gap in the line."""
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    return np.where(np.isfinite(single), single, np.float32(np.nan))
 
 
 def _whole(steps: Array) -> Array:

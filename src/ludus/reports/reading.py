@@ -24,6 +24,7 @@ from ludus.tracking.following import START, Columns, Follower, Position, Series,
 from ludus.types import Progress
 
 VIDEO_SUFFIXES = (".mp4", ".gif", ".webm")
+_LONGEST_STATUS = 24
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,8 @@ def read_info(run: RunDirectory) -> dict[str, Any]:
 
 def status_of(run: RunDirectory, info: dict[str, Any]) -> str:
     """As run.json says; `died` when it says running and nobody runs it."""
-    status, pid = str(info.get("status", "?")), info.get("pid")
+    status, pid = info.get("status"), info.get("pid")
+    status = status[:_LONGEST_STATUS] if isinstance(status, str) else "?"
     # the lock is asked last, because asking takes it for a moment
     if status != "running" or (isinstance(pid, int) and pid > 0 and is_alive(pid)) or is_locked(run.path):
         return status

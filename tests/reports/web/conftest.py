@@ -28,7 +28,7 @@ def page(browser: Any) -> Iterator[Any]:
     """A fresh page whose errors, and requests to anywhere else, fail the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     found = context.new_page()
-    found.set_default_timeout(15_000)
+    found.set_default_timeout(60_000)
     problems: list[str] = []
     found.on("console", lambda message: message.type == "error" and problems.append(message.text))
     found.on("pageerror", lambda error: problems.append(str(error)))

@@ -52,7 +52,7 @@ class Site:
         self.url = f"http://127.0.0.1:{port}"
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(self.url + path, timeout=20) as response:
+        with urllib.request.urlopen(self.url + path, timeout=60) as response:
             return json.loads(response.read())
 
     def post(self, path: str, body: Any = None) -> tuple[int, Any]:
@@ -61,7 +61,7 @@ class Site:
             self.url + path, json.dumps(body or {}).encode(), headers, method="POST"
         )
         try:
-            with urllib.request.urlopen(request, timeout=20) as response:
+            with urllib.request.urlopen(request, timeout=60) as response:
                 return response.status, json.loads(response.read())
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())
@@ -79,9 +79,9 @@ class Site:
 
     def ask(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
         """Send these very bytes; the status, headers and body of the answer."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             connection.sendall(request)
-            connection.settimeout(20)
+            connection.settimeout(60)
             answer = b""
             while chunk := connection.recv(65536):
                 answer += chunk
@@ -107,11 +107,11 @@ def serving(root: Path, token: str | None = None) -> Iterator[Site]:
     finally:
         index.begin_stop()
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
         listening.close()
 
 
-def wait_until(holds: Callable[[], Any], seconds: float = 20.0) -> None:
+def wait_until(holds: Callable[[], Any], seconds: float = 60.0) -> None:
     """Return as soon as `holds()` does; fail after `seconds`."""
     end = time.monotonic() + seconds
     while not holds():

@@ -38,6 +38,7 @@ def test_search_sort_select_compare_by_keyboard(root: Path, site: Site, page: An
     for name, reward, tags in (("apple", 10.0, ["fruit"]), ("banana", 30.0, ["fruit"]), ("carrot", 20.0, [])):
         path = write_run(root, name, [1.0, reward], tags=tags)
         (path / "config.yaml").write_text(f"seed: 1\nhyperparams: {{gamma: {reward / 100}}}\n")
+    wait_until(lambda: [run["reward"] for run in site.get("/api/runs")["runs"]].count(None) == 0)
     site.id_of("carrot")
     page.goto(site.url)
     names = page.locator("tbody .col-name a")
@@ -68,6 +69,28 @@ def test_search_sort_select_compare_by_keyboard(root: Path, site: Site, page: An
     page.wait_for_url(site.url + "/")
 
 
+def test_all_runs_are_selected_and_cleared_at_once(root: Path, site: Site, page: Any) -> None:
+    for name in ("apple", "banana", "carrot"):
+        write_run(root, name, [1.0])
+        site.id_of(name)
+    page.goto(site.url)
+    page.wait_for_selector("tbody tr:nth-child(3)")
+    everything = page.get_by_role("checkbox", name="Select all that are shown")
+    everything.click()
+    assert page.locator("tbody tr.chosen").count() == 3 and everything.is_checked()
+    everything.click()
+    assert page.locator("tbody tr.chosen").count() == 0 and not everything.is_checked()
+
+
+def test_a_run_without_any_row_says_so(root: Path, site: Site, page: Any) -> None:
+    path = write_run(root, "one")
+    page.goto(f"{site.url}/run/{site.id_of('one')}")
+    page.get_by_text("No values yet.").wait_for()
+    append_rows(path, [1.0, 2.0])
+    wait_until(lambda: points(page) == 2)
+    assert page.get_by_text("No values yet.").count() == 0
+
+
 def test_new_rows_and_new_runs_are_seen_without_a_reload(root: Path, site: Site, page: Any) -> None:
     path = write_run(root, "one", [1.0, 2.0], status="running", pid=os.getpid())
     page.goto(f"{site.url}/run/{site.id_of('one')}")
@@ -85,7 +108,15 @@ def test_new_rows_and_new_runs_are_seen_without_a_reload(root: Path, site: Site,
 
 
 def test_it_is_usable_on_a_phone_in_the_dark(root: Path, site: Site, browser: Any) -> None:
-    path = write_run(root, "a-run-with-a-long-name-" + "x" * 80, [1.0, 2.0], tags=["a tag", "another " * 10])
+    path = write_run(
+        root,
+        "a-run-with-a-long-name-" + "x" * 80,
+        [1.0, 2.0],
+        tags=["a tag", "another " * 10],
+        env_id="package.module:" + "E" * 100,
+        algorithm="A" * 100,
+        status="s" * 100,
+    )
     (path / "config.yaml").write_text(f"long: {'y' * 300}\n")
     run = site.id_of(path.name)
     with browser.new_context(
@@ -98,6 +129,10 @@ def test_it_is_usable_on_a_phone_in_the_dark(root: Path, site: Site, browser: An
             page.wait_for_timeout(150)
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= 390, f"{address} is {wide} wide"
+        page.set_viewport_size({"width": 1000, "height": 800})
+        page.goto(site.url)
+        page.wait_for_selector("tbody tr")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1000
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert max(int(part) for part in background[4:-1].split(",")) < 60
 

@@ -60,8 +60,8 @@ def frame(watched: Watched, width: int, height: int, footer: bool = True) -> Ren
 
 
 def print_frame(watched: Watched, console: Console) -> None:
-    """The dashboard once, as text that stays."""
-    height = min(max(console.height, 24), 40)
+    """The dashboard once, as text that stays: with room below for a last line and the shell's prompt."""
+    height = min(max(console.height - 3, 20), 40)
     console.print(frame(watched, console.width, height, footer=False), height=height)
 
 

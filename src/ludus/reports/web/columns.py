@@ -252,6 +252,8 @@ class ColumnStore:
                 except sqlite3.DatabaseError:  # damaged, or of another version: it is only a cache
                     path.unlink(missing_ok=True)
                     return self._connect(path)
+            except BlockingIOError:
+                _log.info("another dashboard shows these runs: this one reads them for itself")
             except (OSError, sqlite3.Error) as error:
                 _log.info("the index is kept in a temporary file (%s)", error)
         self._temporary = Path(tempfile.mkdtemp(prefix="ludus-ui-"))

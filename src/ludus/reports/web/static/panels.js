@@ -70,7 +70,7 @@ export class Panels {
       if (!this.panels.has(metric)) { this.panels.set(metric, this.panel(metric)); added = true; }
       if (metric in last) this.panels.get(metric).value.textContent = score(last[metric]);
     }
-    if (added) this.arrange();
+    if (added || !this.panels.size) this.arrange();
   }
 
   panel(metric) {

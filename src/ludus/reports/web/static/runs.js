@@ -56,7 +56,10 @@ export class RunsPage {
       column.kind === "none" ? column.label : h("button", { type: "button", onclick: () => this.sortBy(column.key) }, column.label)));
     this.all = h("input", {
       type: "checkbox", "aria-label": "Select all that are shown",
-      onchange: () => { for (const run of this.visible.slice(0, 60)) this.select(run.id, this.all.checked); },
+      onchange: () => {
+        const on = this.all.checked; // every selection sets it anew
+        for (const run of this.visible.slice(0, 60)) this.select(run.id, on);
+      },
     });
     this.body = h("tbody");
     this.more = h("div", { class: "more" });
@@ -186,8 +189,8 @@ export class RunsPage {
             onclick: () => { this.input.value = this.search = `tag:${tag}`; this.arrange(); this.remember(); },
           }, tag))) : null),
         h("span", { class: "sub" }, h("bdi", {}, run.env), " · ", h("bdi", {}, run.algorithm))),
-      h("td", { class: "wide" }, h("bdi", {}, run.env)),
-      h("td", { class: "wide" }, h("bdi", {}, run.algorithm)),
+      h("td", { class: "wide", title: run.env }, h("bdi", {}, run.env)),
+      h("td", { class: "wide", title: run.algorithm }, h("bdi", {}, run.algorithm)),
       h("td", { class: "col-status" }, statusMark(run.status)),
       h("td", { class: "number col-steps", title: whole(run.steps) }, compact(run.steps),
         run.progress !== null && run.status === "running" ? h("progress", { max: "1", value: run.progress.toFixed(4), title: `${Math.floor(run.progress * 100)} %` }) : null),
