@@ -62,3 +62,14 @@ def test_an_event_falls_due_once_per_whole_interval() -> None:
 def test_only_wall_clock_units_are_wall_clock() -> None:
     assert When(1, "minutes").is_wall_clock and When(1, "seconds").is_wall_clock
     assert not When(1).is_wall_clock and not When(1, "updates").is_wall_clock
+
+
+def test_a_large_amount_is_shown_in_full() -> None:
+    assert str(When.parse(2_000_000)) == "2,000,000 steps"
+    assert str(When.parse(16_777_216)) == "16,777,216 steps"
+
+
+@pytest.mark.parametrize("written", ["1e400", "9" * 400, 10**400, "1e400 min"])
+def test_an_amount_without_end_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match="must have an end"):
+        When.parse(written)

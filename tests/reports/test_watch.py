@@ -22,7 +22,7 @@ from recorded_runs import add_checkpoint, recorded
 from rich.console import Console
 
 from ludus.cli.app import main
-from ludus.reports.terminal.screen import frame, print_frame
+from ludus.reports.terminal.screen import _keys, frame, print_frame
 from ludus.reports.terminal.watched import Watched, choose_run
 from ludus.runs.directory import RunDirectory
 
@@ -195,6 +195,17 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
         opened.process.wait()
     os.close(opened.driver)
     os.close(opened.device)
+
+
+def test_an_arrow_key_is_not_taken_for_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, device = pty.openpty()
+    with os.fdopen(device) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with _keys() as key_within:
+            for typed, key in ((b"\x1b[B", ""), (b"\x1b", "\x1b"), (b"q", "q")):
+                os.write(driver, typed)
+                assert key_within(60.0) == key
+    os.close(driver)
 
 
 @pytest.mark.parametrize("how", ["q", "ctrl-c", "the run ends"])

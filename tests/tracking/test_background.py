@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ludus.errors import UserError
+from ludus.tracking import background
 from ludus.tracking.background import Background
 from ludus.tracking.run_files import RunFiles
 from ludus.tracking.tracker import MetricsLog, RowValue
@@ -107,10 +108,17 @@ def test_one_that_hangs_is_reported_once_and_not_waited_for(
 def test_one_that_takes_too_long_over_a_row_is_reported_before_its_queue_is_full(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, release: threading.Event
 ) -> None:
-    follower = Background("W&B", lambda: Remembering(release.wait, "row"), patience=0.05, last_patience=5.0)
+    at_it = threading.Event()
+
+    def hang() -> None:
+        at_it.set()
+        release.wait()
+
+    follower = Background("W&B", lambda: Remembering(hang, "row"), patience=0.05, last_patience=5.0)
     with caplog.at_level(logging.WARNING, logger="ludus.tracking"):
         follower.row({}, 1)
-        time.sleep(0.3)
+        assert at_it.wait(60)
+        time.sleep(0.1)
         follower.row({}, 2)
         follower.close()  # that it hangs is known: no further patience
     (record,) = caplog.records
@@ -118,11 +126,15 @@ def test_one_that_takes_too_long_over_a_row_is_reported_before_its_queue_is_full
 
 
 def test_an_idle_tracker_is_not_taken_for_a_hanging_one(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follower = Background("TensorBoard", Remembering, patience=1.0)
+    follower = Background("TensorBoard", Remembering, patience=600.0)
     follower.row({}, 1)
-    time.sleep(1.2)
+    end = time.monotonic() + 60
+    while follower._busy and time.monotonic() < end:
+        time.sleep(0.01)
+    clock = time.monotonic
+    monkeypatch.setattr(background.time, "monotonic", lambda: clock() + 3600.0)  # an hour without a row
     with caplog.at_level(logging.WARNING, logger="ludus.tracking"):
         for step in range(100):
             follower.row({}, step)

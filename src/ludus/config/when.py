@@ -53,6 +53,8 @@ class When:
         amount = float(match[1].replace("_", ""))
         if amount <= 0:
             raise ValueError(f"must be more than zero, got {value!r}")
+        if amount == float("inf"):
+            raise ValueError(f"must have an end, got {str(value)[:40]!r}")
         if unit not in _SECONDS and amount != int(amount):
             raise ValueError(f"{unit} must be a whole number, got {value!r}")
         return cls(amount, unit)
@@ -83,7 +85,7 @@ class When:
         return f"{amount} {self.unit}"
 
     def __str__(self) -> str:
-        return f"{self.amount:,g} steps" if self.unit == "steps" else str(self.plain())
+        return f"{self.amount:,.0f} steps" if self.unit == "steps" else str(self.plain())
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import sys
 import time
@@ -106,7 +107,11 @@ class _Keys:
 
     def __call__(self, seconds: float) -> str:
         ready, _, _ = select.select([sys.stdin], [], [], seconds)
-        return sys.stdin.read(1) or "q" if ready else ""
+        if not ready:
+            return ""
+        # all that came at once: an arrow key begins as Escape does
+        typed = os.read(sys.stdin.fileno(), 64) or b"q"
+        return "" if typed.startswith(b"\x1b") and len(typed) > 1 else chr(typed[0])
 
 
 @contextlib.contextmanager
