@@ -16,7 +16,7 @@ from ludus.algorithms.language import packing
 from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
 from ludus.envs.text.game import GameFault, TextGame
-from ludus.errors import ConfigError, LudusError, UnknownName, UserError
+from ludus.errors import CheckpointError, ConfigError, LudusError, UnknownName, UserError
 from ludus.evaluation.players import make_player
 from ludus.league.records import MatchRecord, Turn
 from ludus.policies.language.peft_files import export_peft
@@ -223,6 +223,23 @@ def test_who_fails_is_told_the_command_to_go_on(tmp_path: Path) -> None:
     trainer.close()
     assert trainer._active is not None
     assert trainer._active.resume_hint().endswith(f"ludus resume {result.run}")
+
+
+def test_a_version_that_is_gone_is_named_and_nothing_is_called_intact(tmp_path: Path) -> None:
+    run = trained(config_of(tmp_path, evaluation=None))
+    (run.path / "league" / "learner@1.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="learner@1") as caught:
+        resumed(run, steps_of(run)[-1])
+    assert not getattr(caught.value, "__notes__", [])
+
+
+def test_a_trainer_that_trains_twice_writes_its_logs_once(tmp_path: Path) -> None:
+    trainer = trainer_of(config_of(tmp_path, total_timesteps="1 updates", evaluation=None))
+    trainer.train()
+    result = trainer.train("3 updates")
+    trainer.close()
+    lines = (RunDirectory.open(result.run).logs_dir / "league.log").read_text().splitlines()
+    assert [sum(f"learner@{version};" in line for line in lines) for version in range(4)] == [1, 1, 1, 1]
 
 
 def test_an_adapter_that_a_run_began_with_is_not_needed_afterwards(tmp_path: Path) -> None:

@@ -209,6 +209,8 @@ class LanguageTrainer(RunTrainer):
     def _make_run(
         self, directory: RunDirectory, crew: Crew, log: MetricsLog, signals: StopSignals
     ) -> SelfPlayRun:
+        if isinstance(self._active, SelfPlayRun):  # trained before: its logs end here
+            self._active.tracker.close()
         run = SelfPlayRun(directory, crew, log, signals, self.display, self.config.total_timesteps)
         warm_up = None if self.config.warmup is None else self._warm_up_and_tell
         run.prepare(self.league, self.roster, self.guard, warm_up)

@@ -84,6 +84,8 @@ class TrainingRun:
         self._saved_at = -1
         self._barriers = 0
         self._failed_saves = 0
+        self._in_use = True
+        """False while a checkpoint is taken up, and where that failed."""
         self._row_step = 0
         self._row_time = self._started = time.monotonic()
         self._seconds_before = 0.0
@@ -123,8 +125,10 @@ class TrainingRun:
     def begin(self, checkpoint: Checkpoint | None = None) -> None:
         """Start anew, or go on where `checkpoint` was saved."""
         if checkpoint is not None:
+            self._in_use = False
             try:
                 self._restore(checkpoint)
+                self._in_use = True
             except (KeyError, TypeError, ValueError) as error:
                 raise CheckpointError(
                     f"the state of checkpoint {checkpoint.name} cannot be used: {type(error).__name__}: {error}",
@@ -227,7 +231,9 @@ class TrainingRun:
         return checkpoint
 
     def resume_hint(self) -> str:
-        """Which checkpoint is intact and how to go on from it; empty when there is none."""
+        """Which checkpoint is intact and how to go on from it; empty when there is none, or it could not be used."""
+        if not self._in_use:
+            return ""
         try:
             newest = self.checkpoints.newest_intact()
         except (CheckpointError, OSError):
