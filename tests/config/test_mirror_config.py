@@ -33,6 +33,7 @@ def test_a_url_is_enough(url: str) -> None:
         "s3://key:secret@bucket/prefix",
         "s3://bucket/prefix?token=secret",
         "gs://bucket//x",
+        "file:///a::s3://b/c",
         "s3://bucket/\nx",
     ],
 )

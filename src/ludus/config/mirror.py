@@ -44,7 +44,7 @@ def checked_url(url: str) -> str:
     scheme, colon, rest = url.partition("://")
     if not colon or scheme not in SCHEMES:
         raise ValueError(f"a mirror is s3://…, gs://…, gdrive://… or file:///…, not {without_secrets(url)!r}")
-    if re.search(r"[@?#]|[\x00-\x1f]", rest):
+    if re.search(r"[@?#]|::|[\x00-\x1f]", rest):
         raise ValueError(
             "a mirror's URL holds no user, key or option: credentials stay where the service's own tools keep them"
         )

@@ -216,10 +216,10 @@ def test_drive_opens_no_browser_where_nobody_is_signed_in(
 
 @pytest.mark.parametrize("url", ["file", "s3"], indirect=True)
 def test_a_file_with_a_wrong_hash_is_refused_and_nothing_is_put_in_place(url: str, tmp_path: Path) -> None:
-    run = make_run(tmp_path / "runs")
+    run = make_run(tmp_path / "runs", steps=(100,))
     mirror_now(run, url)
     remote = open_remote(folder_of(run, url))
-    path = "checkpoints/000000000200/policy.safetensors"
+    path = "checkpoints/000000000100/policy.safetensors"
     data = bytearray((run.path / path).read_bytes())
     data[-1] ^= 1
     remote.write(path, Source(BytesIO(data), len(data), Pace()))
@@ -368,6 +368,14 @@ def test_a_pull_touches_nothing_that_is_there(tmp_path: Path) -> None:
     mirror_now(run, url)
     with pytest.raises(UserError, match="something is there already"):
         pull_run(url, tmp_path / "runs")
+
+
+def test_a_pulled_run_forgets_the_process_that_trained_it_elsewhere(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/mirror"
+    run = make_run(tmp_path / "runs")
+    run.update_info(pid=1)  # which is alive here, too
+    mirror_now(run, url)
+    assert pull_run(url, tmp_path / "elsewhere").run.info()["pid"] is None
 
 
 def test_a_folder_of_several_runs_asks_which(tmp_path: Path) -> None:

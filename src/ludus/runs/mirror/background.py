@@ -117,9 +117,10 @@ class Mirror:
                     self._report(error)
                     if failures >= _ATTEMPTS_AT_THE_END:
                         return
-                    not_before, pause = time.monotonic() + pause, min(2 * pause, _LONGEST_PAUSE)
-                    if last:
-                        pause = min(pause, 4.0)
+                    if last:  # somebody waits: what the pauses had grown to no longer counts
+                        not_before = time.monotonic() + _FIRST_PAUSE * 2 ** (failures - 1)
+                    else:
+                        not_before, pause = time.monotonic() + pause, min(2 * pause, _LONGEST_PAUSE)
                 else:
                     if self._trouble is not None:
                         _log.info("the mirror at %s works again", self._url)

@@ -96,7 +96,7 @@ def is_run_path(path: str) -> bool:
     return (
         path == str(PurePosixPath(path))
         and not any(part.startswith(".") or not part for part in parts)
-        and re.search(r'[\\:*?"<>|\x00-\x1f]', path) is None
+        and re.search(r"[\\:\x00-\x1f]", path) is None
         and path not in ("run.lock", FILENAME, SPARE)
     )
 

@@ -69,6 +69,7 @@ def pull_run(
             _forget_others(staging, inventory)
             state = MirrorState(remote.url, mirrored=inventory.written, based_on=inventory.written)
             state.save(staging)
+            _forget_process(RunDirectory(staging))
             atomic.fsync_directory(staging)
             atomic.rename(staging, place)
             atomic.fsync_directory(place.parent)
@@ -186,6 +187,12 @@ def _forget_others(staging: Path, inventory: Inventory) -> None:
             path = Path(folder, name)
             if path.relative_to(staging).as_posix() not in inventory.files and name != "run.lock":
                 path.unlink()
+
+
+def _forget_process(run: RunDirectory) -> None:
+    """The process that trained it runs on another machine; here its number is somebody else's."""
+    if run.info().get("pid") is not None:
+        run.update_info(pid=None)
 
 
 def _unreachable(url: str, error: Exception) -> UserError:
