@@ -24,7 +24,7 @@ from ludus.tracking.following import START, Columns, Follower, Position, Series,
 from ludus.types import Progress
 
 VIDEO_SUFFIXES = (".mp4", ".gif", ".webm")
-_LONGEST_STATUS = 24
+_LONGEST_STATUS = 16
 
 
 @dataclass(frozen=True)

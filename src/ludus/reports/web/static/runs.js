@@ -190,7 +190,7 @@ export class RunsPage {
           }, tag))) : null),
         h("span", { class: "sub" }, h("bdi", {}, run.env), " · ", h("bdi", {}, run.algorithm))),
       h("td", { class: "wide", title: run.env }, h("bdi", {}, run.env)),
-      h("td", { class: "wide", title: run.algorithm }, h("bdi", {}, run.algorithm)),
+      h("td", { class: "wide col-algorithm", title: run.algorithm }, h("bdi", {}, run.algorithm)),
       h("td", { class: "col-status" }, statusMark(run.status)),
       h("td", { class: "number col-steps", title: whole(run.steps) }, compact(run.steps),
         run.progress !== null && run.status === "running" ? h("progress", { max: "1", value: run.progress.toFixed(4), title: `${Math.floor(run.progress * 100)} %` }) : null),
