@@ -22,7 +22,7 @@ _FIELDS = "id,name,size,mimeType,md5Checksum"
 class Drive(Remote):
     """A folder of the user's Drive. Names there need not be unique: whatever has the name is replaced.
 
-    Folders are looked up once, so that an object of this class is for one pass.
+    Folders are looked up once: after a failure, which may be that one of them is gone, make a new object.
     """
 
     def __init__(self, url: str, pace: Pace | None = None, *, may_ask: bool = False) -> None:

@@ -77,6 +77,7 @@ class Sync:
         self._pace = pace
         self._may_ask = may_ask
         self._trusted: set[str] = set()  # loose files that this process has sent itself
+        self._remote: Remote | None = None
         self._promised: dict[str, str] = {}
         self._saved = 0.0
 
@@ -85,7 +86,22 @@ class Sync:
 
         `note` is told each file that is being sent. UserError if another run lies there.
         """
-        remote = open_remote(self.state.at, self._pace, may_ask=self._may_ask)
+        try:
+            if self._remote is None:
+                self._remote = open_remote(self.state.at, self._pace, may_ask=self._may_ask)
+            return self._pass(self._remote, last, note)
+        except BaseException:
+            self._remote = None  # the next pass signs in anew, with credentials that may have been renewed
+            raise
+
+    def missing(self, *, last: bool = True) -> list[str]:
+        """The files of the run that are not known to be there as they are now."""
+        found = scan(self.run.path, last=last)
+        return [path for path, stat in found.items() if self.state.seen.get(path) != stat]
+
+    # Within
+
+    def _pass(self, remote: Remote, last: bool, note: Callable[[str], None]) -> Outcome:
         try:
             before = read_inventory(remote)
         except DamagedInventory:
@@ -113,13 +129,6 @@ class Sync:
             self.state.mirrored = before.written
         self.state.save(self.run.path)
         return outcome
-
-    def missing(self, *, last: bool = True) -> list[str]:
-        """The files of the run that are not known to be there as they are now."""
-        found = scan(self.run.path, last=last)
-        return [path for path, stat in found.items() if self.state.seen.get(path) != stat]
-
-    # Within
 
     def _check_identity(self, there: Inventory | None) -> None:
         """UserError if another run lies there, or this one when another machine has gone on with it."""
