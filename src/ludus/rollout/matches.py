@@ -228,6 +228,10 @@ class MatchCollector(Collector):
 
     def _finish(self, match: OpenMatch) -> MatchRecord | None:
         record = match.record()
+        if match.game.fault is not None:  # nobody's turns led to this result
+            self._tally.cut_off[record.game] += 1
+            self._lose(record.game, "the game", match.game.fault.what)
+            return None
         if record.cut_off:
             self._tally.cut_off[record.game] += 1
             if record.reason:

@@ -181,7 +181,17 @@ class LanguageTrainer(RunTrainer):
                 fix="add warmup: {source: minimax}, or a CSV with observation and action",
             )
         assert isinstance(self.learner, LanguageLearner)
-        return warm_up(self.learner, self.tables, settings, self.streams, _tell_point)
+        return warm_up(self.learner, self.tables, settings, self.streams, self._tell_point)
+
+    def _tell_point(self, point: Point) -> None:
+        _log.info(
+            "warm start, epoch %d: loss %.3f, %.0f %% of moves as shown",
+            point.epoch,
+            point.loss,
+            100 * point.accuracy,
+        )
+        if self._active is not None and self._active.stopping:
+            raise KeyboardInterrupt  # half a warm start is nothing to go on from
 
     def save_warm_start(self) -> RunDirectory:
         """Keep the weights as they are now as a run of their own, for `pretrained_model` of others."""
@@ -212,7 +222,8 @@ class LanguageTrainer(RunTrainer):
         if isinstance(self._active, SelfPlayRun):  # trained before: its logs end here
             self._active.tracker.close()
         run = SelfPlayRun(directory, crew, log, signals, self.display, self.config.total_timesteps)
-        warm_up = None if self.config.warmup is None else self._warm_up_and_tell
+        started = self.config.warmup is None or self.config.pretrained_model is not None
+        warm_up = None if started else self._warm_up_and_tell
         run.prepare(self.league, self.roster, self.guard, warm_up)
         return run
 
@@ -264,15 +275,6 @@ class LanguageTrainer(RunTrainer):
         sampler.generator.manual_seed(seed)
         sampler.forget()
         return self.roster.learner_with(self.roster.learners[0], sampler)
-
-
-def _tell_point(point: Point) -> None:
-    _log.info(
-        "warm start, epoch %d: loss %.3f, %.0f %% of moves as shown",
-        point.epoch,
-        point.loss,
-        100 * point.accuracy,
-    )
 
 
 def make_table(game: GameConfig) -> Table:
