@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,7 @@ def test_wandb_goes_on_with_its_run_when_training_is_resumed(tmp_path: Path) -> 
     }
     run = trained(tiny(tmp_path, tracking=settings, checkpoint={"every": 512}))
     first = run.info()["wandb_run_id"]
+    time.sleep(1.1)  # W&B names the folder of a session by its second
     resumed(run, 512, 1280)
     assert run.info()["wandb_run_id"] == first
     assert run.info()["wandb_step"] == 1280
