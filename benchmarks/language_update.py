@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sampling import SMOLLM2  # the benchmark beside this one
 
 from ludus.algorithms.language.learner import LanguageLearner, LanguagePlace
 from ludus.config.language import AdapterConfig, LanguageConfig, RewardsConfig
@@ -23,25 +24,9 @@ from ludus.config.registry import find_algorithm
 from ludus.league.records import MatchRecord, Turn
 from ludus.policies.language.llama import LlamaModel
 from ludus.policies.language.models import tiny
-from ludus.policies.language.shape import Shape
 from ludus.policies.language.tokenizer import ByteTokenizer
 from ludus.rollout.experience import Turns
 from ludus.runs.streams import Streams
-
-SMOLLM2 = Shape(
-    family="llama",
-    vocab=49_152,
-    hidden=576,
-    layers=30,
-    heads=9,
-    kv_heads=3,
-    head_dim=64,
-    intermediate=1536,
-    context=8192,
-    norm_eps=1e-5,
-    rope={"rope_type": "default", "rope_theta": 100_000.0},
-    tied=True,
-)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.options import Json, Quiet, Root
+from ludus.cli.options import Bandwidth, Json, Quiet, Root
 from ludus.cli.output import Output
 from ludus.errors import UserError
 
@@ -27,9 +27,7 @@ def mirror(
         str | None,
         typer.Argument(metavar="URL", help="s3://…, gs://…, gdrive://…, file:///…. Default: where it was."),
     ] = None,
-    bandwidth: Annotated[
-        str | None, typer.Option("--bandwidth", metavar="RATE", help='At most so fast, as in "5 MB/s".')
-    ] = None,
+    bandwidth: Bandwidth = None,
     root: Root = "runs",
     json: Json = False,
     quiet: Quiet = False,

@@ -19,3 +19,6 @@ Seed = Annotated[
 Stochastic = Annotated[
     bool, typer.Option("--stochastic", help="Sample actions as in training, instead of the likeliest.")
 ]
+Bandwidth = Annotated[
+    str | None, typer.Option("--bandwidth", metavar="RATE", help='At most so fast, as in "5 MB/s".')
+]

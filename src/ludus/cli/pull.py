@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.options import Json, Quiet, Root
+from ludus.cli.options import Bandwidth, Json, Quiet, Root
 from ludus.cli.output import Output
 from ludus.errors import UserError
 
@@ -36,9 +36,7 @@ def pull(
             help="Where to put it; default: a run's own place below --root, models/<name> from W&B.",
         ),
     ] = None,
-    bandwidth: Annotated[
-        str | None, typer.Option("--bandwidth", metavar="RATE", help='At most so fast, as in "5 MB/s".')
-    ] = None,
+    bandwidth: Bandwidth = None,
     root: Root = "runs",
     json: Json = False,
     quiet: Quiet = False,

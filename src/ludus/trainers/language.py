@@ -97,7 +97,7 @@ class LanguageTrainer(RunTrainer):
                 fix="set across_updates: false, or branch: 1",
             )
         self.tables = [make_table(game) for game in games.train]
-        self.eval_tables = [make_table(game) for game in games.eval or games.train]
+        self.eval_tables = [make_table(game) for game in games.eval] or self.tables
         device = torch.device(config.device)
         self.streams = Streams(config.seed)
         self.streams.seed_globals()

@@ -53,9 +53,8 @@ class SelfPlayRun(TrainingRun):
         if checkpoint is None:
             if self.warm_up is not None:
                 self.warm_up()
-            self._freeze(
-                anchor=True
-            )  # where the run started: what rollbacks and divergences are measured from
+            # where the run started: what rollbacks and divergences are measured from
+            self._freeze(anchor=True)
         super().begin(checkpoint)
         self.tracker.forget_after(self.progress.updates)
 
@@ -63,6 +62,9 @@ class SelfPlayRun(TrainingRun):
         assert isinstance(experience, Turns)
         self._experience = experience
         self._agreement = self._compare(experience)
+        component_log("collector").info(
+            "%d turns of the learners in %d matches", experience.steps, len(experience.matches)
+        )
         super().count(experience)
 
     def record(self, metrics: Metrics) -> None:
