@@ -69,6 +69,14 @@ def test_no_command_at_all_prints_the_help(ludus: Command) -> None:
     assert (outcome.code, outcome.out.startswith("Usage: ludus")) == (0, True)
 
 
+@pytest.mark.parametrize("group", ["unity", "diambra", "balatro", "bench", "sync"])
+def test_a_group_without_a_command_prints_its_help_line_by_line(group: str, ludus: Command) -> None:
+    outcome = ludus(group)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == ludus(group, "--help").out
+    assert "\nCommands:\n" in outcome.out
+
+
 @pytest.mark.parametrize("command", [["envs"], ["presets"], ["doctor"], ["runs"], ["runs", "list"]])
 def test_tables_fit_into_80_columns_and_leave_stdout_to_the_json_when_asked(
     command: list[str], ludus: Command, run: Path

@@ -49,9 +49,10 @@ def engine(
     step_ms: StepMs = 0.0,
     until_eof: Annotated[bool, typer.Option("--until-eof", help="End when its input does.")] = False,
 ) -> None:
-    """Serve DIAMBRA's protocol with a small fighting game in place of the real one, until Ctrl-C.
+    """Serve one stand-in engine until Ctrl-C.
 
-    For tests, development and trying Ludus without ROMs. Every frame says STAND-IN.
+    It speaks DIAMBRA's protocol and plays a small fighting game in place of the real one: for tests, development
+    and trying Ludus without ROMs. Every frame says STAND-IN.
     """
     _require_client()
     from ludus.envs.diambra.games import find_game
@@ -86,7 +87,10 @@ def run(
     game: Game = None,
     step_ms: StepMs = 0.0,
 ) -> None:
-    """Run a command with stand-in engines, as `diambra run` does with real ones: DIAMBRA_ENVS says where they are."""
+    """Run a command with stand-in engines.
+
+    As `diambra run` does with real ones: DIAMBRA_ENVS tells the command where they are, and they end with it.
+    """
     _require_client()
     arguments = [
         "--port",

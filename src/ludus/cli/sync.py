@@ -15,6 +15,7 @@ from ludus.errors import UserError
 sync_app = typer.Typer(
     cls=Commands,
     help="Bring a run to a tracking service, from its files.",
+    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
 )

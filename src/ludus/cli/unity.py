@@ -47,7 +47,10 @@ def simulator(
         float, typer.Option(metavar="MS", min=0.0, help="Wait before every answer, as a slow build does.")
     ] = 0.0,
 ) -> None:
-    """Play the part of Unity builds: connect to a training that waits, and simulate the tank tasks."""
+    """Stand in for Unity builds: connect to a training, simulate.
+
+    For tests, development and trying Ludus without Unity: the tank tasks of the three use cases.
+    """
     import asyncio
 
     from ludus.envs.unity.simulator.client import SELF, StandInOptions, run_simulators
