@@ -95,6 +95,12 @@ class Roster:
             if isinstance(player, LanguagePlayer) and isinstance(player.sampler, LocalSampler):
                 player.sampler.forget()
 
+    def sampling_time(self) -> tuple[float, float]:
+        """Seconds that the learners' sampler has spent on prompts, and on completions."""
+        if not isinstance(self._sampler, LocalSampler):
+            return 0.0, 0.0
+        return self._sampler.work.prefill_seconds, self._sampler.work.decode_seconds
+
     def state_dict(self) -> dict[str, Any]:
         """The frozen versions, with the hashes of their files and how many updates each had seen."""
         return {

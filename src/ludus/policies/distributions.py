@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from math import log, pi
 from typing import Any
 
@@ -139,10 +140,15 @@ class DiagGaussian(Distribution):
 
     def log_prob(self, actions: Tensor) -> Tensor:
         z = (actions - self.mean) * torch.exp(-self.log_std)
-        return -0.5 * (z * z).sum(dim=-1) - (self.log_std + HALF_LOG_2PI).sum(dim=-1)
+        return -0.5 * (z * z).sum(dim=-1) - self._log_scale
+
+    @cached_property
+    def _log_scale(self) -> Tensor:
+        # once for density and entropy: launching is what a GPU waits for
+        return (self.log_std + HALF_LOG_2PI).sum(dim=-1)
 
     def entropy(self) -> Tensor:
-        return (self.log_std + (0.5 + HALF_LOG_2PI)).sum(dim=-1).expand(self.mean.shape[:-1])
+        return (self._log_scale + 0.5 * self.mean.shape[-1]).expand(self.mean.shape[:-1])
 
 
 class SquashedGaussian(Distribution):

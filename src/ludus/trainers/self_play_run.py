@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,8 @@ class SelfPlayRun(TrainingRun):
         self._experience: Turns | None = None
         self._agreement: Metrics = {}
         self._evaluation: Metrics = {}
+        self._learning_since = 0.0
+        self._sampled = roster.sampling_time()
 
     @property
     def _learner(self) -> LanguageLearner[Any]:
@@ -66,12 +69,13 @@ class SelfPlayRun(TrainingRun):
             "%d turns of the learners in %d matches", experience.steps, len(experience.matches)
         )
         super().count(experience)
+        self._learning_since = time.perf_counter()
 
     def record(self, metrics: Metrics) -> None:
         """After an update: its games go to disk, its weights to whoever plays next, its figures to the guard."""
         collector: Any = self.crew.collector
         assert isinstance(collector, MatchCollector) and self._experience is not None
-        metrics = metrics | collector.metrics | self._agreement
+        metrics = metrics | collector.metrics | self._agreement | self._shares()
         update = self.progress.updates + 1
         self.tracker.log_learner(metrics)
         with self._writing("the games of this update"):
@@ -120,6 +124,16 @@ class SelfPlayRun(TrainingRun):
         self._publish()
 
     # Within
+
+    def _shares(self) -> Metrics:
+        """Where the time of this update went, beside `time/collecting` and `time/sampling`."""
+        before, self._sampled = self._sampled, self.roster.sampling_time()
+        prefill, decoding = (now - then for now, then in zip(self._sampled, before, strict=True))
+        return {
+            "time/prefill": prefill,
+            "time/decoding": decoding,
+            "time/learning": time.perf_counter() - self._learning_since,
+        }
 
     def _publish(self) -> None:
         for name in self.roster.learners:
