@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 EXTRAS := .venv-extras
 DIAMBRA := .venv-diambra
+SCALE  := .venv-scale
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: help install demo test check test-extras faults learning clean
@@ -26,7 +27,7 @@ demo: $(STAMP)  ## train the quickstart, evaluate it, film it
 	$(BIN)/ludus play preset:quickstart --episodes 3 --video landing.mp4
 
 test: $(STAMP)  ## the tests, within minutes
-	$(BIN)/python -m pytest -n 2 -m 'not faults and not learning' --ignore tests/extras --ignore tests/diambra tests
+	$(BIN)/python -m pytest -n 2 -m 'not faults and not learning' --ignore tests/extras --ignore tests/diambra --ignore tests/scale tests
 
 check: $(STAMP)  ## lint, strict types, import layers
 	$(BIN)/ruff check .
@@ -34,9 +35,10 @@ check: $(STAMP)  ## lint, strict types, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test-extras: $(EXTRAS)/.installed $(DIAMBRA)/.installed  ## tests that need optional extras, in environments of their own
+test-extras: $(EXTRAS)/.installed $(DIAMBRA)/.installed $(SCALE)/.installed  ## tests that need optional extras, in environments of their own
 	$(EXTRAS)/bin/python -m pytest tests/extras tests/tracking/test_wandb_tracker.py tests/trainers/test_trackers_of_a_run.py
 	$(DIAMBRA)/bin/python -m pytest tests/diambra
+	$(SCALE)/bin/python -m pytest tests/scale
 
 $(EXTRAS)/.installed: pyproject.toml constraints.txt
 	test -x $(EXTRAS)/bin/python || $(PYTHON) -m venv $(EXTRAS)
@@ -50,6 +52,12 @@ $(DIAMBRA)/.installed: pyproject.toml constraints-diambra.txt
 	$(DIAMBRA)/bin/python -m pip install --quiet --constraint constraints-diambra.txt --editable '.[diambra,sb3]' pytest
 	@touch $@
 
+$(SCALE)/.installed: pyproject.toml constraints.txt
+	test -x $(SCALE)/bin/python || $(PYTHON) -m venv $(SCALE)
+	$(SCALE)/bin/python -m pip install --quiet --constraint constraints.txt torch
+	$(SCALE)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[ray,box2d,text,dev]'
+	@touch $@
+
 faults: $(STAMP)  ## the long fault-injection tests
 	$(BIN)/python -m pytest -n 2 -m faults tests
 
@@ -57,4 +65,4 @@ learning: $(STAMP)  ## train the presets of docs/results.md over five seeds
 	$(BIN)/python benchmarks/learning.py
 
 clean:          ## remove the environment and caches (runs stay)
-	rm -rf $(VENV) $(EXTRAS) $(DIAMBRA) .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(EXTRAS) $(DIAMBRA) $(SCALE) .mypy_cache .ruff_cache .import_linter_cache

@@ -34,6 +34,7 @@ _EXTRAS = {
     "games": ("pyspiel", "exploitability of Kuhn Poker policies, through OpenSpiel"),
     "web": ("starlette", "`ludus ui`: the dashboard in a browser"),
     "cloud": ("s3fs", "`mirror:` to S3, Google Cloud Storage and Google Drive"),
+    "ray": ("ray", "`scale:` collectors on many processes and machines"),
     "parquet": ("pyarrow", "`ludus analyze --export parquet`"),
     "plots": ("matplotlib", "`ludus analyze --png`"),
     "diambra": ("diambra", "DIAMBRA Arena's fighting games (an environment of its own: old protobuf)"),

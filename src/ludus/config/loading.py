@@ -128,6 +128,11 @@ def config_hash(config: TrainerConfig) -> str:
     del data["resume"], data["run_dir"], data["save_dir"], data["timestamp"], data["mirror"]
     del data["tracking"]["tensorboard_dir"], data["tracking"]["monitor_dir"]
     data.pop("sweep", None)
+    if data["scale"] is None:
+        del data["scale"]
+    else:  # where it runs, and how patiently, is not what is asked for
+        for name in ("ray", "cpus_per_collector", "max_failures"):
+            del data["scale"][name]
     if config.language is None:
         for name in ("language", "games", "league", "rewards", "guard", "warmup"):
             del data[name]

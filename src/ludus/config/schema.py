@@ -32,6 +32,7 @@ from ludus.config.language import (
 )
 from ludus.config.mirror import MirrorConfig
 from ludus.config.registry import ENGINES, LANGUAGE, Algorithm, find_algorithm
+from ludus.config.scale import ScaleConfig
 from ludus.config.section import Section
 from ludus.config.when import When
 from ludus.errors import ConfigError, UnknownName
@@ -211,6 +212,9 @@ class TrainerConfig(Section):
     tracking: TrackingConfig = TrackingConfig()
     mirror: MirrorConfig | None = Field(
         default=None, description="copy the run there while it trains (extra `cloud`): a URL, or a section"
+    )
+    scale: ScaleConfig | None = Field(
+        default=None, description="run on several processes or machines (extra `ray`)"
     )
     pretrained_model: str | None = Field(default=None, description="start from this policy: RUN, RUN@best, …")
     language: LanguageConfig | None = Field(

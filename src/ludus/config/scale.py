@@ -1,0 +1,47 @@
+"""`scale:` a run on more than one process or machine. Without this section nothing of Ray is imported."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from ludus.config.section import Section
+
+_ADDRESS = re.compile(r"(?:ray://)?(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+
+
+class ScaleConfig(Section):
+    """Collectors on Ray (extra `ray`). See docs/scale.md."""
+
+    ray: str = Field(
+        default="auto",
+        description="auto: the Ray cluster of this machine, or one started for the run; HOST:6379; ray://HOST:10001",
+    )
+    collectors: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        default="auto",
+        description="processes that share the n_envs envs; auto: as many as the cluster has CPUs for",
+    )
+    cpus_per_collector: float = Field(
+        default=1.0, gt=0, description="CPUs that Ray sets aside for each collector"
+    )
+    mode: Literal["sync", "async"] = Field(
+        default="sync",
+        description="sync: every update waits for all collectors, results repeat to the byte; async: it does not",
+    )
+    max_staleness: int = Field(
+        default=2, ge=0, description="async: updates between acting and learning from it, at most"
+    )
+    max_failures: int = Field(
+        default=10, ge=0, description="collectors lost within an hour before the run gives up"
+    )
+
+    @field_validator("ray")
+    @classmethod
+    def _known_place(cls, value: str) -> str:
+        if value != "auto" and not _ADDRESS.fullmatch(value):
+            raise ValueError(
+                f"a Ray cluster is auto, HOST:PORT as in 10.0.0.1:6379, or ray://HOST:PORT, not {value!r}"
+            )
+        return value
