@@ -116,6 +116,17 @@ def test_what_is_no_picture_is_refused(tmp_path: Path, picture: Any) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("overlay", [True, False])
+def test_pictures_that_change_their_size_are_refused(tmp_path: Path, overlay: bool) -> None:
+    class Growing(Screen):
+        def render(self) -> Any:
+            return np.zeros((32 + 2 * (self.age > 2), 48, 3), np.uint8)
+
+    with pytest.raises(UserError, match="48x34 pixels after 48x32"):
+        record_scenes([Scene(Still(), Growing)], tmp_path / "film.mp4", overlay=overlay)
+    assert not list(tmp_path.iterdir())
+
+
 def test_browsers_can_play_it_while_it_loads(tmp_path: Path) -> None:
     data = record_video(Still(), Screen, tmp_path / "film.mp4").path.read_bytes()
     assert 0 < data.find(b"moov") < data.find(b"mdat")

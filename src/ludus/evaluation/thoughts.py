@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from ludus.evaluation.evaluate import Game
@@ -103,6 +104,8 @@ def appraise(policy: nn.Module, situation: Situation) -> Thought:
 
 @appraise.register
 def _(policy: ActorCritic, situation: Situation) -> Thought:
+    if isinstance(policy.action_space, Box):  # there are no choices to weigh
+        return Thought(float(policy.value(situation.obs)[0]))
     distribution, values = policy(situation.obs, situation.mask)
     return Thought(float(values[0]), probabilities(distribution))
 

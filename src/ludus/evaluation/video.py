@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from ludus.envs.signals import Signals, signals_of
+from ludus.errors import UserError
 from ludus.evaluation.encoding import VideoWriter, not_a_picture, require_video
 from ludus.evaluation.evaluate import Actor, guarded
 from ludus.evaluation.moments import Moment, Telling
@@ -160,6 +161,7 @@ class _Tile:
             else None
         )
         self._panel: panel.Panel | None = None
+        self._size: tuple[int, ...] = ()
         self._telling: Telling | None = None
         self._moments: Iterator[Moment] = iter(())
         self.frame: Array = np.zeros((2, 2, 3), np.uint8)
@@ -188,7 +190,7 @@ class _Tile:
         moment = next(self._moments, None)
         if moment is None:
             return False
-        picture = _picture(guarded(self.env, self._seed, "render"))
+        picture = self._picture()
         if self._feed is not None:
             data = self._feed.take(moment)
             self.shown.append(data)
@@ -197,6 +199,21 @@ class _Tile:
             picture = _captioned(picture, self._caption)
         self.frame = picture
         return True
+
+    def _picture(self) -> Array:
+        """What the env shows, in the size of its first picture."""
+        frame = guarded(self.env, self._seed, "render")
+        picture = np.asarray(frame)
+        if picture.ndim != 3 or picture.shape[2] < 3:
+            raise not_a_picture(frame)
+        self._size = self._size or picture.shape
+        if picture.shape != self._size:
+            raise UserError(
+                f"the picture is {picture.shape[1]}x{picture.shape[0]} pixels after {self._size[1]}x{self._size[0]}",
+                where="env.render()",
+                fix="let the env draw all its pictures in one size",
+            )
+        return picture[:, :, :3]
 
     def _with_panel(self, picture: Array, data: PanelData) -> Array:
         if self._arrangement == "beside":
@@ -209,7 +226,12 @@ class _Tile:
         if self._panel is None:
             stride = max(1, round(_FAST_FPS / _fps(self.env)))
             self._panel = panel.Panel(data, width, height, self._arrangement, stride)
-        return np.concatenate([picture, self._panel.draw(data)], axis=int(self._arrangement == "beside"))
+        beside = self._arrangement == "beside"
+        tall, wide = picture.shape[:2]
+        whole = np.empty((tall, wide + width, 3) if beside else (tall + height, wide, 3), np.uint8)
+        whole[:tall, :wide] = picture
+        self._panel.draw(data, whole[:, wide:] if beside else whole[tall:])
+        return whole
 
 
 def _fps(env: Env) -> int:
@@ -218,13 +240,6 @@ def _fps(env: Env) -> int:
 
 def _name(env: Env) -> str:
     return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-
-
-def _picture(frame: Any) -> Array:
-    picture = np.asarray(frame)
-    if picture.ndim != 3 or picture.shape[2] < 3:
-        raise not_a_picture(frame)
-    return picture[:, :, :3]
 
 
 def _enlarged(picture: Array, times: int) -> Array:

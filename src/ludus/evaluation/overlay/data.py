@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,11 +76,11 @@ class PanelFeed:
     def begin(self, note: str) -> None:
         """A new episode starts, which `note` names."""
         self._note = note
-        self._trails = np.zeros((256, 3 + len(self._signals.signals)))
+        rows = 3 + len(self._signals.signals)
+        self._trails = np.zeros((rows, 256))
         self._length = 0
-        width = self._trails.shape[1]
-        self._low, self._high = np.full(width, np.nan), np.full(width, np.nan)
-        self._whole = np.ones(width, bool)
+        self._low, self._high = np.full(rows, np.nan), np.full(rows, np.nan)
+        self._whole = np.ones(rows, bool)
         self._bars: tuple[str, tuple[Bar, ...]] = ("action", ())
 
     def take(self, moment: Moment) -> PanelData:
@@ -113,23 +114,23 @@ class PanelFeed:
             ended=moment.ended,
         )
 
-    def _append(self, row: Sequence[float]) -> None:
-        if self._length == len(self._trails):
-            self._trails = np.concatenate([self._trails, np.zeros_like(self._trails)])
-        values = np.array(row, dtype=float)
+    def _append(self, told: Sequence[float]) -> None:
+        if self._length == self._trails.shape[1]:
+            self._trails = np.concatenate([self._trails, np.zeros_like(self._trails)], axis=1)
+        values = np.array(told, dtype=float)
         values[~np.isfinite(values)] = np.nan
-        self._trails[self._length] = values
+        self._trails[:, self._length] = values
         self._low, self._high = np.fmin(self._low, values), np.fmax(self._high, values)
         self._whole &= values == np.rint(values)
         self._length += 1
+        low, high = np.nan_to_num(self._low), np.nan_to_num(self._high)
+        flat = high - low <= 1e-6 * np.maximum(1.0, np.abs(high))  # a flat line stands in the middle
+        self._scales = list(
+            zip((low - 0.5 * flat).tolist(), (high + 0.5 * flat).tolist(), self._whole.tolist(), strict=True)
+        )
 
-    def _reading(self, name: str, column: int, value: float, contact: bool = False) -> Reading:
-        low, high = float(self._low[column]), float(self._high[column])
-        if not high - low > 1e-6 * max(1.0, abs(high)):  # a flat line stands in the middle
-            middle = 0.0 if np.isnan(low) else low
-            low, high = middle - 0.5, middle + 0.5
-        trail = self._trails[: self._length, column]
-        return Reading(name, value, contact, trail, low, high, bool(self._whole[column]))
+    def _reading(self, name: str, row: int, value: float, contact: bool = False) -> Reading:
+        return Reading(name, value, contact, self._trails[row, : self._length], *self._scales[row])
 
     # The action
 
@@ -205,7 +206,7 @@ class PanelFeed:
 
 def number(value: float | None) -> str:
     """A number in at most eight characters; a dash for one that is not there."""
-    if value is None or not np.isfinite(value):
+    if value is None or not math.isfinite(value):
         return "-"
     size = abs(value)
     if size >= 1e6:

@@ -1,7 +1,7 @@
 """Text, lines and dots on an array of pixels, fast enough to be drawn anew in every frame.
 
-Text is set by Pillow once and kept: most of what a frame says was said before. Curves are drawn for all rows of
-a panel at once.
+Text is set by Pillow once and kept: most of what a frame says was said before. Numbers, which change, are put
+together from their figures, all of one width so that they stand still. Curves are drawn by compiled code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AMBER: Color = (255, 184, 92)
 GREEN: Color = (86, 211, 148)
 
 Anchor = Literal["left", "right"]
-_FAR = np.float32(1e6)  # below any picture
+_FIGURES = frozenset("0123456789.,-+%e")
 
 
 @lru_cache(maxsize=16)
@@ -39,12 +39,25 @@ def _font(size: int) -> Any:
 @lru_cache(maxsize=8192)
 def text_tile(text: str, size: int, color: Color = INK, ground: Color = GROUND) -> Array:
     """`text` as pixels on a flat ground. All tiles of a size have the same height and baseline."""
+    if text and _FIGURES.issuperset(text):
+        return np.concatenate([_figure(sign, size, color, ground) for sign in text], axis=1)
+    return _set(text, max(1, math.ceil(_font(size).getlength(text))), size, color, ground)
+
+
+@lru_cache(maxsize=1024)
+def _figure(sign: str, size: int, color: Color, ground: Color) -> Array:
+    """One character of a number; the digits of a size are equally wide."""
+    alike = "0123456789" if sign.isdigit() else sign
+    return _set(sign, round(max(_font(size).getlength(one) for one in alike)), size, color, ground)
+
+
+def _set(text: str, width: int, size: int, color: Color, ground: Color) -> Array:
     from PIL import Image, ImageDraw
 
     font = _font(size)
-    ascent, descent = font.getmetrics()
-    image = Image.new("RGB", (max(1, int(np.ceil(font.getlength(text)))), ascent + descent), ground)
-    ImageDraw.Draw(image).text((0, 0), text, font=font, fill=color)
+    image = Image.new("RGB", (width, sum(font.getmetrics())), ground)
+    left = (width - font.getlength(text)) / 2 if len(text) == 1 else 0  # a digit in the middle of its place
+    ImageDraw.Draw(image).text((left, 0), text, font=font, fill=color)
     return np.asarray(image)
 
 
@@ -111,34 +124,42 @@ def dot(radius: float, color: Color, ground: Color = GROUND) -> Array:
 
 
 def latest(trail: Array, width: int, stride: int = 1) -> Array:
-    """The newest values over `width` pixels, each `stride` pixels wide, with NaN after the last.
+    """Those of the newest values that are shown over `width` pixels, each `stride` pixels wide.
 
     They fill the room from the left; when it is full, the older half makes way. Nothing else moves, which is easy on
     the eye and on the encoder.
     """
     room = max(2, width // stride)
     half = room // 2
-    start = max(0, -(-(len(trail) - room) // half) * half)
-    recent = trail[start:]
-    shown = np.full(width, np.nan)
-    if stride > 1:
-        recent = recent.repeat(stride)[:width]
-    shown[: len(recent)] = recent
-    return shown
+    return trail[max(0, -(-(len(trail) - room) // half) * half) :]
 
 
-def curves(values: Array, height: int, thickness: float = 1.5) -> tuple[Array, Array]:
-    """Curves through `values` [n, width], from 0 (bottom) to 1: the pixels of the lines, and of what lies below.
+def curve(
+    canvas: Array,
+    trail: Array,
+    low: float,
+    high: float,
+    *,
+    stride: int,
+    thickness: float,
+    color: Color,
+    ground: Color = GROUND,
+    below: float = 0.0,
+    zero: int = -1,
+) -> None:
+    """Fill `canvas` with the newest of `trail`, between `low` and `high`; see `draw_curve`."""
+    from ludus.evaluation.pixels import draw_curve  # compiled: only who draws waits for that
 
-    Both [n, height, width], from 0 to 1. NaN leaves a gap.
-    """
-    margin = thickness / 2 + 0.5
-    at = (margin + (1.0 - values) * (height - 2 * margin)).astype(np.float32)  # in rows from the top
-    before = np.concatenate([at[:, :1], at[:, :-1]], axis=1)
-    top, bottom = np.fmin(at, before) - thickness / 2, np.fmax(at, before) + thickness / 2
-    nowhere = np.isnan(at)
-    if nowhere.any():
-        at, top = np.where(nowhere, _FAR, at), np.where(nowhere, _FAR, top)
-    rows = np.arange(height, dtype=np.float32)[None, :, None]
-    line = np.minimum(rows + 1, bottom[:, None]) - np.maximum(rows, top[:, None])
-    return np.clip(np.nan_to_num(line, copy=False), 0.0, 1.0), np.clip(rows + 1 - at[:, None], 0.0, 1.0)
+    shown = latest(trail, canvas.shape[1], stride)
+    draw_curve(
+        canvas,
+        shown,
+        low,
+        high,
+        stride,
+        thickness,
+        below,
+        _shades(color, ground),
+        zero,
+        _shades(FAINT, FAINT)[0],
+    )

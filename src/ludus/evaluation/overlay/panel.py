@@ -57,9 +57,10 @@ class Panel:
         self._ground[...] = ink.GROUND
         self._draw_fixed(first)
 
-    def draw(self, data: PanelData) -> Array:
-        """The panel as RGB bytes."""
-        canvas = self._ground.copy()
+    def draw(self, data: PanelData, canvas: Array | None = None) -> Array:
+        """The panel as RGB bytes, in `canvas` if that is given."""
+        canvas = np.empty_like(self._ground) if canvas is None else canvas
+        canvas[...] = self._ground
         self._draw_header(canvas, data)
         self._draw_stats(canvas, data)
         for box, plot, color in zip(self._plots, data.plots, (ink.BLUE, ink.AMBER), strict=True):
@@ -180,23 +181,27 @@ class Panel:
             ink.write(canvas, bar.text, box.right, y, _LABEL, color, "right")
 
     def _draw_signals(self, canvas: Array, signals: tuple[Reading, ...]) -> None:
-        if not signals:
-            return
         height = _SIGNAL_ROW - 4
-        values = np.stack([_scaled(signal, _SPARK, self._stride) for signal in signals])
-        lines, _ = ink.curves(values, height, 1.2)
-        drawn = ink.mixed(lines, ink.BLUE)
-        for box, signal, line in zip(self._signals, signals, drawn, strict=True):
+        for box, signal in zip(self._signals, signals, strict=True):
             left = box.right - _SPARK - _NUMBER
             spark = canvas[box.y + 1 : box.y + 1 + height, left : left + _SPARK]
             if signal.contact:
-                on = np.nan_to_num(ink.latest(signal.trail, _SPARK, self._stride)) != 0
+                shown = np.nan_to_num(ink.latest(signal.trail, _SPARK, self._stride)) != 0
+                on = shown.repeat(self._stride)[:_SPARK]
                 spark[2:-2] = ink.TRACK
-                spark[2:-2][:, on] = ink.GREEN
+                spark[2:-2, : len(on)][:, on] = ink.GREEN
                 lamp = ink.dot(4.5, ink.GREEN if signal.value else ink.TRACK)
                 canvas[box.y + 2 : box.y + 2 + len(lamp), box.right - len(lamp) : box.right] = lamp
                 continue
-            spark[...] = line
+            ink.curve(
+                spark,
+                signal.trail,
+                signal.low,
+                signal.high,
+                stride=self._stride,
+                thickness=1.2,
+                color=ink.BLUE,
+            )
             told = signal_number(signal)
             ink.write(canvas, told, box.right, box.y, _LABEL, ink.INK, "right")
 
@@ -204,18 +209,21 @@ class Panel:
 def _draw_plot(canvas: Array, box: _Box, plot: Reading, color: ink.Color, stride: int) -> None:
     ink.write(canvas, plot.name, box.x, box.y - 17, _LABEL, ink.MUTED)
     ink.write(canvas, number(plot.value), box.right, box.y - 17, _LABEL, color, "right")
-    lines, below = ink.curves(_scaled(plot, box.width, stride)[None], box.height, 1.8)
-    drawn = ink.mixed(np.maximum(lines[0], 0.16 * below[0]), color, ink.CARD)
+    zero = -1
     if plot.low < 0 < plot.high:
         zero = round((box.height - 1) * plot.high / (plot.high - plot.low))
-        drawn[zero, lines[0, zero] < 0.5] = ink.FAINT
-    canvas[box.y : box.y + box.height, box.x : box.right] = drawn
-
-
-def _scaled(reading: Reading, width: int, stride: int) -> Array:
-    """The newest values, from 0 for the episode's lowest to 1 for its highest."""
-    scaled: Array = (ink.latest(reading.trail, width, stride) - reading.low) / (reading.high - reading.low)
-    return scaled
+    ink.curve(
+        canvas[box.y : box.y + box.height, box.x : box.right],
+        plot.trail,
+        plot.low,
+        plot.high,
+        stride=stride,
+        thickness=1.8,
+        color=color,
+        ground=ink.CARD,
+        below=0.16,
+        zero=zero,
+    )
 
 
 def _at(box: _Box) -> tuple[int, int]:
