@@ -88,6 +88,44 @@ def test_a_spoiled_answer_names_the_engine_and_what_to_check(
     env.close()
 
 
+class SpoiledStart(StandIn):
+    """Spoils the answer to the very first call."""
+
+    def __init__(self, spoil: Callable[[bytes], bytes]) -> None:
+        super().__init__()
+        self.spoil = spoil
+
+    def EnvInit(self, request: Any, context: Any) -> Any:
+        return self.spoil(super().EnvInit(request, context).SerializeToString())
+
+
+def _huge_frames(answer: bytes) -> bytes:
+    from diambra.engine import model
+
+    response = model.EnvInitResponse.FromString(answer)
+    response.frame_shape.h = response.frame_shape.w = 2**30
+    return bytes(response.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "how"),
+    [
+        (_hang, "hangs: it gave no answer in time"),
+        (lambda answer: b"\xff\xff garbage", "answered nonsense"),
+        (lambda answer: b"", "answered nonsense"),
+        (lambda answer: answer + bytes(5_000_000), "answered nonsense"),
+        (_huge_frames, "answered nonsense: frames of 1073741824 x 1073741824"),
+    ],
+)
+def test_an_engine_that_is_broken_from_the_start_is_named_too(
+    spoil: Callable[[bytes], bytes], how: str, start: Start
+) -> None:
+    (engine,) = start(SpoiledStart(spoil))
+    with pytest.raises(SimulatorLost) as caught:
+        make_env(SPEC.id, kwargs={**KWARGS, "grpc_timeout": 1})
+    assert how in caught.value.what and f"engine 0 at {engine.address}" in caught.value.what
+
+
 def test_an_engine_that_dies_is_gone(start: Start) -> None:
     (engine,) = start(1)
     env = make_env(SPEC)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from diambra.arena import (
 )
 from diambra.arena import RecordingSettings as ClientRecording
 from diambra.arena import WrappersSettings as ClientWrappers
+from diambra.arena.engine import interface
+from diambra.engine import Client
 
 from ludus.envs.diambra.engines import Engine, engines
 from ludus.envs.diambra.settings import DiambraSettings, filter_keys, players_characters
@@ -36,7 +39,36 @@ _SAME_NAME = (
 )
 _PER_PLAYER = ("outfits", "super_art", "fighting_style", "ultimate_style", "speed_mode")
 _MOST_CHARACTERS = 3
-_CALLS = ("Reset", "Step", "Close")
+_CALLS = ("EnvInit", "Reset", "Step", "Close")
+_LARGEST_ANSWER = 4 * 1024 * 1024  # bytes that gRPC takes
+
+
+class Nonsense(Exception):
+    """An answer that is a message of the protocol, and cannot be true."""
+
+
+class PatientClient(Client):  # type: ignore[misc]  # it comes without types
+    """The client's connection, patient for `timeout` seconds: by itself it sets no deadline to any call."""
+
+    EnvInit: Any
+
+    def __init__(self, address: str, timeout: int) -> None:
+        super().__init__(address, timeout)
+        for name in _CALLS:
+            setattr(self, name, functools.partial(getattr(self, name), timeout=timeout))
+        self._describe, self.EnvInit = self.EnvInit, self._checked
+
+    def _checked(self, settings: Any) -> Any:
+        """The engine's description of its game, before memory is taken for frames of the size it tells."""
+        described = self._describe(settings)
+        shape = described.frame_shape
+        sides = (shape.h, shape.w, shape.c)
+        if min(sides) < 1 or math.prod(sides) > _LARGEST_ANSWER:
+            raise Nonsense(f"frames of {' x '.join(map(str, sides))}")
+        return described
+
+
+interface.Client = PatientClient  # where the client looks for it when it opens a game
 
 
 def open_game(game_id: str, settings: DiambraSettings, engine: Engine, render_mode: str | None) -> Any:
@@ -44,7 +76,7 @@ def open_game(game_id: str, settings: DiambraSettings, engine: Engine, render_mo
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(logging.NullHandler())  # or the client would set up the logging of the whole process
-    game = diambra.arena.make(
+    return diambra.arena.make(
         game_id,
         _env_settings(settings),
         _wrappers(game_id, settings),
@@ -54,27 +86,27 @@ def open_game(game_id: str, settings: DiambraSettings, engine: Engine, render_mo
         env_addresses=[each.address for each in engines()],
         log_level=logging.WARNING,
     )
-    stub = game.unwrapped.arena_engine.client
-    for name in _CALLS:  # the client sets no deadline, and an engine that hangs would hold it for ever
-        setattr(stub, name, functools.partial(getattr(stub, name), timeout=settings.grpc_timeout))
-    return game
 
 
 def in_words(error: BaseException) -> str:
     """What an engine did to make the client raise `error`."""
     problem: BaseException | None = error
-    while problem is not None and not isinstance(problem, grpc.RpcError):
+    while problem is not None and not isinstance(problem, grpc.RpcError | Nonsense):
         problem = problem.__cause__ or problem.__context__
+    if isinstance(problem, Nonsense):
+        return f"answered nonsense: {problem}"
     if problem is None:
         if isinstance(error.__cause__, grpc.FutureTimeoutError):
             return "takes connections but does not speak the engine's protocol"
         return f"answered nonsense: {type(error).__name__}: {error}"
-    code, details = problem.code(), problem.details()
+    code, details = problem.code(), problem.details() or ""
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return "hangs: it gave no answer in time"
     if code is grpc.StatusCode.UNAVAILABLE:
         return f"is gone: {details}"
-    if code is grpc.StatusCode.INTERNAL and "deserializ" in details:
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return f"does not speak the engine's protocol: {details}"
+    if "deserializ" in details or "larger than max" in details:
         return f"answered nonsense: {details}"
     return f"refused: {code.name}: {details}"
 
