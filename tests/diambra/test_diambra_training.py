@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
 from running_engines import Start
 from safetensors.numpy import load_file
@@ -19,14 +20,15 @@ from safetensors.numpy import load_file
 from ludus.cli.app import main
 from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, UserError
 from ludus.evaluation.duel import fight_duels
+from ludus.evaluation.opponents import RunOpponent
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.trainers.factory import create_trainer, open_trainer
 
 DATA = Path(__file__).parents[1] / "data" / "diambra"
-ENV = {
+ENV: dict[str, Any] = {
     "id": "diambra/doapp",
     "kwargs": {
         "difficulty": 2,
@@ -129,9 +131,49 @@ def test_a_policy_is_evaluated_on_as_many_engines_as_there_are_and_seated_agains
     played = [engine.standin.counts["Reset"] - n for engine, n in zip(engines, before, strict=True)]
     assert sum(played) == 3 and min(played) >= 1
     result = fight_duels(str(run.path), "brawler", fights=2, root=tmp_path)
-    assert len(result.rewards) == 2 and 0 <= result.won <= 2
-    both = fight_duels(str(run.path), str(run.path), fights=1, root=tmp_path)
-    assert len(both.rewards) == 1
+    assert len(result.rewards) == result.tally.games == 2
+    # both seats are taken in turn, so that somebody who meets himself wins and loses the same
+    both = fight_duels(str(run.path), str(run.path), fights=2, root=tmp_path)
+    assert both.tally.wins == both.tally.losses and sum(both.rewards) == 0
+
+
+def test_a_generation_trains_against_the_one_before_and_resumes_to_the_byte(
+    start: Start, tmp_path: Path
+) -> None:
+    start(1)
+    first = _train(_config(tmp_path / "first", n_envs=1, total_timesteps=32))
+    saved = first.checkpoints_dir / "000000000032"
+    seats = {**ENV, "kwargs": {**ENV["kwargs"], "n_players": 2, "opponent": f"{first.path}@latest"}}
+    run = _train(_config(tmp_path / "second", n_envs=1, env=seats))
+    pinned = load_config(run.config_path).config.env
+    assert pinned is not None and pinned.kwargs["opponent"] == str(saved)
+    whole = _policy(run)
+    CheckpointManager(run.checkpoints_dir).truncate_after(128)
+    trainer = open_trainer(run)
+    try:
+        assert trainer.resume(run).step == 128
+        trainer.train()
+    finally:
+        trainer.close()
+    assert _policy(run) == whole
+    with pytest.raises(UserError, match="trained with other observations or actions"):
+        RunOpponent(str(saved))(gym.spaces.Discrete(2), gym.spaces.Discrete(2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"n_players": 2, "opponent": "brawller"}, "unknown bot or run 'brawller'"),
+        ({"opponent": "brawler"}, "opponent: brawler needs n_players: 2"),
+    ],
+)
+def test_an_opponent_that_cannot_be_seated_is_named_before_anything_starts(
+    start: Start, tmp_path: Path, changes: dict[str, Any], what: str
+) -> None:
+    engines = start(2)
+    with pytest.raises(UserError, match=what):
+        create_trainer(None, _config(tmp_path, env={**ENV, "kwargs": {**ENV["kwargs"], **changes}}))
+    assert all(engine.standin.counts["EnvInit"] == 0 for engine in engines)
 
 
 def test_the_documents_settings_train_as_written(start: Start, tmp_path: Path, monkeypatch: Any) -> None:

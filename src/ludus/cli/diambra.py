@@ -131,16 +131,22 @@ def duel(
     root: Root = "runs",
     json: Json = False,
 ) -> None:
-    """Seat two policies at one game. At least one is a run: its settings are the game's."""
+    """Seat two policies at one game.
+
+    At least one is a run: its settings are the game's. Every start is fought from both seats.
+    """
     _require_client()
     from ludus.evaluation.duel import fight_duels
+    from ludus.league.match import wilson
 
     output = Output(json)
     result = fight_duels(left, right, fights=fights, seed=seed, root=root)
+    tally = result.tally
+    low, high = wilson(tally.wins, fights)
     output.pairs(
         [
-            (left, f"won {result.won} of {fights}"),
-            (right, f"won {result.lost} of {fights}"),
+            (left, f"won {tally.wins} of {fights} ({low:.0%} to {high:.0%} with 95 % confidence)"),
+            (right, f"won {tally.losses} of {fights}"),
             ("reward", f"{result.mean_reward:.2f} for {left}, on average"),
         ]
     )

@@ -13,7 +13,8 @@ from ludus.envs.diambra.duel import Table
 from ludus.envs.diambra.games import DIAMBRA
 from ludus.errors import UserError
 from ludus.evaluation.load import LoadedPolicy, load
-from ludus.types import Array
+from ludus.evaluation.opponents import require_spaces
+from ludus.league.match import Tally
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,9 @@ class DuelResult:
 
     first: str
     second: str
+    tally: Tally
     rewards: tuple[float, ...]
-    won: int
-
-    @property
-    def lost(self) -> int:
-        return len(self.rewards) - self.won
+    """The first one's, of each fight."""
 
     @property
     def mean_reward(self) -> float:
@@ -39,7 +37,7 @@ class DuelResult:
             "first": self.first,
             "second": self.second,
             "fights": len(self.rewards),
-            "won": self.won,
+            **self.tally.summary(),
             "mean_reward": self.mean_reward,
         }
 
@@ -47,7 +45,8 @@ class DuelResult:
 def fight_duels(
     first: str, second: str, *, fights: int, seed: int = 0, root: str | Path = "runs"
 ) -> DuelResult:
-    """Seat the policies called `first` and `second` for so many games, from consecutive seeds.
+    """Seat the policies called `first` and `second` for so many games; each seed, from `seed` upwards, is fought
+    from both seats.
 
     The game and its settings are those of the first that is a run; UserError when neither is, or when the other
     was trained on other observations.
@@ -55,18 +54,22 @@ def fight_duels(
     loaded = [None if name in BOTS else load(name, root) for name in (first, second)]
     table = _table(next((policy for policy in loaded if policy is not None), None))
     try:
-        seats = [
-            _seat(policy, name, table, seed + place)
+        players = [
+            _player(policy, name, table, seed + place)
             for place, (policy, name) in enumerate(zip(loaded, (first, second), strict=True))
         ]
-        rewards, won = [], 0
+        rewards, ahead = [], []
         for fight in range(fights):
-            reward, won_it = _fight(table, seats, seed + fight)
-            rewards.append(reward)
-            won += won_it
+            swapped = fight % 2 == 1
+            reward, rounds = _fight(table, players[::-1] if swapped else players, seed + fight // 2)
+            rewards.append(-reward if swapped else reward)
+            ahead.append(-rounds if swapped else rounds)
     finally:
         table.close()
-    return DuelResult(first, second, tuple(rewards), won)
+    tally = Tally(
+        sum(one > 0 for one in ahead), sum(one == 0 for one in ahead), sum(one < 0 for one in ahead)
+    )
+    return DuelResult(first, second, tally, tuple(rewards))
 
 
 def _table(policy: LoadedPolicy | None) -> Table:
@@ -81,28 +84,20 @@ def _table(policy: LoadedPolicy | None) -> Table:
     return Table(env.id.removeprefix(DIAMBRA), **kwargs)
 
 
-def _seat(policy: LoadedPolicy | None, name: str, table: Table, seed: int) -> Any:
+def _player(policy: LoadedPolicy | None, name: str, table: Table, seed: int) -> Any:
     if policy is None:
         return make_bot(name, table.observation_space, table.action_space, seed)
-    if (
-        policy.actor.observation_space != table.observation_space
-        or policy.actor.action_space != table.action_space
-    ):
-        raise UserError(
-            f"'{name}' was trained with other observations or actions than the other seat's",
-            where=f"it observes {policy.actor.observation_space}",
-            fix="seat two runs with the same settings, or a bot",
-        )
+    require_spaces(policy, table.observation_space, table.action_space)
     return policy
 
 
-def _fight(table: Table, seats: list[Any], seed: int) -> tuple[float, bool]:
-    """One game: the first seat's reward in all, and whether it won."""
+def _fight(table: Table, seats: list[Any], seed: int) -> tuple[float, float]:
+    """One game: the first seat's reward in all, and how many rounds it was ahead."""
     views, _ = table.reset(seed=seed)
     total = 0.0
     while True:
-        actions: list[Array] = [seat.predict(view) for seat, view in zip(seats, views, strict=True)]
+        actions = [seat.predict(view) for seat, view in zip(seats, views, strict=True)]
         views, reward, terminated, truncated, info = table.step(actions)
         total += reward
         if terminated or truncated:
-            return total, bool(info.get("is_success"))
+            return total, float(info.get("rounds_ahead", 0.0))

@@ -69,8 +69,11 @@ class LoadedPolicy:
             )
         if self.config is None or self.config.env is None:
             raise UserError(f"'{self.name}' does not say which env to play", fix="give one with --env")
+        from ludus.evaluation.opponents import seat_opponent  # which loads policies in its turn
+
         curriculum = self.config.curriculum.held() if self.config.curriculum else None
-        return EnvSpec(**self.config.env.model_dump(), curriculum=curriculum)
+        spec = EnvSpec(**self.config.env.model_dump(), curriculum=curriculum)
+        return seat_opponent(spec, self.config.save_dir)
 
 
 class RandomBot:

@@ -16,6 +16,7 @@ from ludus.envs.masks import ActionMaskWrapper, declares_masks, has_masks
 from ludus.envs.unity.choice import is_unity
 from ludus.envs.vector import make_vector
 from ludus.errors import UserError
+from ludus.evaluation.opponents import seat_opponent
 
 Env = gym.Env[Any, Any]
 
@@ -136,9 +137,10 @@ def _spec(env: str | EnvSpec | None, config: TrainerConfig) -> EnvSpec:
     if isinstance(env, str):
         section = section.model_copy(update={"id": env}) if section is not None else EnvConfig(id=env)
     assert section is not None  # the factory refuses a config without an env
-    return EnvSpec(
+    spec = EnvSpec(
         **section.model_dump(), curriculum=config.curriculum.model_dump() if config.curriculum else None
-    ).resolve()
+    )
+    return seat_opponent(spec.resolve(), config.save_dir)
 
 
 def _is_unity(spec: EnvSpec | None) -> bool:

@@ -17,6 +17,7 @@ from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.schema import EnvConfig, PolicyConfig, TrainerConfig
 from ludus.envs.vector.process import usable_cores
 from ludus.errors import ConfigError
+from ludus.evaluation.opponents import RunOpponent
 from ludus.policies.observations import is_image_space
 from ludus.trainers.env_source import EnvSource
 
@@ -146,11 +147,14 @@ def _named_env(config: TrainerConfig, source: EnvSource) -> EnvConfig | None:
     """The env as a config can name it; None when it is an object or function that has no name."""
     if source.spec is not None:
         fields = {name: getattr(source.spec, name) for name in EnvConfig.model_fields}
-        return EnvConfig(**{**fields, "kwargs": dict(fields["kwargs"]), "wrappers": list(fields["wrappers"])})
+        kwargs = dict(fields["kwargs"])
+        if isinstance(opponent := kwargs.get("opponent"), RunOpponent):
+            kwargs["opponent"] = opponent.checkpoint  # this very one: `latest` is another tomorrow
+        return EnvConfig(**{**fields, "kwargs": kwargs, "wrappers": list(fields["wrappers"])})
     registered = source.registered
     if registered is None:
         return None
-    kwargs: dict[str, Any] = {key: value for key, value in registered.kwargs.items() if key != "render_mode"}
+    kwargs = {key: value for key, value in registered.kwargs.items() if key != "render_mode"}
     try:
         json.dumps(kwargs)
     except TypeError:

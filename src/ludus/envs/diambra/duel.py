@@ -5,7 +5,9 @@ A seat observes what a single player does: the frame, stage and timer, its own s
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
 
 import gymnasium as gym
 
@@ -20,7 +22,7 @@ class Table:
     """A game for two on one engine; both seats have the same spaces. `kwargs` are those of `DiambraEnv`.
 
     The reward of `step` is the first seat's, the second's is its negative; at the end of a game the info says in
-    `is_success` whether the first seat won it.
+    `rounds_ahead` how many rounds more the first seat won than the other, and in `is_success` whether it won.
     """
 
     def __init__(self, game_id: str, **kwargs: Any) -> None:
@@ -52,7 +54,7 @@ class Table:
         obs, reward, terminated, truncated, info = self._env.step(dict(zip(SEATS, actions, strict=True)))
         if terminated:
             own, other = (float(obs[f"{SEATS[0]}_{player}_wins"][0]) for player in ("own", "opp"))
-            info["is_success"] = own > other
+            info |= {"rounds_ahead": own - other, "is_success": own > other}
         return self._seats(obs), reward, terminated, truncated, info
 
     def close(self) -> None:
@@ -68,23 +70,34 @@ class Table:
         ]
 
 
+class Player(Protocol):
+    """Who has the other seat. `restart` tells from which random numbers the next game is played."""
+
+    def restart(self, seed: int) -> None: ...
+
+    def predict(self, obs: Any) -> Any: ...
+
+
+MakePlayer = Callable[[gym.Space[Any], gym.Space[Any]], Player]
+"""From the spaces of a seat to somebody who plays there."""
+
+
 class DuelEnv(gym.Env[Any, Any]):
-    """One seat of a game for two; `opponent`, a bot's name or anything with `predict`, has the other."""
+    """One seat of a game for two; `opponent`, a bot's name or what makes a player, has the other."""
 
     metadata = DiambraEnv.metadata
 
-    def __init__(self, game_id: str, *, opponent: Any = "random", **kwargs: Any) -> None:
+    def __init__(self, game_id: str, *, opponent: str | MakePlayer = "random", **kwargs: Any) -> None:
         self._table = Table(game_id, **kwargs)
         self.render_mode = self._table.env.render_mode
         self.observation_space = self._table.observation_space
         self.action_space = self._table.action_space
-        self._opponent = opponent
-        if isinstance(opponent, str):
-            try:
-                self._opponent = make_bot(opponent, self.observation_space, self.action_space)
-            except BaseException:
-                self._table.close()
-                raise
+        make_player = partial(make_bot, opponent) if isinstance(opponent, str) else opponent
+        try:
+            self._opponent: Player = make_player(self.observation_space, self.action_space)
+        except BaseException:
+            self._table.close()
+            raise
         self._theirs: Obs = {}
 
     def reset(
@@ -92,8 +105,7 @@ class DuelEnv(gym.Env[Any, Any]):
     ) -> tuple[Obs, dict[str, Any]]:
         super().reset(seed=seed)
         drawn = int(self.np_random.integers(2**31))
-        if hasattr(self._opponent, "restart"):
-            self._opponent.restart(drawn)
+        self._opponent.restart(drawn)
         (own, self._theirs), info = self._table.reset(seed=drawn)
         return own, info
 

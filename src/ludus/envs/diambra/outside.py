@@ -20,7 +20,8 @@ def is_outside(env_id: str) -> bool:
 
 def check_settings(env_id: str, kwargs: Mapping[str, Any]) -> None:
     """ConfigError when the env's keyword arguments make no sense."""
-    settings_for(env_id.rpartition(":")[2].removeprefix(DIAMBRA), _without_rank(kwargs))
+    plain = {name: value for name, value in kwargs.items() if name != "rank" and not callable(value)}
+    settings_for(env_id.rpartition(":")[2].removeprefix(DIAMBRA), plain)
 
 
 def places() -> list[str]:
@@ -31,7 +32,3 @@ def places() -> list[str]:
 def deadline(kwargs: Mapping[str, Any]) -> float:
     """Seconds after which a worker counts as hanging."""
     return float(kwargs.get("grpc_timeout", 60)) + _SLACK_SECONDS
-
-
-def _without_rank(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in kwargs.items() if name != "rank"}

@@ -154,7 +154,9 @@ class DiambraSettings(_Strict):
     show_final: bool = False
     tower: int | None = Field(default=3, ge=1, le=4)
     n_players: Literal[1, 2] = 1
-    opponent: str = Field(default="random", description="who has the other seat with n_players: 2")
+    opponent: str = Field(
+        default="random", description="who has the other seat with n_players: 2: a bot, or a run"
+    )
     disable_keyboard: bool = True
     disable_joystick: bool = True
     splash_screen: bool = False
@@ -166,6 +168,12 @@ class DiambraSettings(_Strict):
     @classmethod
     def _frame(cls, shape: tuple[int, int, int]) -> tuple[int, int, int]:
         return _checked_frame_shape(shape)
+
+    @checked_together(mode="after")
+    def _somebody_to_play_against(self) -> DiambraSettings:
+        if "opponent" in self.model_fields_set and self.n_players == 1:
+            raise ValueError(f"opponent: {self.opponent} needs n_players: 2")
+        return self
 
     @field_validator("wrappers_settings", "recording_settings", mode="before")
     @classmethod
