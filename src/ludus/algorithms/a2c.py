@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from ludus.algorithms.graphs import Captured
 from ludus.algorithms.kernels.actor_critic import Settings
 from ludus.algorithms.learner import Workplace
 from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, Samples, SampleStore
+from ludus.algorithms.peers import together
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
 from ludus.config.schedule import Fraction, NonNegative
@@ -61,7 +63,8 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}
 
-    def update(self, experience: Rollout, fraction: float) -> Metrics:
+    @together
+    def learn(self, experience: Rollout, fraction: float, shuffling: Any) -> Metrics:
         h = self.h
         learning_rate = h.learning_rate(fraction)
         set_learning_rate(self.optimizer, learning_rate)
@@ -70,7 +73,7 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
         if len(samples) == 0:  # every step crossed a reset or was dropped
             return metrics
         if self.kernels is None:
-            self.policy.train()
+            self.trained.train()
         return metrics | (self._learn if self.kernels is None else self._learn_fused)(samples, fraction)
 
     def _learn(self, samples: Samples, fraction: float) -> Metrics:
@@ -105,17 +108,22 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
     def _gradient_step(self, samples: Samples) -> torch.Tensor:
         """One gradient step; returns the STATISTICS."""
         h, c = self.h, self._coefficients
-        log_probs, entropy, values = self.policy.evaluate(samples.obs, samples.actions, samples.masks)
-        advantages = samples.advantages
-        if h.normalize_advantage and len(samples) > 1:
+        n = len(samples)
+        if h.normalize_advantage and n > 1:
+            advantages = samples.advantages
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        policy_loss = -(advantages * log_probs).mean()
-        value_loss = torch.nn.functional.mse_loss(values, samples.returns)
-        entropy_loss = -entropy.mean()
+            samples = replace(samples, advantages=advantages)
+        samples = self.mine(samples)
+        log_probs, entropy, values = self.trained.evaluate(samples.obs, samples.actions, samples.masks)
+        mean = self.peers.mean
+        policy_loss = -mean(samples.advantages * log_probs, n)
+        value_loss = mean((values - samples.returns).square(), n)
+        entropy_loss = -mean(entropy, n)
         loss = policy_loss + c["ent_coef"] * entropy_loss + c["vf_coef"] * value_loss
         max_norm = None if h.max_grad_norm is None else c["max_grad_norm"]
-        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.brake)
-        return torch.stack([loss, policy_loss, value_loss, entropy_loss, norm]).detach()
+        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.brake, self.peers)
+        seen = self.peers.add_up(torch.stack([loss, policy_loss, value_loss, entropy_loss]).detach())
+        return torch.cat([seen, norm.detach()[None]])
 
     def _learn_fused(self, samples: Samples, fraction: float) -> Metrics:
         """`_learn` as one compiled call on the same memory."""

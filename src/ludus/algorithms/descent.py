@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from ludus.algorithms.kernels.memory import NOT_FINITE
+from ludus.algorithms.peers import ALONE, Peers
 from ludus.errors import LudusError
+from ludus.policies.sharding import is_sharded, local
 
 
 class Brake:
@@ -43,7 +45,7 @@ class Brake:
 def make_adam(parameters: Sequence[nn.Parameter], rate: float, eps: float = 1e-8) -> torch.optim.Adam:
     """Adam, on a GPU in the form that can be captured: one fused kernel, its rate a tensor."""
     device = parameters[0].device
-    if device.type == "cpu":
+    if device.type == "cpu" or is_sharded(parameters[0]):
         return torch.optim.Adam(parameters, lr=rate, eps=eps)
     on_device = torch.tensor(rate, device=device)
     return torch.optim.Adam(parameters, lr=on_device, eps=eps, fused=True, capturable=True)
@@ -52,7 +54,7 @@ def make_adam(parameters: Sequence[nn.Parameter], rate: float, eps: float = 1e-8
 def make_rmsprop(parameters: Sequence[nn.Parameter], rate: float, eps: float) -> torch.optim.RMSprop:
     """RMSprop (alpha 0.99), on a GPU in the form that can be captured."""
     device = parameters[0].device
-    if device.type == "cpu":
+    if device.type == "cpu" or is_sharded(parameters[0]):
         return torch.optim.RMSprop(parameters, lr=rate, alpha=0.99, eps=eps)
     on_device = torch.tensor(rate, device=device)
     return torch.optim.RMSprop(parameters, lr=on_device, alpha=0.99, eps=eps, capturable=True)
@@ -72,20 +74,23 @@ def descend(
     loss: Tensor,
     max_norm: Tensor | float | None,
     brake: Brake,
+    peers: Peers = ALONE,
 ) -> Tensor:
     """Clip the gradient of `loss` to `max_norm` (None: no limit) and step. Returns the norm before clipping.
 
-    A gradient that is not finite pulls the brake, and nothing is stepped while that is pulled.
+    A gradient that is not finite pulls the brake, and nothing is stepped while that is pulled. `peers` step by the
+    sum of their gradients.
     """
     optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    return take_step([(optimizer, parameters)], max_norm, brake)
+    return take_step([(optimizer, parameters)], max_norm, brake, peers)
 
 
 def take_step(
     parts: Sequence[tuple[torch.optim.Optimizer, Sequence[nn.Parameter]]],
     max_norm: Tensor | float | None,
     brake: Brake,
+    peers: Peers = ALONE,
 ) -> Tensor:
     """Step every optimizer by the gradients its parameters hold, clipped to `max_norm` each, as `descend` does.
 
@@ -93,9 +98,10 @@ def take_step(
     """
     on_cpu = brake.pulled.device.type == "cpu"
     norms, held = [], []
+    peers.add_gradients([parameter for _, parameters in parts for parameter in parameters])
     for _, parameters in parts:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        norm = nn.utils.get_total_norm(gradients) if gradients else torch.zeros_like(brake.pulled)
+        norm = peers.norm(gradients) if gradients else torch.zeros_like(brake.pulled)
         brake.pull_if(norm - norm != 0, fault=True)  # true of NaN and infinity only
         norms.append(norm)
         held.append(gradients)
@@ -106,7 +112,7 @@ def take_step(
         if optimizer.defaults.get("fused"):
             _step_fused(optimizer, divisor, brake.pulled)
             continue
-        for gradient in gradients:
+        for gradient in map(local, gradients):
             if divisor is not None:
                 gradient.div_(divisor)
             if not on_cpu:

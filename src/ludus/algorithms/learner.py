@@ -13,11 +13,13 @@ from gymnasium import spaces
 
 from ludus.algorithms.descent import Brake
 from ludus.algorithms.kernels.normalising import see_observations, see_rewards
+from ludus.algorithms.peers import ALONE, Peers
 from ludus.config.hyperparameters import Hyperparameters
 from ludus.config.schema import PolicyConfig
 from ludus.errors import ConfigError
 from ludus.policies.base import NetworkSpec, Policy
 from ludus.policies.observations import RewardNormalizer
+from ludus.policies.sharding import sharded_like, whole
 from ludus.rollout.collector import EnvCollector
 from ludus.rollout.experience import Experience
 from ludus.rollout.stepper import Stepper
@@ -47,6 +49,7 @@ class Workplace:
     """Extract features in bfloat16."""
     to_play: bool = False
     """Only the policy is wanted: nothing will be trained, and no memory for it is needed."""
+    peers: Peers = ALONE
 
     def network(self, activation: str, ortho_init: bool) -> NetworkSpec:
         """The shape of the networks; the arguments are what `auto` means for this algorithm."""
@@ -92,6 +95,7 @@ class Learner(ABC, Generic[E, H]):
 
     def __init__(self, place: Workplace, hyperparams: H) -> None:
         self.place = place
+        self.peers = place.peers
         self.h = hyperparams
         self.brake = Brake(place.device)
 
@@ -165,7 +169,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, t
     for index, state in optimizer.state_dict()["state"].items():
         for key, value in state.items():
             if value is not None:
-                yield f"{index}.{key}", torch.as_tensor(value)
+                yield f"{index}.{key}", whole(torch.as_tensor(value))
 
 
 def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
@@ -174,6 +178,11 @@ def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: dict[str, 
     for key, value in tensors.items():
         index, name = key.split(".", 1)
         state.setdefault(int(index), {})[name] = value
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for place, own in state.items():
+        for name, value in own.items():
+            if value.dim():  # as long as the parameter it belongs to, and sharded as that is
+                own[name] = sharded_like(parameters[place], value)
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
+from ludus.policies.sharding import is_sharded
 from ludus.types import Metrics
 
 _FIRST = ("exp_avg", "momentum_buffer")
@@ -16,7 +17,8 @@ def optimizer_norms(optimizers: Iterable[torch.optim.Optimizer]) -> Metrics:
     """L2 norms over all that `optimizers` train: of the parameters, of first moments, and the root of second ones.
 
     The root of the second moments is what a gradient's norm has been of late. An optimizer that keeps no such
-    moment has no such norm. Nothing is changed, and only finished sums leave the device.
+    moment has no such norm, nor have weights of which this process holds a part. Nothing is changed, and only
+    finished sums leave the device.
     """
     parameters: list[torch.Tensor] = []
     first: list[torch.Tensor] = []
@@ -24,6 +26,8 @@ def optimizer_norms(optimizers: Iterable[torch.optim.Optimizer]) -> Metrics:
     for optimizer in optimizers:
         # by parameter: the state itself is in another order after a resume, and sums depend on it
         for parameter in (one for group in optimizer.param_groups for one in group["params"]):
+            if is_sharded(parameter):
+                continue
             parameters.append(parameter.detach())
             state = optimizer.state.get(parameter, {})
             first += (state[name] for name in _FIRST if isinstance(state.get(name), torch.Tensor))

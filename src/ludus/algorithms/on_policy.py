@@ -15,10 +15,12 @@ from ludus.algorithms.graphs import CapturedPlay
 from ludus.algorithms.kernels.actor_critic import ActorCriticKernels, FlatSamples, why_not
 from ludus.algorithms.kernels.credit import gae as fast_gae
 from ludus.algorithms.learner import Learner, Workplace, explained_variance
+from ludus.algorithms.peers import together
 from ludus.config.hyperparameters import Hyperparameters, constant
 from ludus.config.schedule import Fraction, NonNegative, Positive
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.observations import to_tensor
+from ludus.policies.sharding import put, sendable, whole
 from ludus.rollout.collector import RolloutCollector
 from ludus.rollout.experience import Rollout
 from ludus.rollout.stepper import Stepper
@@ -119,16 +121,21 @@ class SampleStore:
 
 
 class OnPolicyLearner(Learner[Rollout, H]):
-    """Base of learners that use each rollout once."""
+    """Base of learners that use each rollout once. Several may share the samples of a minibatch out among them."""
 
     policy: ActorCritic
+    """What plays. `trained` is what learns: the same, unless it is sharded among peers."""
 
     def __init__(self, place: Workplace, hyperparams: H) -> None:
         super().__init__(place, hyperparams)
-        network = place.network("Tanh", True)
-        self.policy = ActorCritic(place.observation_space, place.action_space, network).to(place.device)
-        self.policy.half_features = place.half_features
-        self.parameters = list(self.policy.parameters())
+        self.policy = self.trained = self._make_policy()
+        if place.peers.sharded:
+            self.trained = self._make_policy() if place.peers.leads else self.policy
+            parts = [part for part in self.trained.children() if any(True for _ in part.parameters())]
+            place.peers.shard(parts, self.trained)
+        self.parameters = list(self.trained.parameters())
+        self._told = False
+        """Whether the peers have weights and memory as they are here."""
         self.kernels: ActorCriticKernels | None = None
 
     def use_actor_critic_kernels(self, optimizer: torch.optim.Optimizer) -> None:
@@ -143,10 +150,64 @@ class OnPolicyLearner(Learner[Rollout, H]):
             self.policy.value_beside()
             self.policy.fast = CapturedActorCritic(self.policy, self.place.n_envs, generator)
 
+    def update(self, experience: Rollout, fraction: float) -> Metrics:
+        if self.peers.leads and not self._told:
+            self.load(self.tensors(), self.values())
+        shuffling = self.place.streams.numpy("minibatches").bit_generator.state
+        metrics = self.learn(experience, fraction, shuffling)
+        if self.peers.sharded:
+            self.publish()
+        return metrics
+
+    def learn(self, experience: Rollout, fraction: float, shuffling: Any) -> Metrics:
+        """`update`, with the state that minibatches are drawn from: the first of several learners decides for all."""
+        raise NotImplementedError
+
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        self.take_up(sendable(self.policy.state_dict()) if self.peers.leads else {}, tensors, values)
+        self._told = self.peers.leads
+
+    @together
+    def take_up(
+        self, weights: dict[str, torch.Tensor], tensors: dict[str, torch.Tensor], values: dict[str, Any]
+    ) -> None:
+        """`load`, with the policy's `weights`; none where it has them."""
+        if weights:
+            for name, parameter in self.trained.named_parameters():
+                put(parameter, weights[name])
         super().load(tensors, values)
         if self.kernels is not None:
             self.kernels.memory.bind()
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return self.gather() if self.peers.sharded else super().tensors()
+
+    @together
+    def gather(self) -> dict[str, torch.Tensor]:
+        """`tensors` of which every peer has a part."""
+        return super().tensors()
+
+    def mine(self, samples: Samples) -> Samples:
+        """This learner's share of a minibatch."""
+        if self.peers.size == 1:
+            return samples
+        return samples.map(lambda tensor: tensor[self.peers.rank :: self.peers.size])
+
+    @together
+    def publish(self) -> None:
+        """What was learnt in parts goes, whole, to the policy that plays."""
+        plays = dict(self.policy.named_parameters())
+        for name, parameter in self.trained.named_parameters():
+            learnt = whole(parameter.detach())
+            if self.trained is not self.policy:
+                put(plays[name].detach(), learnt)
+
+    def _make_policy(self) -> ActorCritic:
+        place = self.place
+        network = place.network("Tanh", True)
+        policy = ActorCritic(place.observation_space, place.action_space, network).to(place.device)
+        policy.half_features = place.half_features
+        return policy
 
     def make_collector(self, stepper: Stepper) -> RolloutCollector:
         return RolloutCollector(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -13,6 +14,7 @@ from ludus.algorithms.graphs import Captured
 from ludus.algorithms.kernels.actor_critic import Settings
 from ludus.algorithms.learner import Workplace
 from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, Samples, SampleStore
+from ludus.algorithms.peers import together
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
 from ludus.config.schedule import NonNegative
@@ -79,13 +81,15 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}
 
-    def update(self, experience: Rollout, fraction: float) -> Metrics:
+    @together
+    def learn(self, experience: Rollout, fraction: float, shuffling: Any) -> Metrics:
         h = self.h
+        self._shuffle.bit_generator.state = shuffling
         learning_rate = h.learning_rate(fraction)
         set_learning_rate(self.optimizer, learning_rate)
         samples, metrics = self.credit(experience, fraction)
         if self.kernels is None:
-            self.policy.train()
+            self.trained.train()
         learnt, epochs = (self._learn if self.kernels is None else self._learn_fused)(samples, fraction)
         metrics |= learnt
         metrics["train/learning_rate"] = learning_rate
@@ -183,7 +187,10 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
             with self.policy.beside():
                 deviation, mean = torch.std_mean(advantages)
                 advantages = (advantages - mean) / (deviation + 1e-8)
-        log_probs, entropy, values = self.policy.evaluate(batch.obs, batch.actions, batch.masks)
+        n = len(batch)
+        batch = self.mine(replace(batch, advantages=advantages))
+        advantages = batch.advantages
+        log_probs, entropy, values = self.trained.evaluate(batch.obs, batch.actions, batch.masks)
         log_ratio = log_probs - batch.log_probs
         ratio = log_ratio.exp()
         near = ratio.clamp(c["lowest_ratio"], c["highest_ratio"])
@@ -191,26 +198,31 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
             limit = c["clip_range_vf"]
             values = batch.values + (values - batch.values).clamp(-limit, limit)
         # one mean over all of them costs a GPU no more than over one
-        means = torch.stack(
-            [
-                -torch.min(advantages * ratio, advantages * near),
-                (values - batch.returns).square(),
-                -entropy,
-                (ratio.detach() - 1) - log_ratio.detach(),  # http://joschu.net/blog/kl-approx.html
-                (near != ratio).to(ratio.dtype),
-            ]
-        ).mean(dim=1)
-        policy_loss, value_loss, entropy_loss, approx_kl, _ = means.unbind()
+        means = self.peers.mean(
+            torch.stack(
+                [
+                    -torch.min(advantages * ratio, advantages * near),
+                    (values - batch.returns).square(),
+                    -entropy,
+                    (ratio.detach() - 1) - log_ratio.detach(),  # http://joschu.net/blog/kl-approx.html
+                    (near != ratio).to(ratio.dtype),
+                ]
+            ),
+            n,
+        )
+        policy_loss, value_loss, entropy_loss, _, _ = means.unbind()
+        loss = policy_loss + c["ent_coef"] * entropy_loss + c["vf_coef"] * value_loss
+        seen = self.peers.add_up(torch.cat([means.detach(), loss.detach()[None]]))
+        approx_kl = seen[3]
         looking = 1 - self.brake.pulled
         if h.target_kl is not None:
-            self.brake.pull_if(approx_kl.detach() > 1.5 * h.target_kl)
-        loss = policy_loss + c["ent_coef"] * entropy_loss + c["vf_coef"] * value_loss
+            self.brake.pull_if(approx_kl > 1.5 * h.target_kl)
         max_norm = None if h.max_grad_norm is None else c["max_grad_norm"]
-        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.brake)
+        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.brake, self.peers)
 
         with torch.no_grad():
             ones = torch.ones_like(looking)
-            row = torch.cat([means, torch.stack([loss, norm, ones, ones])])
+            row = torch.cat([seen, torch.stack([norm, ones, ones])])
             counted = torch.where(self._of_looking, looking, 1 - self.brake.pulled)
             # a step that was not taken counts for nothing, and its losses may be anything
             self._sums += torch.where(counted > 0, row, 0.0)

@@ -1,14 +1,15 @@
 """The language learner: token-level policy losses on exactly the tokens that were sampled.
 
 One update is: rewards become advantages (`credit`, the one thing in which the algorithms differ), turns become
-minibatches, a minibatch becomes packed forward passes whose gradients add up, and then the optimizers step.
+minibatches, a minibatch becomes packed forward passes whose gradients add up, and then the optimizers step. Several
+learners may share the passes out among them (`peers`); everything else each does alone, alike.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -30,14 +31,16 @@ from ludus.algorithms.language.losses import (
     policy_gradient_loss,
     share_of_tokens,
 )
-from ludus.algorithms.language.packing import Pass, completion_starts, pack
+from ludus.algorithms.language.packing import Pass, completion_starts, n_passes, pack
 from ludus.algorithms.language.rewards import Transforms, reward_metrics
 from ludus.algorithms.language.scoring import score
 from ludus.algorithms.language.student import Student
 from ludus.algorithms.learner import explained_variance, with_prefix
+from ludus.algorithms.peers import ALONE, Peers, together
 from ludus.config.language import LanguageConfig, RewardsConfig
 from ludus.league.records import Turn
 from ludus.policies.language.model import LanguageModel
+from ludus.policies.sharding import sendable
 from ludus.rollout.experience import Turns
 from ludus.runs.streams import Streams
 from ludus.types import Metrics
@@ -62,6 +65,14 @@ class LanguagePlace:
     start: str | None = None
     watch_kl: bool = False
     """Measure the divergence from the start where it is no part of the loss."""
+    peers: Peers = ALONE
+    playing: LanguageModel | None = None
+    """Where `model` is sharded: the whole one that plays, and gets the weights after every update."""
+
+    @property
+    def whole_model(self) -> LanguageModel:
+        """The model that this process can compute with alone."""
+        return self.model if self.playing is None else self.playing
 
 
 @dataclass(frozen=True)
@@ -100,8 +111,9 @@ class LanguageLearner(ABC, Generic[H]):
 
     def __init__(self, place: LanguagePlace, hyperparams: H) -> None:
         self.place = place
+        self.peers = place.peers
         self.h = hyperparams
-        self.policy: Any = place.model
+        self.policy: Any = place.whole_model
         self.brake = Brake(place.device)
         self.transforms = Transforms(place.rewards, self.usual_sampling)
         self.rate_scale = 1.0
@@ -109,6 +121,9 @@ class LanguageLearner(ABC, Generic[H]):
         hidden = hyperparams.value_net_arch if isinstance(hyperparams, ValuedHyperparameters) else None
         self.students = {name: Student(name, place.model, hidden, place.device) for name in place.learners}
         self._shuffle = place.streams.numpy("minibatches")
+        self._told = False
+        """Whether the peers have weights and memory as they are here."""
+        self._start_told = False
         self._temperature = place.language.sampler.temperature
 
     @abstractmethod
@@ -124,6 +139,14 @@ class LanguageLearner(ABC, Generic[H]):
         their turns get their rewards. Turns of one seat of one match belong into one experience. LudusError when
         a gradient is not finite: nothing has stepped by it.
         """
+        self._inform_peers(fraction)
+        return self.learn(experience, fraction, self.rate_scale, self._shuffle.bit_generator.state)
+
+    @together
+    def learn(self, experience: Turns, fraction: float, rate_scale: float, shuffling: Any) -> Metrics:
+        """`update` with what the first of several learners decides for all."""
+        self.rate_scale = rate_scale
+        self._shuffle.bit_generator.state = shuffling
         self.transforms.finish(experience.matches, self.students)
         metrics = diversity_metrics(experience.matches)
         found = {
@@ -133,6 +156,7 @@ class LanguageLearner(ABC, Generic[H]):
             for name, student in self.students.items()
         }
         metrics |= reward_metrics(experience.turns)
+        self._publish()
         return metrics | _merged(found)
 
     def version(self, name: str) -> int:
@@ -148,6 +172,14 @@ class LanguageLearner(ABC, Generic[H]):
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything but the adapters, for `learner.safetensors`."""
+        return self.gather() if self.peers.sharded else self._tensors()
+
+    @together
+    def gather(self) -> dict[str, Tensor]:
+        """`tensors` of which every peer has a part."""
+        return self._tensors()
+
+    def _tensors(self) -> dict[str, Tensor]:
         return {
             f"{name}.{key}": value
             for name, student in self.students.items()
@@ -163,16 +195,38 @@ class LanguageLearner(ABC, Generic[H]):
         }
 
     def load(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Take up what `tensors` and `values` gave. The adapters are the model's to load."""
+        """Take up what `tensors` and `values` gave. The adapters are the model's to load, and have been."""
+        weights = self._weights() if self.peers.leads else {}
+        self.take_up(weights, tensors, values)
+        self._told = self.peers.leads
+
+    @together
+    def take_up(
+        self, weights: dict[str, dict[str, Tensor]], tensors: dict[str, Tensor], values: dict[str, Any]
+    ) -> None:
+        """`load`, the learners' `weights` included; none where the model has them."""
+        for name, own in weights.items():
+            self.place.model.load_adapter_tensors(name, own)
         for name, student in self.students.items():
             student.load(with_prefix(tensors, name), values["students"][name])
         self.transforms.load_state_dict(values["transforms"])
         self.rate_scale = float(values["rate_scale"])
 
+    @together
     def go_back(self, name: str, weights: Mapping[str, Tensor]) -> None:
         """Let learner `name` go on from earlier `weights` of its own: a new version, whose optimizers start afresh."""
         self.place.model.load_adapter_tensors(name, weights)
         self.students[name].restart()
+        self._publish()
+
+    @together
+    def take_start(self, weights: dict[str, Tensor]) -> None:
+        """Have the adapter that divergences are taken from; the model that plays has it from the league."""
+        model, name, adapter = self.place.model, self.place.start, self.place.language.adapter
+        assert name is not None
+        if name not in model.adapters:
+            model.add_adapter(name, None if adapter is None else adapter.without_start())
+        model.load_adapter_tensors(name, weights)
 
     def agreement(self, name: str, turns: Sequence[Turn]) -> Metrics:
         """How far log-probabilities computed here lie from those the sampler gave `turns` of the current version.
@@ -180,6 +234,12 @@ class LanguageLearner(ABC, Generic[H]):
         With top_p below 1 the sampler drew from another distribution than the policy, and the raw
         log-probabilities (temperature 1) are compared instead.
         """
+        self._inform_peers(0.0)
+        return self.compare(name, turns)
+
+    @together
+    def compare(self, name: str, turns: Sequence[Turn]) -> Metrics:
+        """See `agreement`."""
         exact = self.place.language.sampler.top_p == 1.0
         theirs = _flat([turn.log_probs if exact else turn.raw_log_probs for turn in turns], self.place.device)
         ours = self._look(name, turns, range(len(turns)), self._temperature if exact else 1.0)[0]
@@ -189,6 +249,46 @@ class LanguageLearner(ABC, Generic[H]):
         return {"train/log_prob_gap": float(gaps.mean()), "train/log_prob_gap_max": float(gaps.max())}
 
     # Within
+
+    def _weights(self) -> dict[str, dict[str, Tensor]]:
+        model = self.place.whole_model
+        return {name: sendable(model.adapter_tensors(name)) for name in self.students}
+
+    def _inform_peers(self, fraction: float) -> None:
+        """Give the peers what they cannot know. What follows they do as it is done here."""
+        if not self.peers.leads:
+            return
+        if not self._told:
+            self.load(self.tensors(), self.values())
+        start, model = self.place.start, self.place.whole_model
+        if (self.h.kl_coef(fraction) > 0 or self.place.watch_kl) and not self._start_told and start:
+            self.take_start(sendable(model.adapter_tensors(start)))
+            self._start_told = True
+
+    def _publish(self) -> None:
+        """What was learnt in parts goes, whole, to the model that plays."""
+        if not self.peers.sharded:
+            return
+        for name in self.students:
+            learnt = self.place.model.adapter_tensors(name)
+            if self.place.playing is not None:
+                self.place.playing.load_adapter_tensors(name, learnt)
+
+    def _passes(self, turns: Sequence[Turn], chosen: Sequence[int]) -> Iterator[tuple[Pass, bool]]:
+        """This learner's share of the turns `chosen`, packed into passes; and whether a pass counts.
+
+        Peers gather weights that are sharded at once: who has fewer passes than another repeats one for nothing.
+        """
+        budget, device = self.place.language.tokens_per_step, self.place.device
+        lengths = [len(turns[i].prompt) + len(turns[i].completion) for i in chosen]
+        shares = self.peers.share(chosen, lengths)
+        own = pack(turns, shares[self.peers.rank], budget, device)
+        yield from ((batch, True) for batch in own)
+        if self.peers.sharded:
+            most = max(n_passes(turns, share, budget) for share in shares)
+            spare = (own or pack(turns, chosen[:1], budget, device))[:1]
+            for _ in range(most - len(own)):
+                yield from ((batch, False) for batch in spare)
 
     def _update_one(self, student: Student, turns: Sequence[Turn], fraction: float) -> Metrics:
         h = self.h
@@ -262,6 +362,8 @@ class LanguageLearner(ABC, Generic[H]):
                 if of_use:
                     self._minibatch(student, samples, of_use, len(batch), fraction, step_sums, token_sums)
         self.brake.check()
+        self.peers.add_up(step_sums[:2])  # losses; the norm and the steps are everybody's
+        self.peers.add_up(token_sums)
         return _means(step_sums.tolist(), token_sums.tolist(), student, clipped, samples)
 
     def _useful(self, samples: Samples, fraction: float) -> list[int]:
@@ -292,7 +394,7 @@ class LanguageLearner(ABC, Generic[H]):
         )
         student.zero_grad()
         losses = torch.zeros(2, device=self.place.device)
-        for batch in pack(samples.turns, chosen, language.tokens_per_step, self.place.device):
+        for batch, counts in self._passes(samples.turns, chosen):
             scored = score(
                 self.place.model,
                 batch,
@@ -301,6 +403,9 @@ class LanguageLearner(ABC, Generic[H]):
                 checkpoint=language.gradient_checkpointing,
                 entropy_gradient=self.h.ent_coef(fraction) > 0,
             )
+            if not counts:
+                (0.0 * scored.tokens.log_probs.sum()).backward()  # type: ignore[no-untyped-call]  # as below
+                continue
             loss, policy_loss = self._token_loss(
                 batch, scored.tokens.log_probs, scored.tokens.entropies, samples, shares, fraction, token_sums
             )
@@ -316,7 +421,7 @@ class LanguageLearner(ABC, Generic[H]):
                 loss = loss + value_loss
                 losses[1] += value_loss.detach()
             loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        norm = student.step(max_norm, self.brake)
+        norm = student.step(max_norm, self.brake, self.peers)
         step_sums += torch.cat([losses, torch.stack([norm, torch.ones_like(norm)])])
 
     def _token_loss(
@@ -369,12 +474,14 @@ class LanguageLearner(ABC, Generic[H]):
         student = self.students.get(adapter) if adapter is not None else None
         log_probs = torch.zeros(completion_starts(turns)[-1], device=device)
         values = torch.zeros(len(turns), device=device)
-        for batch in pack(turns, chosen, self.place.language.tokens_per_step, device):
+        for batch, counts in self._passes(turns, chosen):
             scored = score(self.place.model, batch, adapter=adapter, temperature=temperature)
+            if not counts:
+                continue
             log_probs[batch.index] = scored.tokens.log_probs
             if student is not None and student.head is not None:
                 values[torch.tensor(batch.turns, device=device)] = student.head(scored.states)
-        return log_probs, values
+        return self.peers.add_up(log_probs), self.peers.add_up(values)
 
 
 def _flat(arrays: Sequence[Any], device: torch.device) -> Tensor:

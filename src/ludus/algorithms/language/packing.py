@@ -7,7 +7,7 @@ budget of tokens, all as long as its longest turn, so that little of it is paddi
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol
@@ -59,14 +59,24 @@ def pack(turns: Sequence[Sampled], chosen: Sequence[int], budget: int, device: t
     A turn longer than the budget has a pass of its own. Every turn needs a prompt: there is no state to sample
     a first token from otherwise.
     """
-    lengths = {i: _input_length(turns[i]) for i in chosen}
     starts = completion_starts(turns)
+    return [_as_pass(turns, rows, starts, length, device) for rows, length in _plan(turns, chosen, budget)]
+
+
+def n_passes(turns: Sequence[Sampled], chosen: Sequence[int], budget: int) -> int:
+    """How many passes `pack` makes of them."""
+    return sum(1 for _ in _plan(turns, chosen, budget))
+
+
+def _plan(
+    turns: Sequence[Sampled], chosen: Sequence[int], budget: int
+) -> Iterator[tuple[list[list[int]], int]]:
+    """The rows of each pass, and how long they are."""
+    lengths = {i: _input_length(turns[i]) for i in chosen}
     waiting = sorted(lengths, key=lambda i: -lengths[i])
-    passes = []
     while waiting:
         rows, waiting = _fill(waiting, lengths, budget)
-        passes.append(_as_pass(turns, rows, starts, lengths[rows[0][0]], device))
-    return passes
+        yield rows, lengths[rows[0][0]]
 
 
 def _input_length(turn: Sampled) -> int:

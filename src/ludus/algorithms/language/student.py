@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ludus.algorithms.descent import Brake, make_adam, set_learning_rate, take_step
 from ludus.algorithms.learner import load_optimizer_tensors, optimizer_tensors, with_prefix
+from ludus.algorithms.peers import ALONE, Peers
 from ludus.policies.language.model import LanguageModel
 
 
@@ -63,7 +64,7 @@ class Student:
         for optimizer in self.optimizers().values():
             optimizer.zero_grad()
 
-    def step(self, max_norm: float | None, brake: Brake) -> Tensor:
+    def step(self, max_norm: float | None, brake: Brake, peers: Peers = ALONE) -> Tensor:
         """Step by the gradients at hand, each part clipped to `max_norm`; returns the norm of the adapter's.
 
         Where any of them is not finite the brake is pulled and nothing steps.
@@ -71,7 +72,7 @@ class Student:
         parts: list[tuple[torch.optim.Optimizer, list[nn.Parameter]]] = [(self.optimizer, self.parameters)]
         if self.head is not None and self.value_optimizer is not None:
             parts.append((self.value_optimizer, list(self.head.parameters())))
-        return take_step(parts, max_norm, brake)
+        return take_step(parts, max_norm, brake, peers)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         found: dict[str, torch.optim.Optimizer] = {"policy": self.optimizer}

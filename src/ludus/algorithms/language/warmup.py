@@ -53,12 +53,12 @@ def warm_up(
     """
     place = learner.place
     sampler = place.language.sampler
-    longest_prompt = min(sampler.max_prompt_tokens, place.model.context - sampler.max_new_tokens)
-    pairs = demonstrations(tables, settings, place.model.tokenizer, longest_prompt, streams)
+    longest_prompt = min(sampler.max_prompt_tokens, place.whole_model.context - sampler.max_new_tokens)
+    pairs = demonstrations(tables, settings, place.whole_model.tokenizer, longest_prompt, streams)
     first, *others = place.learners
     curve = imitate(place, first, pairs, settings, streams.numpy("warmup"), report)
     for name in others:
-        place.model.load_adapter_tensors(name, place.model.adapter_tensors(first))
+        place.whole_model.load_adapter_tensors(name, place.whole_model.adapter_tensors(first))
     return {
         "warmup/pairs": float(len(pairs)),
         "warmup/loss": curve[-1].loss,
@@ -83,7 +83,7 @@ def imitate(
     n_held = min(len(pairs) // 10, MOST_HELD_OUT)
     trained = order[n_held:]
     held = order[:n_held] or trained
-    parameters = place.model.trainable(adapter)
+    parameters = place.whole_model.trainable(adapter)
     optimizer = make_adam(parameters, settings.learning_rate)
     brake = Brake(place.device)
     steps = settings.epochs * -(-len(trained) // settings.batch_size)
@@ -115,7 +115,7 @@ def imitate(
 
 def _log_probs(place: LanguagePlace, batch: Pass, adapter: str) -> torch.Tensor:
     return score(
-        place.model,
+        place.whole_model,
         batch,
         adapter=adapter,
         temperature=place.language.sampler.temperature,
@@ -132,7 +132,7 @@ def _measured(
     right = torch.ones(len(pairs), dtype=torch.bool, device=place.device)
     for batch in pack(pairs, chosen, place.language.tokens_per_step, place.device):
         total -= _log_probs(place, batch, adapter).sum()
-        wrong = _likeliest(place.model, batch, adapter) != batch.sampled
+        wrong = _likeliest(place.whole_model, batch, adapter) != batch.sampled
         right[batch.owner[wrong]] = False
     accuracy = right[torch.tensor(list(chosen), device=place.device)].float().mean()
     return Point(epoch, float(total) / n_tokens, float(accuracy))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +23,7 @@ from ludus.policies.language.precise_head import logits
 from ludus.policies.language.segments import Packing
 from ludus.policies.language.shape import Shape
 from ludus.policies.language.tokenizer import Tokenizer
+from ludus.policies.sharding import Shard
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [N, heads, d], k and v [N, kv_heads, d]) to [N, heads, d]; keys and queries carry their positions."""
@@ -43,6 +45,10 @@ class Block(nn.Module):
         self.gate_up = nn.Parameter(torch.empty(2 * shape.intermediate, hidden))
         self.down = nn.Parameter(torch.empty(hidden, shape.intermediate))
 
+    def forward(self, compute: Callable[..., Tensor], *arguments: Any, **named: Any) -> Tensor:
+        """`compute` with these weights at hand: the call is where weights that are sharded are gathered."""
+        return compute(*arguments, **named)
+
 
 class Weights(nn.Module):
     """All weights of one model."""
@@ -53,6 +59,10 @@ class Weights(nn.Module):
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = nn.Parameter(torch.ones(shape.hidden))
         self.lm_head = None if shape.tied else nn.Parameter(torch.empty(shape.vocab, shape.hidden))
+
+    def forward(self, compute: Callable[..., Tensor], *arguments: Any, **named: Any) -> Tensor:
+        """As a block's: what is in no block stays at hand until the backward pass is over."""
+        return compute(*arguments, **named)
 
     def block(self, layer: int) -> Block:
         block = self.blocks[layer]
@@ -133,7 +143,19 @@ class LlamaModel(LanguageModel):
         return found
 
     def _whole_copy(self) -> nn.Module:
+        if (
+            self._shard is not None
+        ):  # each process has a part of the base only: whoever asked loads what it wants
+            empty = Weights(self.shape).to(device=self.device, dtype=self.dtype)
+            self._shard(list(empty.blocks), empty)
+            return empty
         return copy.deepcopy(self.base).requires_grad_(True)
+
+    def shard(self, by: Shard) -> None:
+        copies = [one for one in self._adapters.values() if isinstance(one, Weights)]
+        for weights in (self.base, *copies):
+            by(list(weights.blocks), weights)
+        self._shard = by
 
     def stretch(self, adapter: str | None, start: int, stop: int) -> Stretch:
         """Flat tokens `start` to `stop` through this adapter."""
@@ -152,10 +174,12 @@ class LlamaModel(LanguageModel):
         checkpoint: bool = False,
     ) -> Tensor:
         packing = Packing.of(segments)
-        flat = self.run(
+        stretch = self.stretch(adapter, 0, len(packing.tokens))
+        flat: Tensor = stretch.weights(
+            self.run,
             tokens.flatten()[packing.tokens],
             positions.flatten()[packing.tokens],
-            [self.stretch(adapter, 0, len(packing.tokens))],
+            [stretch],
             lambda layer, q, k, v: packing.attend(q, k, v),
             checkpoint=checkpoint,
         )
@@ -184,10 +208,11 @@ class LlamaModel(LanguageModel):
         turned = positions.float()[:, None] * self.frequencies  # type: ignore[operator]  # a buffer
         turn = turned.cos()[:, None], turned.sin()[:, None]
         for layer in range(self.shape.layers):
+            block = stretches[0].weights.block(layer)
             if checkpoint and torch.is_grad_enabled():
-                x = compute_twice(self._layer, layer, x, turn, stretches, attend, use_reentrant=False)
+                x = block(compute_twice, self._layer, layer, x, turn, stretches, attend, use_reentrant=False)
             else:
-                x = self._layer(layer, x, turn, stretches, attend)
+                x = block(self._layer, layer, x, turn, stretches, attend)
         return self._norm(x, [s.weights.norm for s in stretches], stretches)
 
     def _layer(

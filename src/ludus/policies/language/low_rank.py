@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ludus.config.language import AdapterConfig
 from ludus.errors import ConfigError, UserError, nearest
+from ludus.policies.sharding import put
 
 
 @dataclass(frozen=True)
@@ -157,4 +158,4 @@ def copy_named(into: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> Non
             fix="use the model, rank and targets it was made with",
         )
     for name, target in into.items():
-        target.copy_(tensors[name])
+        put(target, tensors[name])

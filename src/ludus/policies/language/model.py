@@ -12,6 +12,7 @@ from ludus.config.language import AdapterConfig
 from ludus.errors import ConfigError, UserError
 from ludus.policies.language.low_rank import Layer, LowRank, copy_named
 from ludus.policies.language.tokenizer import Tokenizer
+from ludus.policies.sharding import Shard, whole
 
 
 class LanguageModel(nn.Module, ABC):
@@ -27,6 +28,7 @@ class LanguageModel(nn.Module, ABC):
         self.context = context
         """Longest sequence the model was made for."""
         self._adapters: dict[str, nn.Module] = {}
+        self._shard: Shard | None = None
 
     @abstractmethod
     def hidden(
@@ -69,6 +71,14 @@ class LanguageModel(nn.Module, ABC):
     @abstractmethod
     def _whole_copy(self) -> nn.Module:
         """The base weights once more."""
+
+    def shard(self, by: Shard) -> None:
+        """Keep a part of the base and of every whole copy, of those to come too. Low-rank adapters stay whole."""
+        raise ConfigError(
+            "only the families that Ludus computes itself (Llama, Mistral, Qwen, tiny) can be sharded",
+            key="scale.strategy",
+            fix="strategy: ddp",
+        )
 
     @property
     def adapters(self) -> list[str]:
@@ -124,14 +134,18 @@ class LanguageModel(nn.Module, ABC):
 
     def adapter_tensors(self, name: str) -> dict[str, Tensor]:
         """Its weights by name, detached but not copied: PEFT's names, or those of a whole copy's parameters."""
+        return {key: whole(value) for key, value in self._places(name).items()}
+
+    def load_adapter_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """Copy weights into an adapter; raises UserError when names or shapes do not fit."""
+        copy_named(self._places(name), tensors)
+
+    def _places(self, name: str) -> dict[str, Tensor]:
+        """Where its weights lie; of sharded ones this process's part."""
         adapter = self.adapter(name)
         if isinstance(adapter, LowRank):
             return adapter.named()
         return {key: value.detach() for key, value in adapter.named_parameters()}
-
-    def load_adapter_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """Copy weights into an adapter; raises UserError when names or shapes do not fit."""
-        copy_named(self.adapter_tensors(name), tensors)
 
 
 def whole_rows(lengths: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:

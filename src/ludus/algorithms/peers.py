@@ -1,0 +1,191 @@
+"""Learners that take every step together: each computes its share of a batch, and their gradients are added up.
+
+All hold the same weights (or each a part of every weight: `sharded`) and see the same experience, so that everything
+but the passes through the network is done by each alone, alike. Losses are sums over samples, divided by what the
+whole batch counts: the sum of the peers' gradients is then the gradient of one learner that has the whole batch.
+
+The first of them leads: what it is asked, it tells the others, who do the same (`together`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ludus.errors import LudusError
+from ludus.policies.sharding import is_sharded, local
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+COLLECTING = timedelta(days=7)
+"""How long peers wait for the next thing to do: a collection may take its time."""
+
+
+class PeerLost(LudusError):
+    """A learner that steps are taken together with has gone; nothing of the step counts."""
+
+
+class Peers:
+    """One learner alone: it has every share, and nothing is sent."""
+
+    rank = 0
+    size = 1
+    sharded = False
+    """Each holds a part of every weight (FSDP2) instead of all weights."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether others wait to be told what to do."""
+        return False
+
+    def tell(self, what: str, *arguments: Any) -> None:
+        """Let the others do this too."""
+
+    def share(self, items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
+        """`items` dealt out to the peers, so that each has about as much; `sizes` is how much each item is."""
+        return [list(items)]
+
+    def add_up(self, tensor: Tensor) -> Tensor:
+        """The sum of the peers' tensors, in place."""
+        return tensor
+
+    def mean(self, values: Tensor, n: int) -> Tensor:
+        """What these values, along their last axis, add to the mean of all `n`."""
+        return values.mean(dim=-1)
+
+    def add_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Give every peer the sum of their gradients."""
+
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        """The norm of these gradients taken together."""
+        return nn.utils.get_total_norm(gradients)
+
+    def shard(self, modules: Sequence[nn.Module], root: nn.Module) -> None:
+        """Leave each peer its part of the weights of `root`, gathered module by module when they are needed."""
+
+
+ALONE = Peers()
+
+
+class DistributedPeers(Peers):
+    """Learners in processes that have joined one group of torch.distributed.
+
+    Gradients travel by NCCL between GPUs and by gloo between CPUs; orders by gloo, for they wait long.
+    """
+
+    def __init__(self, device: torch.device, *, sharded: bool = False) -> None:
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.device = device
+        self.sharded = sharded
+        self._orders = dist.new_group(backend="gloo", timeout=COLLECTING)
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
+
+    def tell(self, what: str, *arguments: Any) -> None:
+        if self.leads:
+            with losing_peers():
+                dist.broadcast_object_list([what, arguments], src=0, group=self._orders)
+
+    def hear(self) -> tuple[str, tuple[Any, ...]]:
+        """What the first peer tells. PeerLost when it is gone."""
+        told: list[Any] = [None, None]
+        with losing_peers():
+            dist.broadcast_object_list(told, src=0, group=self._orders)
+        return told[0], told[1]
+
+    def share(self, items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
+        # longest first, to whoever has least: all peers come to the same shares without asking
+        shares: list[list[T]] = [[] for _ in range(self.size)]
+        loads = [0] * self.size
+        for place in sorted(range(len(items)), key=lambda i: -sizes[i]):
+            least = loads.index(min(loads))
+            shares[least].append(items[place])
+            loads[least] += sizes[place]
+        return shares
+
+    def add_up(self, tensor: Tensor) -> Tensor:
+        with losing_peers():
+            dist.all_reduce(tensor)
+        return tensor
+
+    def mean(self, values: Tensor, n: int) -> Tensor:
+        return values.sum(dim=-1) / n
+
+    def add_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
+        whole = [parameter for parameter in parameters if not is_sharded(parameter)]
+        if not whole:
+            return
+        for parameter in whole:
+            if parameter.grad is None:  # nothing of this peer's share
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [parameter.grad for parameter in whole if parameter.grad is not None]
+        total = self.add_up(torch.cat([gradient.flatten() for gradient in gradients]))
+        for gradient, part in zip(
+            gradients, total.split([gradient.numel() for gradient in gradients]), strict=True
+        ):
+            gradient.copy_(part.view_as(gradient))
+
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        if not any(is_sharded(gradient) for gradient in gradients):
+            return super().norm(gradients)  # the same for all by now
+        parts = torch.stack([local(gradient).float().square().sum() for gradient in gradients])
+        return self.add_up(parts.sum()).sqrt()
+
+    def shard(self, modules: Sequence[nn.Module], root: nn.Module) -> None:
+        if not self.sharded:
+            return
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = init_device_mesh(self.device.type, (self.size,))
+        for module in (*modules, root):
+            sharded = fully_shard(module, mesh=mesh)
+            sharded.set_gradient_divide_factor(1.0)  # losses are shares of the whole: gradients add up
+            sharded.set_force_sum_reduction_for_comms(True)
+
+
+@contextmanager
+def losing_peers() -> Iterator[None]:
+    """Turns what torch raises when a peer's connection breaks into PeerLost."""
+    try:
+        yield
+    except RuntimeError as error:  # gloo's own errors have no class of their own
+        said = str(error)
+        if isinstance(error, dist.DistError) or "gloo" in said or "NCCL" in said:
+            raise PeerLost(f"a learner was lost: {said.splitlines()[0]}") from error
+        raise
+
+
+class HasPeers(Protocol):
+    peers: Peers
+
+
+L = TypeVar("L", bound=HasPeers)
+
+
+def together(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, P], R]:
+    """A method of a learner that all its peers have to run at once: the one that leads tells the others to.
+
+    Arguments are positional, and can be pickled.
+    """
+
+    @wraps(method)
+    def told(self: L, *arguments: P.args, **named: P.kwargs) -> R:
+        if self.peers.size == 1:
+            return method(self, *arguments, **named)
+        with losing_peers():
+            self.peers.tell(method.__name__, *arguments)
+            return method(self, *arguments, **named)
+
+    return told
