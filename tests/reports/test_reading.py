@@ -19,6 +19,7 @@ from ludus.reports.reading import (
     summarize,
     total_of,
 )
+from ludus.reports.terminal.watched import Watched
 from ludus.runs.directory import RunDirectory
 from ludus.runs.hints import Hints
 
@@ -96,6 +97,31 @@ def test_hostile_and_damaged_files_are_no_error(tmp_path: Path) -> None:
     assert not damaged.intact
     run.info_path.write_text("[")
     assert summarize(run).status == "damaged"
+
+
+ODD_ROWS = [
+    b'{"step": "abc", "updates": "many"}',
+    b'{"step": null}',
+    b'{"step": NaN, "updates": NaN, "time/seconds": NaN}',
+    b'{"step": 1e999, "updates": Infinity, "time/seconds": 1e999}',
+    b'{"step": 1%s, "time/seconds": 1%s}' % (b"0" * 400, b"0" * 400),
+    b'{"step": [1], "rollout/ep_rew_mean": {"a": 1}}',
+    b"\x00\xff",
+    b"[" * 50_000,
+]
+
+
+def test_damaged_rows_are_counted_and_break_nothing(tmp_path: Path) -> None:
+    for number, row in enumerate(ODD_ROWS):
+        run = make_run(tmp_path, f"odd {number}", status="running", pid=os.getpid())
+        write_rows(run.metrics_path, [{"step": 10, "updates": 1, "a": 2.5, "time/seconds": 1.0}])
+        with run.metrics_path.open("ab") as file:
+            file.write(row + b"\n")
+        found, summary, watched = read_metrics(run), summarize(run), Watched(run)
+        assert (found.rows, found.damaged, found.series["a"].values.tolist()) == (1, 1, [2.5])
+        watched.look()
+        assert (watched.damaged, watched.number("a")) == (1, 2.5) and watched.fraction == 0
+        assert summary.status == "running" and summary.seconds in (None, 1.0)
 
 
 def test_metrics_are_read_on_from_where_the_last_look_ended(tmp_path: Path) -> None:

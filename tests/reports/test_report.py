@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from recorded_runs import add_checkpoint, recorded
 from ludus.cli.app import main
 from ludus.reports.report import write_report
 from ludus.runs.directory import RunDirectory
+from ludus.runs.mirror.state import MirrorState
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 
@@ -163,6 +166,37 @@ def test_secrets_in_a_config_do_not_stand_in_the_report(tmp_path: Path) -> None:
     assert "abc-very-secret" not in write_report([run], tmp_path / "page.html").read_text()
 
 
+def test_damaged_rows_and_a_mirror_that_is_behind_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = recorded(tmp_path, "torn", steps=2_000, every=500)
+    with run.metrics_path.open("a") as file:
+        file.write('{"step": 1, "a\n7\n')
+    MirrorState("s3://bucket/<b>", missing=3, trouble="it is full").save(run.path)
+    whole = recorded(tmp_path, "whole", steps=2_000, every=500)
+    MirrorState("s3://bucket/whole", mirrored="2026-01-02T03:04:05+00:00").save(whole.path)
+    says = [
+        "2 damaged rows are left out of metrics.jsonl",
+        "the mirror is behind: s3://bucket/<b>: it is full, 3 files are missing there",
+    ]
+    text = write_report([run], tmp_path / "page.html").read_text()
+    assert re.findall('<p class="notice">(.*?)</p>', text) == [escape(line) for line in says]
+    assert "s3://bucket/whole: whole" in write_report([whole], tmp_path / "page.html").read_text()
+    both = tmp_path / "both.html"
+    assert main(["report", str(run.path), str(whole.path), "-o", str(both), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["notes"] == [f"{run.name}: {line}" for line in says]
+    assert both.read_text().count('<p class="notice">') == 2
+
+
+def test_names_that_are_no_text_do_not_stop_a_report(tmp_path: Path) -> None:
+    run = recorded(tmp_path / os.fsdecode(b"not-\xff-text"), steps=2_000, every=500, metrics={"\ud800": 1.0})
+    run.videos_dir.mkdir()
+    (run.videos_dir / os.fsdecode(b"\xff.mp4")).write_bytes(b"x" * 1_200_000)
+    text = write_report([run], tmp_path / "page.html").read_text()
+    assert "/videos/%FF.mp4" in text and "not-?-text" in text
+
+
 def test_a_run_without_a_row_has_a_report(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path, "CartPole-v1", "PPO", "new")
     text = write_report([run], tmp_path / "page.html").read_text()
@@ -187,6 +221,8 @@ def test_the_command_writes_into_the_run_or_where_it_is_told(
         (["latest", "-o", "page.pdf"], "an HTML page, not 'page.pdf'"),
         (["latest", "-o", "folder.html"], "that is a folder"),
         (["walkre"], "unknown run"),
+        (["latest", "-o", "/proc/nobody/page.html"], "No such file or directory"),
+        (["latest", "-o", "x" * 300 + ".html"], "File name too long"),
         (["latest", "--out", "x.html"], "unknown option '--out'"),
     ],
 )

@@ -25,6 +25,7 @@ from ludus.cli.app import main
 from ludus.reports.terminal.screen import _keys, frame, print_frame
 from ludus.reports.terminal.watched import Watched, choose_run
 from ludus.runs.directory import RunDirectory
+from ludus.runs.mirror.state import MirrorState
 
 LEAGUE = {
     "games/finished": 40.0,
@@ -101,6 +102,22 @@ def test_a_run_that_has_just_begun_or_is_damaged_is_shown(tmp_path: Path) -> Non
     assert "no row yet" in "\n".join(shown(run))
     run.info_path.write_text("{")
     assert "damaged" in shown(run)[0]
+
+
+def test_what_is_wrong_with_its_files_or_their_copy_is_said(tmp_path: Path) -> None:
+    run = training(tmp_path)
+    assert "damaged" not in "\n".join(shown(run))
+    with run.metrics_path.open("a") as file:
+        file.write("torn\n")
+    MirrorState("s3://bucket/" + "long/" * 20, missing=3, trouble="it is full").save(run.path)
+    lines = shown(run)
+    assert len(lines) == 24 and max(len(line) for line in lines) <= 80
+    assert lines[-3].strip() == "1 damaged row is left out of metrics.jsonl"
+    assert lines[-2].startswith("mirror s3://bucket/long/") and lines[-2].rstrip().endswith("…")
+    watched = Watched(run)
+    watched.look()
+    told = watched.snapshot()
+    assert told["damaged_rows"] == 1 and told["mirror"]["trouble"] == "it is full"
 
 
 def test_it_follows_the_run_and_a_resume_takes_rows_back(tmp_path: Path) -> None:

@@ -51,12 +51,24 @@ def test_a_file_that_is_gone_is_void(tmp_path: Path) -> None:
     assert follower.rewound
 
 
-def test_damaged_lines_are_skipped(tmp_path: Path) -> None:
+def test_damaged_lines_are_skipped_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n\x00\xff\n7\n\n{"step": 2}\n')
     follower = Follower(path)
     assert list(follower.rows()) == [{"step": 1}, {"step": 2}]
     assert follower.position.offset == path.stat().st_size
+    assert follower.damaged == 2
+    with path.open("ab") as file:
+        file.write(b"[" * 100_000 + b"\n")  # nested beyond what can be read
+    assert list(follower.rows()) == [] and follower.damaged == 1
+    assert list(follower.rows()) == [] and follower.damaged == 0
+
+
+def test_numbers_that_no_float_holds_are_left_out_and_rows_without_a_step_counted() -> None:
+    columns = Columns()
+    for row in ({"step": 1, "a": 10**400, "b": 2}, {"step": 10**400}, {"step": float("inf")}, {"a": 1}):
+        columns.take(row)
+    assert (list(columns.series()), columns.rows, columns.stray) == (["b"], 1, 3)
 
 
 def test_lines_longer_than_a_chunk_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,9 @@ _REFUSALS = {
     errno.ENOTDIR,
     errno.EISDIR,
     errno.EEXIST,
+    errno.ENOENT,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
 }
 
 

@@ -41,9 +41,17 @@ def report(
         raise UserError(f"a report is an HTML page, not '{path.name}'", fix=f"--output {path.stem}.html")
     if path.is_dir():
         raise UserError("that is a folder", where=str(path), fix=f"--output {path / 'report.html'}")
-    written = write_report(found, path)
+    wrong: list[str] = []
+    written = write_report(found, path, wrong.append)
     size = written.stat().st_size
-    output.pairs([("page", str(written)), ("size", f"{size / 1e6:.1f} MB, opens without a network")])
+    output.pairs(
+        [
+            ("page", str(written)),
+            ("size", f"{size / 1e6:.1f} MB, opens without a network"),
+            *(("note", line) for line in wrong),
+        ]
+    )
     output.result(
-        {"page": str(written), "bytes": size, "runs": [str(run.path) for run in found]}, short=str(written)
+        {"page": str(written), "bytes": size, "runs": [str(run.path) for run in found], "notes": wrong},
+        short=str(written),
     )

@@ -112,7 +112,7 @@ def _in_planes(picture: Array) -> Any:
 
     from ludus.evaluation.pixels import to_planes
 
-    frame = av.VideoFrame(picture.shape[1], picture.shape[0], "yuv420p")
+    frame: Any = av.VideoFrame(picture.shape[1], picture.shape[0], "yuv420p")
     frame.colorspace = _BT601
     planes = (
         np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)[:, : plane.width]

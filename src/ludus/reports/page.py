@@ -21,7 +21,7 @@ CLOCK_BUTTON = '<button type="button" data-do="clock" aria-pressed="false">over 
 def html_page(title: str, subtitle: str, parts: Iterable[str], buttons: str = "") -> str:
     """A page in the house style; `parts` and `buttons` are HTML, the rest is text."""
     style, script = ((files("ludus.reports") / name).read_text("utf-8") for name in ("page.css", "page.js"))
-    return (
+    text = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style}</style>"
@@ -31,6 +31,12 @@ def html_page(title: str, subtitle: str, parts: Iterable[str], buttons: str = ""
         + "\n".join(part for part in parts if part)
         + "\n</main></body></html>\n"
     )
+    return text.encode("utf-8", "replace").decode()  # names of files may be no text
+
+
+def notices(lines: Iterable[str]) -> str:
+    """What the reader should know before anything else, as a part of a page; empty for nothing."""
+    return "".join(f'<p class="notice">{escape(line)}</p>' for line in lines)
 
 
 def draw(figure: go.Figure, clocks: Sequence[Array | None] | None = None) -> str:

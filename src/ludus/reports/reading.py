@@ -20,7 +20,7 @@ from ludus.runs.directory import RunDirectory, list_runs
 from ludus.runs.hints import Hints, step_of
 from ludus.runs.lock import is_locked
 from ludus.runs.manifest import Manifest
-from ludus.tracking.following import START, Columns, Follower, Position, Series, last_row
+from ludus.tracking.following import START, Columns, Follower, Position, Series, is_number, last_row
 from ludus.types import Progress
 
 VIDEO_SUFFIXES = (".mp4", ".gif", ".webm")
@@ -62,6 +62,8 @@ class MetricsRead:
     rows: int
     rewound: bool
     """The file was cut back by a resume: this look began at its start, and what was read before is void."""
+    damaged: int = 0
+    """Lines that are no rows, or say no step, and were left out."""
 
 
 @dataclass(frozen=True)
@@ -148,20 +150,26 @@ def read_metrics(
 
     `updates` and `episodes` come as series, too. A run without metrics has no series.
     """
-    follower, columns = Follower(run.metrics_path, since), Columns(names, "time/seconds")
-    for row in follower.rows():
-        columns.take(row)
-    return MetricsRead(columns.series(max_points), follower.position, columns.rows, follower.rewound)
+    return _read_rows(Follower(run.metrics_path, since), Columns(names, "time/seconds"), max_points)
 
 
 def read_episodes(
     run: RunDirectory, *, max_points: int | None = None, since: Position = START
 ) -> MetricsRead:
     """The finished episodes as series over env steps: `reward`, `length`, and `success` where it is known."""
-    follower, columns = Follower(run.episodes_path, since), Columns()
+    return _read_rows(Follower(run.episodes_path, since), Columns(), max_points)
+
+
+def _read_rows(follower: Follower, columns: Columns, max_points: int | None) -> MetricsRead:
     for row in follower.rows():
         columns.take(row)
-    return MetricsRead(columns.series(max_points), follower.position, columns.rows, follower.rewound)
+    damaged = follower.damaged + columns.stray
+    return MetricsRead(columns.series(max_points), follower.position, columns.rows, follower.rewound, damaged)
+
+
+def damaged_rows(count: int, file: str) -> str:
+    """What to say of rows that were left out; empty for none."""
+    return f"{count:,} damaged row{'s are' if count > 1 else ' is'} left out of {file}" if count else ""
 
 
 def read_config(run: RunDirectory) -> dict[str, Any]:
@@ -182,12 +190,10 @@ def total_of(config: dict[str, Any]) -> When | None:
 
 def progress_at(row: dict[str, Any]) -> Progress:
     """How far the run was when `row` of its metrics was written."""
-    return Progress(
-        int(row.get("step") or 0),
-        int(row.get("updates") or 0),
-        int(row.get("episodes") or 0),
-        float(row.get("time/seconds") or 0.0),
+    steps, updates, episodes, seconds = (
+        _number(row.get(name)) or 0.0 for name in ("step", "updates", "episodes", "time/seconds")
     )
+    return Progress(int(steps), int(updates), int(episodes), seconds)
 
 
 def list_checkpoints(run: RunDirectory) -> list[CheckpointFile]:
@@ -259,7 +265,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _steps(run: RunDirectory, info: dict[str, Any], row: dict[str, Any]) -> int | None:
-    known = [int(value) for value in (row.get("step"), info.get("steps")) if isinstance(value, int | float)]
+    known = [int(value) for value in (row.get("step"), info.get("steps")) if is_number(value)]
     return max(known) if known else max(_steps_on_disk(run), default=None)
 
 
@@ -272,4 +278,4 @@ def _best_score(run: RunDirectory) -> float | None:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and value == value else None
+    return float(value) if is_number(value) else None

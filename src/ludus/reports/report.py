@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -12,12 +12,21 @@ from ludus.reports.arranging import EVALUATION, arrange
 from ludus.reports.charts import COLORS
 from ludus.reports.configs import alike, differences, relevant, tell_apart
 from ludus.reports.curves import Line, draw_chart, draw_quantiles
-from ludus.reports.page import CLOCK_BUTTON, html_page, rows_to_table, section
-from ludus.reports.reading import RunSummary, read_config, read_episodes, read_info, read_metrics, summarize
+from ludus.reports.page import CLOCK_BUTTON, html_page, notices, rows_to_table, section
+from ludus.reports.reading import (
+    RunSummary,
+    damaged_rows,
+    read_config,
+    read_episodes,
+    read_info,
+    read_metrics,
+    summarize,
+)
 from ludus.reports.redaction import hide_in
 from ludus.reports.run_files import checkpoint_section, hyperparameter_section, origin_section, video_section
 from ludus.runs.atomic import write_atomic
 from ludus.runs.directory import RunDirectory
+from ludus.runs.mirror.state import MirrorState
 from ludus.tracking.following import Series
 from ludus.tracking.progress import duration, number
 
@@ -38,16 +47,27 @@ class ReportedRun:
     config: dict[str, Any]
     series: dict[str, Series]
     episodes: dict[str, Series]
+    mirror: MirrorState | None
+    notices: tuple[str, ...]
+    """What is wrong with its files, or with their copy elsewhere."""
 
     @classmethod
     def read(cls, run: RunDirectory) -> ReportedRun:
+        metrics, episodes, mirror = read_metrics(run), read_episodes(run), MirrorState.load(run.path)
+        wrong = [
+            damaged_rows(metrics.damaged, run.metrics_path.name),
+            damaged_rows(episodes.damaged, run.episodes_path.name),
+            f"the mirror is behind: {mirror.in_words()}" if mirror is not None and mirror.is_behind else "",
+        ]
         return cls(
             directory=run,
             summary=summarize(run),
             info=hide_in(read_info(run)),
             config=hide_in(read_config(run)),
-            series=read_metrics(run).series,
-            episodes=read_episodes(run).series,
+            series=metrics.series,
+            episodes=episodes.series,
+            mirror=mirror,
+            notices=tuple(filter(None, wrong)),
         )
 
     @property
@@ -66,9 +86,17 @@ class ReportedRun:
         return None if series is None or not len(series) else float(series.values[-1])
 
 
-def write_report(runs: Sequence[RunDirectory], path: Path) -> Path:
-    """Write the page about `runs` (one or more) to `path`, whole or not at all; returns `path`."""
+def write_report(
+    runs: Sequence[RunDirectory], path: Path, note: Callable[[str], None] = lambda line: None
+) -> Path:
+    """Write the page about `runs` (one or more) to `path`, whole or not at all; returns `path`.
+
+    `note` is told what is wrong with the runs' files, as the page says it.
+    """
     found = [ReportedRun.read(run) for run in runs]
+    for run in found:
+        for line in run.notices:
+            note(f"{run.summary.name}: {line}")
     text = run_page(found[0], path) if len(found) == 1 else comparison_page(found, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text)
@@ -78,7 +106,7 @@ def write_report(runs: Sequence[RunDirectory], path: Path) -> Path:
 def run_page(run: ReportedRun, path: Path) -> str:
     """The page about one run; `path` is where it will stand, for links to what is not inside it."""
     line = Line(run.label, COLORS[0], (run.series,), run.evaluation_episodes)
-    parts = [_tiles(run), *_chapters([line], _CURVES_NOTE)]
+    parts = [notices(run.notices), _tiles(run), *_chapters([line], _CURVES_NOTE)]
     spread = [
         draw_quantiles(f"{name} of episodes", run.episodes[name])
         for name in ("reward", "length")
@@ -93,7 +121,7 @@ def run_page(run: ReportedRun, path: Path) -> str:
         video_section(run.directory, path),
         checkpoint_section(run.directory),
         hyperparameter_section(run.config),
-        origin_section(run.directory, run.info),
+        origin_section(run.directory, run.info, run.mirror),
     ]
     summary = run.summary
     title = f"{run.label}: {summary.algorithm} on {summary.env}"
@@ -117,7 +145,8 @@ def comparison_page(runs: Sequence[ReportedRun], path: Path) -> str:
     line_of = {member: line for line, members in zip(lines, groups, strict=True) for member in members}
     ordered = [(runs[member], line_of[member]) for members in groups for member in members]
     note = _BANDS_NOTE if any(len(members) > 1 for members in groups) else _CURVES_NOTE
-    parts = [_legend(lines), _table(ordered), *_chapters(lines, note), _differing(first, lines)]
+    wrong = notices(f"{run.summary.name}: {line}" for run, _ in ordered for line in run.notices)
+    parts = [wrong, _legend(lines), _table(ordered), *_chapters(lines, note), _differing(first, lines)]
     for run, line in ordered:
         films = video_section(run.directory, path, heading=False)
         saved = checkpoint_section(run.directory, heading=False)

@@ -16,6 +16,7 @@ from ludus.reports.configs import flatten
 from ludus.reports.page import rows_to_table, section
 from ludus.reports.reading import VideoFile, list_checkpoints, list_videos
 from ludus.runs.directory import RunDirectory
+from ludus.runs.mirror.state import MirrorState
 
 MAX_EMBEDDED = 1_000_000
 """Bytes of a film that is put into the page."""
@@ -88,12 +89,13 @@ def hyperparameter_section(config: Mapping[str, Any]) -> str:
     return section("Hyperparameters", "", table + whole)
 
 
-def origin_section(run: RunDirectory, info: Mapping[str, Any]) -> str:
-    """Where the run is, how it was started and how it ended."""
+def origin_section(run: RunDirectory, info: Mapping[str, Any], mirror: MirrorState | None) -> str:
+    """Where the run and its copy are, how it was started and how it ended."""
     versions = info.get("versions")
     versions = versions if isinstance(versions, Mapping) else {}
     facts = {
         "directory": str(run.path.absolute()),
+        "mirror": None if mirror is None else mirror.in_words(),
         "command": info.get("command"),
         "created": info.get("created"),
         "device": info.get("device"),
@@ -109,7 +111,7 @@ def _film(film: VideoFile, page: Path, *, embedded: bool) -> str:
     suffix = Path(film.name).suffix.lower()
     source = _inside(film, suffix) if embedded else None
     if source is None:
-        source = quote(os.path.relpath(film.path, page.parent).replace(os.sep, "/"))
+        source = quote(os.fsencode(os.path.relpath(film.path, page.parent).replace(os.sep, "/")))
     step = "" if film.step is None else f"step {film.step:,} · "
     caption = f"<figcaption>{step}{escape(film.name)} · {_size(film.size)}</figcaption>"
     if suffix == ".gif":

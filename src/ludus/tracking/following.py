@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from ludus.types import Array
 
 _CHUNK = 4 << 20
 _TAIL = 48
+_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,15 @@ class Follower:
         self.position = since
         self.rewound = False
         """The last look began at the start again, because the file is not the one that was read before."""
+        self.damaged = 0
+        """Lines that the last look left out because they are no rows."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows since the last look, to be taken to the end.
 
-        A file that is not there has none; lines that are no row are skipped.
+        A file that is not there has none; lines that are no row are skipped, and counted.
         """
-        self.rewound = False
+        self.rewound, self.damaged = False, 0
         try:
             file = self.path.open("rb")
         except (FileNotFoundError, NotADirectoryError):
@@ -64,6 +68,8 @@ class Follower:
                     row = _parse(line)
                     if row is not None:
                         yield row
+                    elif line.strip():
+                        self.damaged += 1
                 if lines:
                     offset = self.position.offset + sum(len(line) + 1 for line in lines)
                     self.position = Position(offset, lines[-1][-_TAIL:].decode("latin-1"))
@@ -118,6 +124,8 @@ class Columns:
     clock: str | None = None
     """The column that says the time of training, in seconds."""
     rows: int = 0
+    stray: int = 0
+    """Rows that say no step and were left out."""
     _steps: dict[str, array[float]] = field(default_factory=dict)
     _values: dict[str, array[float]] = field(default_factory=dict)
     _ticks: array[float] = field(default_factory=lambda: array("d", [0.0]))
@@ -126,17 +134,18 @@ class Columns:
     def take(self, row: Mapping[str, Any]) -> None:
         """Add what of `row` is a number; null (a number that was not finite), text and lists are left out."""
         step = row.get("step")
-        if not _is_number(step):
+        if not is_number(step):
+            self.stray += 1
             return
         self.rows += 1
         for name, value in row.items():
             if name == "step" or (self.names is not None and name not in self.names):
                 continue
-            if _is_number(value):
+            if is_number(value):
                 self._steps.setdefault(name, array("d")).append(step)
                 self._values.setdefault(name, array("d")).append(value)
         seconds = None if self.clock is None else row.get(self.clock)
-        if _is_number(seconds):
+        if is_number(seconds):
             self._ticks.append(step)
             self._times.append(seconds)
 
@@ -172,14 +181,15 @@ def thin(values: Array, max_points: int) -> Array:
     return np.unique(np.concatenate([[0], low, high, [count - 1]]))
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and value == value
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether it is finite, and a float holds it."""
+    return isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) else None
 

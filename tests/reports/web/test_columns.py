@@ -54,6 +54,18 @@ def test_damaged_lines_cost_only_themselves(store: ColumnStore) -> None:
     store.take_in("r", io.BytesIO(data), taken)
     assert store.series("r", "a")[0].tolist() == [0, 1, 4]
     assert store.series("r", "b")[0].tolist() == []
+    assert taken.end.damaged == 2
+    store.take_in("r", io.BytesIO(data + b'{"a": 7}\n'), taken)
+    assert taken.end.damaged == 3  # a row that says no step
+    store.take_in("r", io.BytesIO(lines(rows(1))), taken)
+    assert taken.end.damaged == 0  # taken back with the rest
+
+
+def test_halves_of_two_rows_do_not_make_one(store: ColumnStore) -> None:
+    taken = Taken()
+    store.take_in("r", io.BytesIO(b'{"step": 1, "a": 1\n"b": 2}\n{"step": 3, "a": 3}\n'), taken)
+    assert (taken.rows, taken.end.damaged) == (1, 2)
+    assert store.series("r", "a")[0].tolist() == [3]
 
 
 def test_numbers_too_large_for_any_float_are_left_out(store: ColumnStore) -> None:

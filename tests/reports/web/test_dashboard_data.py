@@ -14,6 +14,7 @@ from dashboard_site import Site, append_rows, serving, write_run
 from ludus.config.language import LeagueConfig
 from ludus.league.league import League
 from ludus.league.records import MatchRecord
+from ludus.runs.mirror.state import MirrorState
 
 
 def test_the_table_and_a_run(root: Path, site: Site) -> None:
@@ -33,6 +34,32 @@ def test_the_table_and_a_run(root: Path, site: Site) -> None:
     ]
     assert page["has"] == {"videos": 0, "games": 0, "league": False, "report": True}
     assert page["info"]["command"] == "ludus train x api_key=•••"
+
+
+def test_damaged_rows_and_the_mirror_are_told(root: Path, site: Site, tmp_path: Path) -> None:
+    path = write_run(root, "one", [1.0, 2.0])
+    with (path / "metrics.jsonl").open("a") as file:
+        file.write("torn\n")
+    MirrorState("s3://bucket/one", missing=2, trouble="it is full").save(path)
+    other = write_run(root, "other")
+    MirrorState("file:///elsewhere").save(tmp_path)
+    (other / ".mirror").symlink_to(tmp_path / ".mirror")
+    odd = write_run(root, "odd")
+    (odd / ".mirror").mkdir()
+    (odd / ".mirror" / "state.json").write_text('{"at": ["x"], "loose": {}, "seen": {}}')
+    address = f"/api/runs/{site.id_of('one')}"
+    summary = site.get(address)["summary"]
+    assert summary["damaged"] == 1 and summary["mirror"] == {
+        "url": "s3://bucket/one",
+        "mirrored": None,
+        "missing": 2,
+        "trouble": "it is full",
+        "behind": True,
+    }
+    MirrorState("s3://bucket/one", mirrored="2026-11-01T10:00:00+00:00").save(path)
+    assert site.get(address)["summary"]["mirror"]["behind"] is False
+    for name in ("other", "odd"):
+        assert site.get(f"/api/runs/{site.id_of(name)}")["summary"]["mirror"] is None
 
 
 def test_series_of_several_runs_over_any_clock_and_any_part_of_it(root: Path, site: Site) -> None:

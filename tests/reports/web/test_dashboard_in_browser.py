@@ -13,6 +13,7 @@ from typing import Any
 from dashboard_site import Site, append_rows, wait_until, write_run
 
 from ludus.runs.lock import holder
+from ludus.runs.mirror.state import MirrorState
 
 REWARD = "rollout/ep_rew_mean"
 
@@ -96,13 +97,18 @@ def test_new_rows_and_new_runs_are_seen_without_a_reload(root: Path, site: Site,
     page.goto(f"{site.url}/run/{site.id_of('one')}")
     wait_until(lambda: points(page) == 2)
     append_rows(path, [3.0, 4.0, 55.5], first=3)
+    with (path / "metrics.jsonl").open("a") as file:
+        file.write("torn\n")
+    MirrorState("s3://bucket/<b>one", missing=2, trouble="it is full").save(path)
     wait_until(lambda: points(page) == 5)
+    page.get_by_text("The mirror at s3://bucket/<b>one: it is full; 2 files are missing there.").wait_for()
+    page.get_by_text("1 damaged row is left out of metrics.jsonl.").wait_for()
     assert page.locator('section[data-metric="rollout/ep_rew_mean"] .latest').inner_text() == "55.5"
     (path / "metrics.jsonl").write_bytes(b"")  # a resume cuts it back
     append_rows(path, [1.0, 2.0, 3.0])
     wait_until(lambda: points(page) == 3)
     page.goto(site.url)
-    page.wait_for_selector("tbody tr")
+    page.get_by_text("mirror behind").wait_for()
     write_run(root, "two", [1.0])
     page.wait_for_selector("tbody tr:nth-child(2)")
 

@@ -49,6 +49,8 @@ def frame(watched: Watched, width: int, height: int, footer: bool = True) -> Ren
         return Group(*panes.header(watched, width), Text("the terminal is too small for more", "dim"))
     layout = Layout()
     rows = [Layout(Group(*panes.header(watched, width)), size=2), Layout(name="body")]
+    for line in watched.notices:
+        rows.append(Layout(Text(line, "yellow", no_wrap=True, overflow="ellipsis"), size=1))
     if footer:
         rows.append(Layout(Text("q leaves; the run goes on without being watched", "dim"), size=1))
     layout.split_column(*rows)

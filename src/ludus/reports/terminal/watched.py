@@ -12,6 +12,7 @@ import numpy as np
 
 from ludus.reports.reading import (
     CheckpointFile,
+    damaged_rows,
     list_checkpoints,
     progress_at,
     read_config,
@@ -20,7 +21,8 @@ from ludus.reports.reading import (
     total_of,
 )
 from ludus.runs.directory import RunDirectory, list_runs
-from ludus.tracking.following import Columns, Follower, Series
+from ludus.runs.mirror.state import MirrorState
+from ludus.tracking.following import Columns, Follower, Series, is_number
 
 _SPEED_ROWS = 30  # over which the time left is reckoned
 _LOOK_SECONDS = 5.0  # between two looks at what changes rarely
@@ -33,14 +35,16 @@ class Watched:
         self.run = run
         self.info: dict[str, Any] = {}
         self.status = "?"
-        self.newest: dict[str, Any] = {}
+        self.newest: dict[str, float] = {}
         """Every metric with its newest value."""
         self.checkpoints: list[CheckpointFile] = []
+        self.mirror: MirrorState | None = None
         self.config = read_config(run)
         self._total = total_of(self.config)
         self._follower = Follower(run.metrics_path)
         self._columns = Columns(clock="time/seconds")
         self._seen: dict[str, Series] = {}
+        self._damaged = 0
         self._looked = -_LOOK_SECONDS
         self._row_seen = time.time()
 
@@ -50,16 +54,19 @@ class Watched:
         self.status = status_of(self.run, self.info)
         rows = list(self._follower.rows())
         if self._follower.rewound:  # resumed from a checkpoint: the rows after it are void
-            self._columns, self.newest = Columns(clock="time/seconds"), {}
+            self._columns, self.newest, self._damaged = Columns(clock="time/seconds"), {}, 0
+        self._damaged += self._follower.damaged
         for row in rows:
             self._columns.take(row)
-            self.newest |= {name: value for name, value in row.items() if value is not None}
+            if is_number(row.get("step")):
+                self.newest |= {name: value for name, value in row.items() if is_number(value)}
         if rows or self._follower.rewound:
             self._seen = {}
             self._row_seen = _modified(self.run)
         if time.monotonic() - self._looked >= _LOOK_SECONDS or self.status != "running":
             self._looked = time.monotonic()
             self.checkpoints = list_checkpoints(self.run)
+            self.mirror = MirrorState.load(self.run.path)
 
     @property
     def is_over(self) -> bool:
@@ -148,7 +155,20 @@ class Watched:
     def number(self, metric: str) -> float | None:
         """The newest value of a metric."""
         value = self.newest.get(metric)
-        return float(value) if isinstance(value, int | float) else None
+        return None if value is None else float(value)
+
+    @property
+    def damaged(self) -> int:
+        """Rows of the metrics that were left out."""
+        return self._damaged + self._columns.stray
+
+    @property
+    def notices(self) -> list[str]:
+        """What is wrong with the run's files, or with their copy elsewhere."""
+        lines = [damaged_rows(self.damaged, "metrics.jsonl")]
+        if self.mirror is not None and self.mirror.is_behind:
+            lines.append(f"mirror {self.mirror.in_words()}")
+        return [line for line in lines if line]
 
     def snapshot(self) -> dict[str, Any]:
         """For `--json`."""
@@ -159,6 +179,8 @@ class Watched:
             "seconds_left": self.seconds_left,
             "metrics": self.newest,
             "checkpoints": [checkpoint.name for checkpoint in self.checkpoints],
+            "damaged_rows": self.damaged,
+            "mirror": None if self.mirror is None else self.mirror.summary(),
         }
 
 

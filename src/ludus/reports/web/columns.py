@@ -32,7 +32,7 @@ BLOCK = 2048
 CLOCKS = ("step", "updates", "episodes", "time/seconds")
 """Columns that count: kept in double precision, and good for an x axis."""
 
-_FORMAT = 1
+_FORMAT = 2
 _CHUNK = 2 << 20
 _TAIL = 64
 _MAX_METRICS = 1000
@@ -45,6 +45,8 @@ class Mark:
 
     offset: int = 0
     tail: str = ""
+    damaged: int = 0
+    """Lines until here that are no rows, or say no step."""
 
 
 @dataclass
@@ -189,11 +191,11 @@ class ColumnStore:
             while start < len(data):
                 room = BLOCK - taken.rows % BLOCK
                 end = _after_lines(data, start, room)
-                rows = _parse(data[start:end])
-                if len(rows) > room:  # one line that holds several rows: no writer of ours
-                    rows = rows[:room]
+                rows, damaged = _parse(data[start:end])
+                damaged += int(np.isnan(_numbers([row.get("step") for row in rows])).sum())
                 offset = taken.end.offset + end - start
-                taken.end = Mark(offset, data[max(0, end - _TAIL) : end].decode("latin-1"))
+                tail = data[max(0, end - _TAIL) : end].decode("latin-1")
+                taken.end = Mark(offset, tail, taken.end.damaged + damaged)
                 if rows:
                     self._write_block(run, rows, taken)
                 start = end
@@ -345,16 +347,27 @@ def _number(value: Any) -> float:
     return float("nan")
 
 
-def _parse(lines: bytes) -> list[dict[str, Any]]:
-    """The rows of whole lines. All at once, because that is twice as fast; one by one if a line is damaged."""
-    try:
+def _parse(lines: bytes) -> tuple[list[dict[str, Any]], int]:
+    """The rows of whole lines, and how many lines are none.
+
+    All at once, because that is twice as fast; one by one if a line is damaged.
+    """
+    with contextlib.suppress(ValueError, RecursionError):
         rows = json.loads(b"[" + lines[:-1].replace(b"\n", b",") + b"]")
-    except (ValueError, RecursionError):
-        rows = []
-        for line in lines.splitlines():
-            with contextlib.suppress(ValueError, RecursionError):
-                rows.append(json.loads(line))
-    return [row for row in rows if isinstance(row, dict)]
+        if len(rows) == lines.count(b"\n") and set(map(type, rows)) <= {dict}:
+            return rows, 0
+    rows, damaged = [], 0
+    for line in lines.split(b"\n"):
+        if not line.strip():
+            continue
+        row = None
+        with contextlib.suppress(ValueError, RecursionError):
+            row = json.loads(line)
+        if isinstance(row, dict):
+            rows.append(row)
+        else:
+            damaged += 1
+    return rows, damaged
 
 
 def _after_lines(data: bytes, start: int, count: int) -> int:

@@ -29,6 +29,8 @@ class RunEntry:
     self_play: bool = False
     """A language run, which has a league and games."""
     best: float | None = None
+    mirror: dict[str, Any] | None = None
+    """How the copy elsewhere is, if there is one."""
     taken: Taken = field(default_factory=Taken)
     spark: list[int] = field(default_factory=list)
     version: int = 0
@@ -68,6 +70,8 @@ class RunEntry:
             "tags": [str(tag)[:80] for tag in tags[:20]] if isinstance(tags, list) else [],
             "spark": self.spark,
             "rows": self.taken.rows,
+            "damaged": self.taken.end.damaged,
+            "mirror": self.mirror,
             "epoch": self.taken.epoch,
         }
 

@@ -16,16 +16,18 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ludus.reports.reading import status_of
-from ludus.reports.redaction import hide_in
+from ludus.reports.redaction import hide_in, hide_in_text
 from ludus.reports.web.columns import ColumnStore, Taken, bucketed, cache_path
 from ludus.reports.web.entry import EVALUATION, REWARD, RunEntry, is_number
 from ludus.reports.web.security import RunsFolder
 from ludus.runs import strict_json
 from ludus.runs.directory import RunDirectory, walk_runs
+from ludus.runs.mirror.state import FILENAME, FOLDER, MirrorState
 
 MAX_JSON = 4 << 20
 
@@ -242,10 +244,25 @@ class RunIndex:
                 entry.best = float(best["value"]) if is_number(best["value"]) else None
             except (OSError, ValueError, KeyError, TypeError):
                 entry.best = None
+        if self._is_news(entry, FOLDER, FILENAME):
+            before, entry.mirror = entry.mirror, self._read_mirror(entry)
+            changed |= entry.mirror != before
         status = status_of(RunDirectory(entry.path), entry.info)
         changed |= status != entry.status
         entry.status = status
         return changed
+
+    def _read_mirror(self, entry: RunEntry) -> dict[str, Any] | None:
+        try:
+            data = self.folder.read(*entry.parts, FOLDER, FILENAME, limit=MAX_JSON)
+            state = MirrorState.parse(data.decode())
+        except (OSError, ValueError):
+            return None
+        shown = {
+            name: hide_in_text(word[:300]) if isinstance(word, str) else word
+            for name, word in state.summary().items()
+        }
+        return shown | {"behind": state.is_behind}
 
     def _is_news(self, entry: RunEntry, *parts: str) -> bool:
         """Whether a file changed since this was last asked."""

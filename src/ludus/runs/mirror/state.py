@@ -16,7 +16,7 @@ Stat = tuple[int, int, int]
 """Size, time of the last change and inode of a file."""
 
 FOLDER = ".mirror"
-_FILENAME = "state.json"
+FILENAME = "state.json"
 
 
 @dataclass
@@ -41,19 +41,37 @@ class MirrorState:
     def load(cls, run: Path) -> MirrorState | None:
         """The state of the run directory `run`; None where it was never mirrored, or nothing can be read of it."""
         try:
-            found = strict_json.loads((run / FOLDER / _FILENAME).read_text("utf-8"))
+            return cls.parse((run / FOLDER / FILENAME).read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    @classmethod
+    def parse(cls, text: str) -> MirrorState:
+        """The state that a file holds; ValueError where it holds none."""
+        try:
+            found = strict_json.loads(text)
             state = cls(**found)
             state.loose = {str(path): Stored(**entry) for path, entry in found["loose"].items()}
             state.seen = {str(path): _stat(*entry) for path, entry in found["seen"].items()}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            return None
+        except (TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise ValueError(f"no state of a mirror: {error}") from None
+        words = (state.mirrored, state.trouble, state.based_on)
+        if not isinstance(state.at, str) or not isinstance(state.missing, int):
+            raise ValueError("no state of a mirror")
+        if not all(word is None or isinstance(word, str) for word in words):
+            raise ValueError("no state of a mirror")
         return state
 
     def save(self, run: Path) -> None:
         """Best effort: a disk that is full must not be the mirror's trouble as well."""
         with contextlib.suppress(OSError):
             (run / FOLDER).mkdir(exist_ok=True)
-            atomic.write_atomic(run / FOLDER / _FILENAME, strict_json.dumps(asdict(self), indent=1) + "\n")
+            atomic.write_atomic(run / FOLDER / FILENAME, strict_json.dumps(asdict(self), indent=1) + "\n")
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it is in trouble, or lacks files."""
+        return self.trouble is not None or self.missing > 0
 
     def in_words(self) -> str:
         """One line for people."""

@@ -96,6 +96,8 @@ export class RunPage {
         h("span", {}, `${Math.floor(run.progress * 100)} % of ${total(run.total)}${this.left()}`)) : null,
       typeof info.reason === "string" && run.status === "stopped" ? h("p", { class: "note" }, info.reason) : null,
       typeof info.error === "string" && run.status === "failed" ? h("p", { class: "problem" }, info.error) : null,
+      mirrorTrouble(run.mirror),
+      run.damaged ? h("p", { class: "problem" }, `${run.damaged.toLocaleString("en")} damaged ${run.damaged === 1 ? "row is" : "rows are"} left out of metrics.jsonl.`) : null,
       this.control.failed ? h("p", { class: "problem", role: "alert" }, `It could not be resumed: ${this.control.failed}`) : null);
     this.drawStats();
   }
@@ -116,7 +118,8 @@ export class RunPage {
       stat("evaluation", score(last["eval/mean_reward"] ?? run.eval), "eval/mean_reward, the newest"),
       stat("best", score(run.best), "what made the best checkpoint best"),
       stat("steps/s", whole(last["time/fps"] ?? run.fps)),
-      stat("trained for", duration(last["time/seconds"] ?? run.seconds)));
+      stat("trained for", duration(last["time/seconds"] ?? run.seconds)),
+      run.mirror ? stat("mirror", run.mirror.behind ? "behind" : run.mirror.mirrored ? "whole" : "begun", run.mirror.url) : null);
   }
 
   buttons() {
@@ -195,6 +198,12 @@ export class RunPage {
     this.tabs?.close();
     this.panels.close();
   }
+}
+
+function mirrorTrouble(mirror) {
+  if (!mirror?.behind) return null;
+  const missing = mirror.missing ? `${whole(mirror.missing)} ${mirror.missing === 1 ? "file is" : "files are"} missing there` : "";
+  return h("p", { class: "problem" }, "The mirror at ", h("bdi", {}, mirror.url), ": ", h("bdi", {}, [mirror.trouble, missing].filter(Boolean).join("; ")), ".");
 }
 
 function total(text) {

@@ -191,7 +191,7 @@ export class RunsPage {
         h("span", { class: "sub" }, h("bdi", {}, run.env), " · ", h("bdi", {}, run.algorithm))),
       h("td", { class: "wide", title: run.env }, h("bdi", {}, run.env)),
       h("td", { class: "wide col-algorithm", title: run.algorithm }, h("bdi", {}, run.algorithm)),
-      h("td", { class: "col-status" }, statusMark(run.status)),
+      h("td", { class: "col-status" }, statusMark(run.status), run.mirror?.behind ? h("span", { class: "behind", title: `The mirror is behind: ${run.mirror.trouble ?? "files are missing there"}` }, "mirror behind") : null),
       h("td", { class: "number col-steps", title: whole(run.steps) }, compact(run.steps),
         run.progress !== null && run.status === "running" ? h("progress", { max: "1", value: run.progress.toFixed(4), title: `${Math.floor(run.progress * 100)} %` }) : null),
       h("td", { class: "col-spark" }, spark(run.spark)),
