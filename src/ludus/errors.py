@@ -65,14 +65,23 @@ class UnknownName(UserError):
         super().__init__(f"unknown {kind} '{name}'", where=where, fix=fix)
 
 
+_APART = ("diambra",)  # extras whose packages would drive out those of the others
+
+
 class MissingExtra(UserError):
     """An optional dependency is not installed; names the pip command that brings it."""
 
     def __init__(self, what: str, extra: str) -> None:
+        fix = f'pip install "ludus[{extra}]"   (from a clone: pip install -e ".[{extra}]")'
+        if extra in _APART:
+            fix = (
+                f"in an environment of its own, see docs/{extra}.md: "
+                f"pip install -c constraints-{extra}.txt -e '.[{extra}]'"
+            )
         super().__init__(
             f"{what} needs the optional extra '{extra}', which is not installed",
             where="this Python environment",
-            fix=f'pip install "ludus[{extra}]"   (from a clone: pip install -e ".[{extra}]")',
+            fix=fix,
         )
         self.extra = extra
 
@@ -115,6 +124,10 @@ class SimulatorLost(UserError):
     """
 
     exit_code = EXIT_ENV_FAULT
+
+
+class CollectorsLost(SimulatorLost):
+    """More collectors on other processes or machines were lost than the run bears; `what` tells the last cause."""
 
 
 class SimulatorsTaken(UserError):

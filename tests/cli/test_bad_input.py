@@ -140,6 +140,17 @@ def test_a_missing_extra_is_told_with_the_pip_line(
     assert tree(tmp_path) == {}
 
 
+def test_an_extra_that_cannot_live_with_the_others_is_told_with_an_environment_of_its_own(
+    ludus: Command,
+) -> None:
+    if importlib.util.find_spec("diambra") is not None:
+        pytest.skip("the extra 'diambra' is installed here")
+    for command in (("diambra", "engine"), ("train", "diambra-sfiii3n")):
+        fix = ludus(*command).error_lines[2]
+        assert "an environment of its own" in fix and "docs/diambra.md" in fix
+        assert "-c constraints-diambra.txt" in fix
+
+
 @pytest.mark.parametrize(
     "arguments", [["resume"], ["resume", "--checkpoint", "512"], ["resume", "--exact"], ["eval"], ["play"]]
 )

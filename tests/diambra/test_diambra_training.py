@@ -241,3 +241,25 @@ def test_a_command_runs_with_engines_of_its_own_and_its_exit_code_is_the_answer(
     assert host == "127.0.0.1"
     with pytest.raises(OSError):
         socket.create_connection((host, int(port)), timeout=5).close()
+
+
+def test_ending_the_command_that_started_them_ends_command_and_engines() -> None:
+    program = (
+        "import os, signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(5));"
+        "print(os.getpid(), os.environ['DIAMBRA_ENVS'], flush=True); time.sleep(60)"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-m", "ludus", "diambra", "run", sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    pid, address = running.stdout.readline().split()
+    running.terminate()
+    running.communicate(timeout=30)
+    assert running.returncode == 5  # it was the command's own to end, and it had the time for it
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+    host, _, port = address.rpartition(":")
+    with pytest.raises(OSError):
+        socket.create_connection((host, int(port)), timeout=5).close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import diambra.arena
@@ -14,12 +15,24 @@ from diambra.arena import (
     SpaceTypes,
     WrappersSettings,
 )
+from diambra.arena import RecordingSettings as ClientRecording
 from running_engines import Start
 
 from ludus.envs.diambra.games import GAMES, get_filter_keys, known_keys
+from ludus.envs.diambra.settings import DiambraSettings, RecordingSettings, WrapperSettings
 
 FLAT = {"flatten": True, "role_relative": True, "add_last_action": True, "stack_frames": 3}
 _DONE = ("round_done", "stage_done", "game_done", "episode_done")
+
+
+def test_every_setting_of_the_client_can_be_set_or_is_refused_by_name() -> None:
+    ours = {"settings": DiambraSettings, "wrappers": WrapperSettings, "recording": RecordingSettings}
+    theirs = {"settings": EnvironmentSettings, "wrappers": WrappersSettings, "recording": ClientRecording}
+    # those that an env has itself: the game, its engine, how it is shown, and the seed of its episodes
+    elsewhere = {"game_id", "rank", "env_address", "render_mode", "seed", "pb_model"}
+    for name, described in theirs.items():
+        known = {field.name for field in dataclasses.fields(described) if not field.name.startswith("_")}
+        assert known - elsewhere <= set(ours[name].model_fields), name
 
 
 def _settings(game: str, **more: Any) -> EnvironmentSettings:

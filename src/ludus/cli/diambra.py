@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -183,11 +183,16 @@ def _run_to_end(command: list[str], environment: dict[str, str]) -> int:
             where="command line",
             fix="give a command, as in: ludus diambra run -s 8 ludus train my.yaml",
         ) from error
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it has its own Ctrl-C, and saves first
+    # a terminal's Ctrl-C reaches the command too, which saves first; what is sent to us alone is passed on
+    handlers: dict[int, Any] = {signal.SIGINT: signal.SIG_IGN}
+    handlers |= dict.fromkeys((signal.SIGTERM, signal.SIGHUP), lambda number, _: running.send_signal(number))
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        return running.wait()
+        code = running.wait()
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
 
 
 def _end(started: list[subprocess.Popen[str]]) -> None:
