@@ -120,6 +120,23 @@ def test_what_is_wrong_with_its_files_or_their_copy_is_said(tmp_path: Path) -> N
     assert told["damaged_rows"] == 1 and told["mirror"]["trouble"] == "it is full"
 
 
+def test_nothing_in_a_run_commands_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = "\x1b]0;pwned\x07\x9b31m"
+    path = tmp_path / "runs" / "X" / "PPO" / f"name{command}"
+    path.mkdir(parents=True)
+    info = {name: command for name in ("env_id", "algorithm", "status")} | {"tags": [command]}
+    (path / "run.json").write_text(json.dumps(info))
+    run = RunDirectory(path)
+    metrics = {f"train/{command}": 1.0, f"league/rating/{command}": 2.0, f"games/{command}": 3.0}
+    run.metrics_path.write_text(json.dumps({"step": 1, "episodes": 1, "time/seconds": 1} | metrics) + "\n")
+    MirrorState(command, trouble=command).save(run.path)
+    assert main(["runs", "--root", str(tmp_path / "runs")]) == 0
+    assert main(["watch", "--root", str(tmp_path / "runs")]) == 0
+    told = "\n".join(shown(run)) + capsys.readouterr().out
+    assert "\ufffd]0;pwned" in told
+    assert not set(command) & set(told) - set("]0;pwned31m")
+
+
 def test_it_follows_the_run_and_a_resume_takes_rows_back(tmp_path: Path) -> None:
     run = training(tmp_path)
     watched = Watched(run)

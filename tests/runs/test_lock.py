@@ -111,3 +111,14 @@ def test_leaving_the_lock_frees_the_run_while_a_worker_lives(tmp_path: Path) -> 
         os.close(writing)
         os.waitpid(worker, 0)
         os.close(reading)
+
+
+def test_a_lock_that_is_a_link_is_not_written_through(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.lock").symlink_to(precious)
+    with pytest.raises(OSError), RunLock(run):
+        pass
+    assert precious.read_text() == "precious" and not is_locked(run)

@@ -7,6 +7,7 @@ look, and files that appear or vanish meanwhile are no error.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from ludus.types import Progress
 
 VIDEO_SUFFIXES = (".mp4", ".gif", ".webm")
 _LONGEST_STATUS = 16
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
@@ -105,10 +107,10 @@ def summarize(run: RunDirectory) -> RunSummary:
     evaluation = evaluation if isinstance(evaluation, dict) else {}
     tags = info.get("tags")
     return RunSummary(
-        name=run.name,
+        name=readable(run.name),
         path=str(run.path),
-        env=str(info.get("env_id", run.path.absolute().parent.parent.name)),
-        algorithm=str(info.get("algorithm", run.path.absolute().parent.name)),
+        env=readable(str(info.get("env_id", run.path.absolute().parent.parent.name))),
+        algorithm=readable(str(info.get("algorithm", run.path.absolute().parent.name))),
         status=status_of(run, info),
         steps=_steps(run, info, row),
         seconds=_number(row.get("time/seconds")) or _number(info.get("seconds")),
@@ -117,8 +119,13 @@ def summarize(run: RunDirectory) -> RunSummary:
         best=_best_score(run),
         seed=info["seed"] if isinstance(info.get("seed"), int) else None,
         created=info["created"] if isinstance(info.get("created"), str) else None,
-        tags=tuple(str(tag) for tag in tags) if isinstance(tags, list) else (),
+        tags=tuple(readable(str(tag)) for tag in tags) if isinstance(tags, list) else (),
     )
+
+
+def readable(text: str) -> str:
+    """`text` without what a terminal takes for a command: a run may come from a stranger."""
+    return _CONTROL.sub("\ufffd", text)
 
 
 def read_info(run: RunDirectory) -> dict[str, Any]:
@@ -132,7 +139,7 @@ def read_info(run: RunDirectory) -> dict[str, Any]:
 def status_of(run: RunDirectory, info: dict[str, Any]) -> str:
     """As run.json says; `died` when it says running and nobody runs it."""
     status, pid = info.get("status"), info.get("pid")
-    status = status[:_LONGEST_STATUS] if isinstance(status, str) else "?"
+    status = readable(status[:_LONGEST_STATUS]) if isinstance(status, str) else "?"
     # the lock is asked last, because asking takes it for a moment
     if status != "running" or (isinstance(pid, int) and pid > 0 and is_alive(pid)) or is_locked(run.path):
         return status

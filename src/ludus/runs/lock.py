@@ -26,6 +26,8 @@ else:
 
 _log = logging.getLogger("ludus.runs")
 _FAR_AWAY = 1 << 30  # msvcrt locks bytes, and locked bytes cannot be read: lock one beyond the text
+# not through a link, which may lead to any file: a lock is written to; nor waiting at a pipe
+_OPEN = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _TRIES, _PAUSE = 15, 0.02
 _TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _held: weakref.WeakSet[RunLock] = weakref.WeakSet()
@@ -39,7 +41,7 @@ class RunLock:
         self._descriptor: int | None = None
 
     def __enter__(self) -> RunLock:
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(self.path, _OPEN | os.O_CREAT, 0o666)
         try:
             _lock_patiently(descriptor)
         except OSError as error:
@@ -80,7 +82,7 @@ class RunLock:
 def is_locked(path: Path | str) -> bool:
     """Whether a process holds the lock of the run directory `path`. Looking takes the lock for a moment."""
     try:
-        descriptor = os.open(Path(path) / "run.lock", os.O_RDWR)
+        descriptor = os.open(Path(path) / "run.lock", _OPEN)
     except OSError:
         return False
     try:

@@ -10,6 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.panel import Panel
 from rich.text import Text
 
+from ludus.reports.reading import readable
 from ludus.reports.terminal.watched import Watched
 from ludus.tracking.progress import duration, number
 from ludus.tracking.sparkline import sparkline
@@ -68,6 +69,7 @@ class Pane:
         width, height = options.max_width - 4, (options.height or 8) - 2
         lines = list(self._draw(self._watched, max(width, 1), max(height, 1)))[: max(height, 1)]
         for line in lines:
+            line.plain = readable(line.plain)
             line.truncate(max(width, 1), overflow="ellipsis")
         yield Panel(
             Text("\n").join(lines),
@@ -101,6 +103,7 @@ def header(watched: Watched, width: int) -> Lines:
     bar = Text.assemble(("━" * filled, "cyan"), ("─" * (room - filled), "bright_black"), facts)
     lines = [named, bar]
     for line in lines:
+        line.plain = readable(line.plain)
         line.truncate(width, overflow="ellipsis")
     return lines
 

@@ -17,6 +17,7 @@ from ludus.reports.reading import (
     progress_at,
     read_config,
     read_info,
+    readable,
     status_of,
     total_of,
 )
@@ -82,7 +83,7 @@ class Watched:
 
     @property
     def name(self) -> str:
-        return self.run.name
+        return readable(self.run.name)
 
     @property
     def env(self) -> str:
@@ -168,7 +169,7 @@ class Watched:
         lines = [damaged_rows(self.damaged, "metrics.jsonl")]
         if self.mirror is not None and self.mirror.is_behind:
             lines.append(f"mirror {self.mirror.in_words()}")
-        return [line for line in lines if line]
+        return [readable(line) for line in lines if line]
 
     def snapshot(self) -> dict[str, Any]:
         """For `--json`."""
