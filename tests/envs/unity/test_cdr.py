@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import struct
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ludus.envs.unity.cdr import CdrError, Codec, compile_messages
+from ludus.envs.unity.use_case import load_use_case, shipped_use_cases
 from ludus.errors import ConfigError
 
+DATA = Path(__file__).parents[2] / "data" / "unity"
 HEADER = "00010000"
 
 
@@ -34,17 +38,32 @@ def codec(**fields: str) -> Codec:
         ({"s": "string", "n": "uint32"}, {"s": "a", "n": 7}, "02000000 6100 0000 07000000"),
         ({"r": "float32[]"}, {"r": [1.0, -2.0]}, "02000000 0000803f 000000c0"),
         ({"r": "float64[]"}, {"r": [1.0]}, "01000000 00000000 000000000000f03f"),
-        ({"r": "float64[]", "b": "uint8"}, {"r": [], "b": 9}, "00000000 09"),
+        ({"r": "float64[]", "b": "uint8"}, {"r": [], "b": 9}, "00000000 00000000 09"),
         ({"r": "int16[2]"}, {"r": [1, 2]}, "0100 0200"),
         ({"b": "uint8[]"}, {"b": b"xyz"}, "03000000 78797a"),
         ({"a": "uint8", "p": "Point"}, {"a": 1, "p": {"x": 1.0, "y": 1.0}}, "01 000000 0000803f 000000000000f03f"),
         ({"l": "string[]"}, {"l": ["a", "b"]}, "02000000 02000000 6100 0000 02000000 6200"),
     ],
 )  # fmt: skip
-def test_bytes_are_those_of_the_standard(fields: dict[str, str], message: Any, expected: str) -> None:
+def test_bytes_are_those_that_unitys_connector_writes(
+    fields: dict[str, str], message: Any, expected: str
+) -> None:
     raw = bytes.fromhex(HEADER + expected.replace(" ", ""))
     assert codec(**fields).encode(message) == raw
     assert codec(**fields).encode(codec(**fields).decode(raw)) == raw
+
+
+def test_messages_recorded_from_a_ros_library_are_read_and_written_to_the_byte() -> None:
+    cases = json.loads(
+        (DATA / "cdr.json").read_text("utf-8")
+    )  # how they were recorded: record_cdr.py beside it
+    assert {case["source"] for case in cases} == {*shipped_use_cases(), "every type"}
+    for case in cases:
+        described = case.get("described") or load_use_case(case["source"]).messages
+        codec = compile_messages(described)[case["message"]]
+        raw = bytes.fromhex(case["bytes"])
+        assert codec.encode(case["value"]) == raw
+        assert plain(codec.decode(raw)) == case["value"]
 
 
 NUMBERS = {

@@ -7,6 +7,7 @@ import json
 import logging
 import struct
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from ludus.envs.unity.endpoint import Endpoint, Lost
 from ludus.envs.unity.frames import FrameError, pack_frame, read_frame
 from ludus.errors import UserError
 
+DATA = Path(__file__).parents[2] / "data" / "unity"
 STEP, RESET = "/uc1_environment_0/step", "/uc1_environment_0/reset"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -71,6 +73,37 @@ def test_the_handshake_and_a_call_are_byte_for_byte_those_of_the_protocol() -> N
     with_endpoint(scenario)
 
 
+def test_a_session_as_unitys_connector_writes_it_is_understood_in_pieces_of_any_size() -> None:
+    """Texts count their closing NUL, JSON has no spaces; the answer is one recorded from a ROS library."""
+    cases = json.loads((DATA / "cdr.json").read_text("utf-8"))
+    answer = next(bytes.fromhex(case["bytes"]) for case in cases if case["message"] == "Response")
+
+    def said(destination: bytes, payload: bytes) -> bytes:
+        return struct.pack("<I", len(destination)) + destination + struct.pack("<I", len(payload)) + payload
+
+    opening = bytes(8)  # a keepalive
+    opening += said(b"__subscribe\0", b'{"topic":"/tf","message_name":"tf2_msgs/TFMessage"}')
+    for name, kind in ((b"step", b"Step"), (b"reset", b"Reset")):
+        topic = b'"topic":"/uc1_environment_0/' + name + b'","message_name":"interfaces_pkg/UC1Environment'
+        opening += said(b"__unity_service\0", b"{" + topic + kind + b'"}')
+    reply = said(b"__response\0", b'{"srv_id":1001}') + said(b"/uc1_environment_0/step\0", answer)
+
+    async def scenario(endpoint: Endpoint) -> None:
+        reader, writer = await connect(endpoint)
+        await read_frame(reader)
+        for start in range(0, len(opening), 7):
+            writer.write(opening[start : start + 7])
+            await asyncio.sleep(0)
+        assert await endpoint.wait(5)
+        asked = endpoint.request(STEP, b"")
+        for start in range(0, len(reply), 5):
+            writer.write(reply[start : start + 5])
+            await asyncio.sleep(0)
+        assert await endpoint.answer(asked, 5) == answer
+
+    with_endpoint(scenario)
+
+
 def test_keepalives_foreign_commands_and_published_topics_do_not_disturb_a_call() -> None:
     async def scenario(endpoint: Endpoint) -> None:
         _, writer = await register(endpoint)
@@ -103,14 +136,18 @@ def test_logs_of_unity_are_heard_with_their_level_and_cannot_forge_lines() -> No
         _, writer = await register(endpoint)
         writer.write(pack_frame("__log", b"started\0") + pack_frame("__warn", b"slow\nERROR forged \x1b[31m"))
         writer.write(pack_frame("__error", b"\xff" + b"x" * 5_000))
-        while len(heard) < 3:
+        writer.write(pack_frame("__log", b'{"text": "as commands carry it"}\0') + pack_frame("__log", b"[1]"))
+        while len(heard) < 5:
             await asyncio.sleep(0.001)
 
     with_endpoint(scenario, heard=lambda level, line: heard.append((level, line)))
-    assert [level for level, _ in heard] == [logging.INFO, logging.WARNING, logging.ERROR]
+    assert [level for level, _ in heard] == [
+        logging.INFO, logging.WARNING, logging.ERROR, logging.INFO, logging.INFO,
+    ]  # fmt: skip
     assert heard[0][1] == "simulator 0: started"
     assert heard[1][1] == "simulator 0: slow ERROR forged  [31m"
     assert len(heard[2][1]) < 2_100
+    assert [line for _, line in heard[3:]] == ["simulator 0: as commands carry it", "simulator 0: [1]"]
 
 
 def test_a_flood_of_logs_is_cut() -> None:

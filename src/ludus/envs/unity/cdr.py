@@ -2,7 +2,8 @@
 
 A description maps field names to types: `float32`, `string`, another message by its name, `T[]` for a sequence,
 `T[<=N]` for a bounded one, `T[N]` for a fixed array. A message is a nested dict; arrays of numbers are NumPy arrays,
-`uint8[]` is bytes. Numbers are aligned to their size, counted after the four bytes of the header.
+`uint8[]` is bytes. Numbers are aligned to their size, counted after the four bytes of the header. Unity's connector
+also aligns before the numbers of an empty sequence, where ROS itself does not; so does this codec, which talks to it.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class Numbers(Part):
     def read(self, reader: Reader, values: list[Any]) -> None:
         size = self._dtype.itemsize
         count = reader.count(size, self._bound) if self._count is None else self._count
-        start = reader.take(count * size, size) if count else reader.at  # nothing follows: nothing is aligned
+        start = reader.take(count * size, size)  # aligned even where nothing follows, as Unity does it
         if self._raw:
             values.append(bytes(reader.data[start : start + count]))
         elif self._dtype.kind == "b":
@@ -151,9 +151,8 @@ class Numbers(Part):
         if self._count is None:
             _align(out, 4)
             out += _COUNT.pack(len(array))
-        if len(array):
-            _align(out, self._dtype.itemsize)
-            out += array.tobytes()
+        _align(out, self._dtype.itemsize)
+        out += array.tobytes()
 
     def _as_array(self, value: Any, where: str) -> np.ndarray[Any, np.dtype[Any]]:
         if isinstance(value, bytes | bytearray) and self._raw:

@@ -6,6 +6,7 @@ Destinations that begin with two underscores are commands with JSON or text; an 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import struct
 from collections.abc import Iterator, Mapping
@@ -46,8 +47,11 @@ class Frame:
         return self.destination.startswith("__")
 
     def text(self) -> str:
-        """The payload of a log."""
-        return self.payload.decode("utf-8", errors="replace").rstrip("\0")
+        """The payload of a log: plain, or as `text` in the JSON that commands carry."""
+        plain = self.payload.decode("utf-8", errors="replace").rstrip("\0")
+        with contextlib.suppress(FrameError):
+            return str(self.json().get("text", plain))
+        return plain
 
     def json(self) -> dict[str, Any]:
         """The payload of a command; FrameError when it is not an object."""

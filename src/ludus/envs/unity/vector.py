@@ -48,7 +48,6 @@ class UnityVectorEnv(VectorEnv[Any, Any, Any]):
         self.render_mode = spec.render_mode
         # a seeded start is the same start only where the simulator takes the seed
         self.seeded = compiled.use_case.reset.seed is not None
-        self.dropped_episodes = 0
         self.simulators = Simulators(
             compiled, settings, n_envs, env_id=spec.id, max_steps=spec.max_episode_steps
         )
@@ -91,7 +90,6 @@ class UnityVectorEnv(VectorEnv[Any, Any, Any]):
         if dropped.any():
             infos["dropped"] = dropped
             infos.pop("_dropped", None)  # a hook's own info of that name would hide it
-            self.dropped_episodes += int(dropped.sum())
         return self._observations(), rewards, terminated, truncated, infos
 
     def render(self) -> tuple[Any, ...]:
