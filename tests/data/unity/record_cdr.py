@@ -54,7 +54,8 @@ def main() -> None:
     }
     for name in every:
         cases += [case(rng, every, name, "every type") for _ in range(EACH)]
-    (HERE / "cdr.json").write_text(json.dumps(cases, indent=0) + "\n", "utf-8")
+    lines = ",\n".join(json.dumps(each) for each in cases)
+    (HERE / "cdr.json").write_text(f"[\n{lines}\n]\n", "utf-8")
     print(f"{len(cases)} messages")
 
 
