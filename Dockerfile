@@ -6,13 +6,15 @@ FROM python:3.11-slim
 
 # Box2D has no wheel for every platform: swig and a compiler build it where there is none
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends build-essential git make swig \
+    && apt-get install --yes --no-install-recommends build-essential make swig \
     && rm -rf /var/lib/apt/lists/*
 
+# where pip finds another build of torch, such as the one without CUDA: --build-arg PIP_EXTRA_INDEX_URL=…
+ARG PIP_EXTRA_INDEX_URL=""
 WORKDIR /ludus
 COPY . .
-RUN make install
-ENV PATH="/ludus/.venv/bin:$PATH"
+RUN PIP_NO_CACHE_DIR=1 make install
+ENV PATH="/ludus/.venv/bin:$PATH" PYTHONUNBUFFERED=1
 
 # where Unity simulators connect, one port each
 EXPOSE 10000-10031
