@@ -14,6 +14,8 @@ from ludus.envs import signals
 from ludus.envs.signals import Signal, register_signals
 from ludus.errors import EnvFault, UserError
 from ludus.evaluation.analysis.recording import record_episodes
+from ludus.evaluation.overlay.data import PanelData
+from ludus.evaluation.overlay.panel import Panel
 from ludus.evaluation.video import Scene, record_scenes, record_video
 from ludus.types import Array
 
@@ -161,11 +163,24 @@ def test_with_an_overlay_every_frame_shows_what_was_recorded(tmp_path: Path) -> 
     ).policy
     env.close()
     scene = Scene(policy.eval(), spec, "walker", reward_scale=2.0)
-    film = record_scenes([scene], tmp_path / "film.mp4", seed=7, episodes=2, overlay=True)
+    shown: list[PanelData] = []
+    film = record_scenes(
+        [scene],
+        tmp_path / "film.mp4",
+        seed=7,
+        episodes=2,
+        overlay=True,
+        on_panel=lambda number, panel: shown.append(panel),
+    )
     recording = record_episodes(policy, spec, [7, 8], reward_scale=2.0)
-    (shown,) = film.shown
-    assert len(shown) == 52 and len(frames(film.path)) == film.frames == 52 + 25
-    assert frames(film.path)[0].shape == (400, 1000, 3) and film.rewards == recording.rewards
+    decoded = frames(film.path)
+    assert len(shown) == 52 and len(decoded) == film.frames == 52 + 25
+    assert decoded[0].shape == (400, 1000, 3) and film.rewards == recording.rewards
+    panel = Panel(shown[0], 400, 400, "beside")
+    drawn = [panel.draw(data).astype(int) for data in shown]
+    for at in (0, 20, 25, 26, 51):  # what the file shows is what was drawn of this moment, and of no other
+        distances = [np.abs(decoded[at][:, 600:] - picture).mean() for picture in drawn]
+        assert distances[at] == min(distances) < 3.0
     columns = recording.columns
     for episode in (0, 1):
         panels, rows = shown[26 * episode : 26 * (episode + 1)], slice(25 * episode, 25 * (episode + 1))

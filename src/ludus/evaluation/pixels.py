@@ -71,8 +71,7 @@ def draw_curve(
             if not np.isnan(at):
                 line = min(max(min(y + 1, bottom) - max(y, top), 0.0), 1.0)
                 filled = min(max(y + 1 - at, 0.0), 1.0)
-            if y == zero and line < 0.5:
-                canvas[y, x] = zero_color
-            else:
-                canvas[y, x] = shades[int(max(line, below * filled) * 255 + 0.5)]
+            shade = int(max(line, below * filled) * 255 + 0.5)
+            for part in range(3):
+                canvas[y, x, part] = zero_color[part] if y == zero and line < 0.5 else shades[shade, part]
         before = at

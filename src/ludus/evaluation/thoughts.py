@@ -63,8 +63,9 @@ class Mind:
         policy = self._policy
         if not isinstance(policy, nn.Module):
             return Thought()
-        device = getattr(policy, "device", torch.device("cpu"))
-        mask = None if game.mask is None else torch.as_tensor(game.mask[None], device=device)
+        mask = None
+        if game.mask is not None:
+            mask = torch.as_tensor(game.mask[None], device=getattr(policy, "device", "cpu"))
         with torch.inference_mode(), _at_rest(policy):
             prepared = policy.prepare(stack([game.obs]))  # type: ignore[operator]
             thought = appraise(policy, Situation(prepared, mask, game.memory))

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,12 @@ class Scene:
 
 @dataclass(frozen=True)
 class Film:
-    """A written video: the rewards of each scene's episodes, and with an overlay what each scene's frames show."""
+    """A written video, and the rewards of each scene's episodes."""
 
     path: Path
     frames: int
     fps: int
     rewards_of: tuple[list[float], ...]
-    shown: tuple[list[PanelData], ...] = ()
 
     @property
     def rewards(self) -> list[float]:
@@ -101,11 +101,12 @@ def record_scenes(
     deterministic: bool = True,
     overlay: bool = False,
     on_frame: Callable[[int], None] | None = None,
+    on_panel: Callable[[int, PanelData], None] | None = None,
 ) -> Film:
     """Film all `scenes` in one picture, each from the same seeds, and write an MP4, or a GIF where `path` says so.
 
     A scene whose episode is over waits for the others. The global random generators are left as they were.
-    `on_frame` is told the number of frames so far.
+    `on_frame` is told the number of frames so far, `on_panel` the number of a scene and what its panel shows now.
     """
     require_video()
     prepare_pygame()
@@ -114,7 +115,8 @@ def record_scenes(
         for scene in scenes:
             env = scene.make_env()
             open_envs.callback(env.close)
-            tiles.append(_Tile(scene, env, overlay, alone=len(scenes) == 1))
+            tell = None if on_panel is None else partial(on_panel, len(tiles))
+            tiles.append(_Tile(scene, env, overlay, alone=len(scenes) == 1, on_panel=tell))
         fps = _fps(tiles[0].env)
         with VideoWriter(path, fps) as writer:
             for frame in _frames(tiles, seed, episodes, deterministic):
@@ -133,7 +135,6 @@ def record_scenes(
         writer.written,
         writer.rate,
         tuple(tile.rewards for tile in tiles),
-        tuple(tile.shown for tile in tiles),
     )
 
 
@@ -149,8 +150,16 @@ def _frames(tiles: Sequence[_Tile], seed: int, episodes: int, deterministic: boo
 class _Tile:
     """One scene of a film: its env, its episode, and the frame it shows now."""
 
-    def __init__(self, scene: Scene, env: Env, overlay: bool, *, alone: bool) -> None:
-        self._scene, self.env = scene, env
+    def __init__(
+        self,
+        scene: Scene,
+        env: Env,
+        overlay: bool,
+        *,
+        alone: bool,
+        on_panel: Callable[[PanelData], None] | None,
+    ) -> None:
+        self._scene, self.env, self._on_panel = scene, env, on_panel
         self._caption = "" if alone or overlay else "  ·  ".join(filter(None, (scene.title, scene.subtitle)))
         self._arrangement: panel.Arrangement = "beside" if alone else "below"
         self._signals = signals_of(env) if overlay else Signals()
@@ -166,7 +175,6 @@ class _Tile:
         self._moments: Iterator[Moment] = iter(())
         self.frame: Array = np.zeros((2, 2, 3), np.uint8)
         self.rewards: list[float] = []
-        self.shown: list[PanelData] = []
 
     def begin(self, seed: int, note: str, deterministic: bool) -> None:
         """Start an episode; the one before ends here."""
@@ -193,7 +201,8 @@ class _Tile:
         picture = self._picture()
         if self._feed is not None:
             data = self._feed.take(moment)
-            self.shown.append(data)
+            if self._on_panel is not None:
+                self._on_panel(data)
             picture = self._with_panel(picture, data)
         elif self._caption:
             picture = _captioned(picture, self._caption)

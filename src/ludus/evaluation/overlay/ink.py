@@ -95,10 +95,12 @@ def write(
 
 def fill(canvas: Array, x: float, y: int, length: float, height: int, color: Color, ground: Color) -> None:
     """A bar on a flat `ground`, whose left and right ends may lie within a pixel."""
-    first, last = math.floor(x), math.ceil(x + length)
-    columns = np.arange(first, last)
-    covered = np.minimum(columns + 1, x + length) - np.maximum(columns, x)
-    canvas[y : y + height, first:last] = mixed(covered, color, ground)
+    shades, end = _shades(color, ground), x + length
+    first, last = math.floor(x), math.ceil(end) - 1
+    bar = canvas[y : y + height]
+    bar[:, first:last] = shades[255]
+    bar[:, last] = shades[round((end - last) * 255)]
+    bar[:, first] = shades[round((min(first + 1, end) - x) * 255)]
 
 
 def mixed(covered: Array, color: Color, ground: Color = GROUND) -> Array:
