@@ -113,7 +113,8 @@ def test_what_is_wrong_with_its_files_or_their_copy_is_said(tmp_path: Path) -> N
     lines = shown(run)
     assert len(lines) == 24 and max(len(line) for line in lines) <= 80
     assert lines[-3].strip() == "1 damaged row is left out of metrics.jsonl"
-    assert lines[-2].startswith("mirror s3://bucket/long/") and lines[-2].rstrip().endswith("…")
+    assert lines[-2].startswith("mirror: it is full, 3 files are missing there (s3://bucket/long/")
+    assert lines[-2].rstrip().endswith("…")
     watched = Watched(run)
     watched.look()
     told = watched.snapshot()

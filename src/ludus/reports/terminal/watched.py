@@ -168,7 +168,7 @@ class Watched:
         """What is wrong with the run's files, or with their copy elsewhere."""
         lines = [damaged_rows(self.damaged, "metrics.jsonl")]
         if self.mirror is not None and self.mirror.is_behind:
-            lines.append(f"mirror {self.mirror.in_words()}")
+            lines.append(f"mirror: {self.mirror.condition} ({self.mirror.at})")
         return [readable(line) for line in lines if line]
 
     def snapshot(self) -> dict[str, Any]:

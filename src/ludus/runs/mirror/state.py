@@ -73,12 +73,17 @@ class MirrorState:
         """Whether it is in trouble, or lacks files."""
         return self.trouble is not None or self.missing > 0
 
-    def in_words(self) -> str:
-        """One line for people."""
+    @property
+    def condition(self) -> str:
+        """How it is, for people: `whole`, or what is wrong."""
+        missing = f"{self.missing} file{'s are' if self.missing > 1 else ' is'} missing there"
         if self.trouble is not None:
-            behind = f", {self.missing} files are missing there" if self.missing else ""
-            return f"{self.at}: {self.trouble}{behind}"
-        return f"{self.at}: " + (f"{self.missing} files are missing" if self.missing else "whole")
+            return f"{self.trouble}, {missing}" if self.missing else self.trouble
+        return missing if self.missing else "whole"
+
+    def in_words(self) -> str:
+        """One line for people: where it is, and how."""
+        return f"{self.at}: {self.condition}"
 
     def summary(self) -> dict[str, str | int | None]:
         """For `--json`."""
