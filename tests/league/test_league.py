@@ -251,3 +251,12 @@ def test_whoever_the_config_names_anew_joins_a_league_that_goes_on() -> None:
     assert list(after.members) == ["me", "random", "greedy"]
     after.record(match(("me", "greedy"), (1.0, -1.0)))
     assert after.pair("me", "greedy").wins == 1
+
+
+def test_a_version_frozen_during_a_collapse_is_no_opponent() -> None:
+    league = League(LeagueConfig(opponents="random", mirror_share=0.0))
+    league.add("learner", "learner", version=0)
+    for version in (1, 2):
+        league.freeze("learner", version)
+    league.members["learner@2"].spoilt = True
+    assert league.probabilities("learner", "TicTacToe-v0") == {"learner@1": 1.0}

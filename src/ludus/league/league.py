@@ -46,7 +46,7 @@ class Member:
     anchor: bool = False
     """A version that never makes room for others."""
     spoilt: bool = False
-    """A version frozen while its learner collapsed: never one to go back to."""
+    """A version frozen while its learner collapsed: neither one to go back to nor one to learn against."""
     games: int = 0
     cut_off: int = 0
     chosen: int = 0
@@ -55,7 +55,7 @@ class Member:
     def may_meet_learners(self, game: str) -> bool:
         """Whether it can be an opponent in training."""
         able = self.plays is None or game in self.plays
-        return able and (self.listed or self.kind in ("learner", "version"))
+        return able and not self.spoilt and (self.listed or self.kind in ("learner", "version"))
 
 
 @dataclass

@@ -45,10 +45,12 @@ def warm_up(
     settings: WarmupConfig,
     streams: Streams,
     report: Callable[[Point], None] | None = None,
+    before_step: Callable[[], None] | None = None,
 ) -> Metrics:
     """Train the learners on demonstrations of the games at `tables`; returns how it went, as `warmup/…`.
 
-    The first learner is trained, and the others begin as it does. `report` is called with every point of the curve.
+    The first learner is trained, and the others begin as it does. `report` is called with every point of the curve;
+    `before_step` before every step, and may raise to end it all.
     Raises what `demonstrations` raises.
     """
     place = learner.place
@@ -56,7 +58,7 @@ def warm_up(
     longest_prompt = min(sampler.max_prompt_tokens, place.whole_model.context - sampler.max_new_tokens)
     pairs = demonstrations(tables, settings, place.whole_model.tokenizer, longest_prompt, streams)
     first, *others = place.learners
-    curve = imitate(place, first, pairs, settings, streams.numpy("warmup"), report)
+    curve = imitate(place, first, pairs, settings, streams.numpy("warmup"), report, before_step)
     for name in others:
         place.whole_model.load_adapter_tensors(name, place.whole_model.adapter_tensors(first))
     return {
@@ -74,6 +76,7 @@ def imitate(
     settings: WarmupConfig,
     rng: np.random.Generator,
     report: Callable[[Point], None] | None = None,
+    before_step: Callable[[], None] | None = None,
 ) -> list[Point]:
     """Train `adapter` on `pairs`; returns the curve, from before the first epoch on.
 
@@ -99,6 +102,8 @@ def imitate(
     for epoch in range(1, settings.epochs + 1):
         rng.shuffle(trained)
         for begin in range(0, len(trained), settings.batch_size):
+            if before_step is not None:
+                before_step()
             set_learning_rate(optimizer, settings.learning_rate * (1 - taken / steps))
             optimizer.zero_grad()
             chosen = trained[begin : begin + settings.batch_size]
