@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from ludus.algorithms.credit import gae
+from ludus.algorithms.credit import gae, vtrace
 from ludus.algorithms.graphs import CapturedPlay
 from ludus.algorithms.kernels.actor_critic import ActorCriticKernels, FlatSamples, why_not
 from ludus.algorithms.kernels.credit import gae as fast_gae
@@ -22,7 +22,7 @@ from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.observations import to_tensor
 from ludus.policies.sharding import put, sendable, whole
 from ludus.rollout.collector import RolloutCollector
-from ludus.rollout.experience import Rollout
+from ludus.rollout.experience import Cuts, Rollout
 from ludus.rollout.stepper import Stepper
 from ludus.types import Array, BoolArray, Metrics, Observation
 
@@ -38,6 +38,7 @@ class OnPolicyHyperparameters(Hyperparameters):
 H = TypeVar("H", bound=OnPolicyHyperparameters)
 
 
+_REVALUED_AT_ONCE = 8_192  # samples: images of a whole rollout would not fit
 NUMBERS = ("log_probs", "values", "advantages", "returns")
 
 
@@ -218,16 +219,33 @@ class OnPolicyLearner(Learner[Rollout, H]):
         )
 
     def credit(self, rollout: Rollout, fraction: float) -> tuple[Samples, Metrics]:
-        """The rollout with advantages and value targets, and how well the values predicted them."""
-        advantages, returns = (fast_gae if self.kernels is not None or self.captured else gae)(
-            rollout.rewards,
-            rollout.values,
-            rollout.next_values,
-            rollout.terminated,
-            rollout.ends,
-            self.h.gamma(fraction),
-            self.h.gae_lambda(fraction),
-        )
+        """The rollout with advantages and value targets, and how well the values predicted them.
+
+        Where an older policy acted, the samples are as if this one had, and the advantages hold what that takes.
+        """
+        decay = self.h.gamma(fraction), self.h.gae_lambda(fraction)
+        if rollout.cuts is None:
+            advantages, returns = (fast_gae if self.kernels is not None or self.captured else gae)(
+                rollout.rewards,
+                rollout.values,
+                rollout.next_values,
+                rollout.terminated,
+                rollout.ends,
+                *decay,
+            )
+        else:
+            acted = rollout.log_probs
+            rollout = self._valued_anew(rollout, rollout.cuts)
+            ratios = np.exp(np.minimum(rollout.log_probs - acted, 0.0))
+            advantages, returns = vtrace(
+                rollout.rewards,
+                rollout.values,
+                rollout.next_values,
+                rollout.terminated,
+                rollout.ends,
+                ratios,
+                *decay,
+            )
         keep = rollout.valid.reshape(-1)
         device = self.place.device
 
@@ -248,6 +266,36 @@ class OnPolicyLearner(Learner[Rollout, H]):
         return samples, {
             "train/explained_variance": explained_variance(rollout.values[valid], returns[valid])
         }
+
+    @torch.no_grad()
+    def _valued_anew(self, rollout: Rollout, cuts: Cuts) -> Rollout:
+        """The rollout with log-probabilities and values of the policy as it is now."""
+        device, shape = self.place.device, rollout.rewards.shape
+        everything = np.ones(rollout.rewards.size, dtype=bool)
+        obs = _flat_obs(rollout.obs, everything, device)
+        actions = torch.as_tensor(rollout.actions.reshape(-1, *rollout.actions.shape[2:]), device=device)
+        masks = None
+        if rollout.masks is not None:
+            masks = torch.as_tensor(rollout.masks.reshape(-1, rollout.masks.shape[-1]), device=device)
+        self.policy.eval()
+        log_probs: list[torch.Tensor] = []
+        values: list[torch.Tensor] = []
+        for start in range(0, len(actions), _REVALUED_AT_ONCE):
+            part = slice(start, start + _REVALUED_AT_ONCE)
+            seen = {key: value[part] for key, value in obs.items()} if isinstance(obs, dict) else obs[part]
+            found = self.policy.evaluate(seen, actions[part], None if masks is None else masks[part])
+            log_probs.append(found[0])
+            values.append(found[2])
+        new_values = torch.cat(values).reshape(shape).cpu().numpy()
+        next_values = np.empty_like(new_values)
+        next_values[:-1] = new_values[1:]
+        next_values[cuts.times, cuts.envs] = self.policy.value(to_tensor(cuts.obs, device)).cpu().numpy()
+        return replace(
+            rollout,
+            log_probs=torch.cat(log_probs).reshape(shape).cpu().numpy(),
+            values=new_values,
+            next_values=next_values,
+        )
 
 
 class CapturedActorCritic:

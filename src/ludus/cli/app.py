@@ -14,6 +14,7 @@ import ludus
 from ludus.cli.analyze import ANALYZE_EXAMPLES, analyze
 from ludus.cli.balatro import balatro_app
 from ludus.cli.bench import bench_app
+from ludus.cli.cluster import cluster_app
 from ludus.cli.commands import Commands
 from ludus.cli.compare import COMPARE_EXAMPLES, compare
 from ludus.cli.config import config
@@ -74,6 +75,7 @@ app.command("export")(export)
 app.command("import")(import_model)
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
 app.command("sweep", epilog=SWEEP_EXAMPLES)(sweep)
+app.add_typer(cluster_app, name="cluster")
 app.command("watch")(watch)
 app.command("report", epilog=REPORT_EXAMPLES)(write_report)
 app.add_typer(runs_app, name="runs")

@@ -49,6 +49,10 @@ def train(
     engine: Annotated[
         str | None, typer.Option("--engine", metavar="NAME", help="Whose algorithms: native or sb3.")
     ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option("--scale", metavar="ADDRESS", help="On Ray: auto, HOST:6379 or ray://HOST:10001."),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue this config's newest run, or start one.")
     ] = False,
@@ -70,6 +74,7 @@ def train(
         "device": device,
         "name": name,
         "engine": engine,
+        "scale.ray": scale,
     }
     loaded = load_config(
         source, assignments, {key: value for key, value in flags.items() if value is not None}

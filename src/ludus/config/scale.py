@@ -17,7 +17,8 @@ class ScaleConfig(Section):
 
     ray: str = Field(
         default="auto",
-        description="auto: the Ray cluster of this machine, or one started for the run; HOST:6379; ray://HOST:10001",
+        description="auto: the Ray cluster of this machine, else as local: one started for the run; HOST:6379; "
+        "ray://HOST:10001",
     )
     collectors: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         default="auto",
@@ -40,8 +41,8 @@ class ScaleConfig(Section):
     @field_validator("ray")
     @classmethod
     def _known_place(cls, value: str) -> str:
-        if value != "auto" and not _ADDRESS.fullmatch(value):
+        if value not in ("auto", "local") and not _ADDRESS.fullmatch(value):
             raise ValueError(
-                f"a Ray cluster is auto, HOST:PORT as in 10.0.0.1:6379, or ray://HOST:PORT, not {value!r}"
+                "a Ray cluster is auto, local, HOST:PORT as in 10.0.0.1:6379, or ray://HOST:PORT"
             )
         return value

@@ -7,6 +7,7 @@ They stay on the CPU, where observations arrive, whatever device the networks ar
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import gymnasium as gym
@@ -67,6 +68,25 @@ def _is_float_box(space: gym.Space[Any]) -> bool:
     return isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating)
 
 
+@dataclass(frozen=True)
+class Moments:
+    """Mean and variance of `count` things, element by element, in float64."""
+
+    mean: Array
+    var: Array
+    count: float
+
+    def beyond(self, before: Moments) -> Moments:
+        """Those of what came after `before`, which these include."""
+        count = self.count - before.count
+        if count <= 0:
+            return Moments(np.zeros_like(self.mean), np.zeros_like(self.var), 0.0)
+        mean = before.mean + (self.mean - before.mean) * (self.count / count)
+        m2 = self.var * self.count - before.var * before.count
+        m2 = m2 - (mean - before.mean) ** 2 * (before.count * count / self.count)
+        return Moments(mean, np.maximum(m2, 0.0) / count, count)
+
+
 class RunningMoments(nn.Module):
     """Mean and variance of everything seen so far, element by element, merged batch by batch (Chan et al.).
 
@@ -89,10 +109,27 @@ class RunningMoments(nn.Module):
     def update(self, batch: Array) -> None:
         """Merge `batch` [B, *shape]."""
         n = len(batch)
-        mean, var, count = self.mean.numpy(), self.var.numpy(), self.count.numpy()
         batch_mean = np.add.reduce(batch, axis=0, dtype=np.float64) / n
         deviation = batch - batch_mean
-        batch_m2 = np.add.reduce(deviation * deviation, axis=0)
+        self._merge(batch_mean, np.add.reduce(deviation * deviation, axis=0), n)
+
+    def merge(self, moments: Moments) -> None:
+        """Merge what was seen elsewhere."""
+        if moments.count > 0:
+            self._merge(moments.mean, moments.var * moments.count, moments.count)
+
+    def moments(self) -> Moments:
+        """A copy of the statistics as they are."""
+        return Moments(self.mean.numpy().copy(), self.var.numpy().copy(), float(self.count))
+
+    def become(self, moments: Moments) -> None:
+        """Take over the statistics that `moments` gave elsewhere."""
+        self.mean.numpy()[...] = moments.mean
+        self.var.numpy()[...] = moments.var
+        self.count.numpy()[...] = moments.count
+
+    def _merge(self, batch_mean: Array, batch_m2: Array, n: float) -> None:
+        mean, var, count = self.mean.numpy(), self.var.numpy(), self.count.numpy()
         before = float(count)
         total = before + n
         delta = batch_mean - mean

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.base import Policy
 from ludus.policies.observations import RewardNormalizer, to_tensor
-from ludus.rollout.experience import Experience, Rollout, Transitions
+from ludus.rollout.experience import Cuts, Experience, Rollout, Transitions
 from ludus.rollout.stepper import Step, Stepper, stack
 from ludus.types import Array, BoolArray, EpisodeRecord, Metrics, Observation
 
@@ -111,19 +111,25 @@ class EnvCollector(Collector):
         return {f"{_REWARDS}{key}": torch.as_tensor(array) for key, array in state.items()}
 
     def values(self) -> dict[str, Any]:
-        envs: Any = self.stepper.envs
-        wrappers = envs.wrapper_states() if hasattr(envs, "wrapper_states") else []
-        return {"collector": self._counters(), "wrappers": wrappers}
+        return {"collector": self.counters(), "wrappers": self.wrapper_states()}
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
-        self._load_counters(values["collector"])
+        self.load_counters(values["collector"])
         if self.reward_normalizer is not None:
             self.reward_normalizer.load_state_dict(
                 {k.removeprefix(_REWARDS): v.numpy() for k, v in tensors.items() if k.startswith(_REWARDS)}
             )
-        if values["wrappers"]:
+        self.load_wrapper_states(values["wrappers"])
+
+    def wrapper_states(self) -> list[Any]:
+        """What the wrappers of each env remember; empty where none can."""
+        envs: Any = self.stepper.envs
+        return envs.wrapper_states() if hasattr(envs, "wrapper_states") else []
+
+    def load_wrapper_states(self, states: list[Any]) -> None:
+        if states:
             envs: Any = self.stepper.envs
-            envs.load_wrapper_states(values["wrappers"])
+            envs.load_wrapper_states(states)
 
     def take_metrics(self) -> Metrics:
         """What the envs have to tell about their time: only `time/` names, which no resume must reproduce."""
@@ -131,15 +137,19 @@ class EnvCollector(Collector):
         told: Metrics = envs.take_metrics() if hasattr(envs, "take_metrics") else {}
         return {name: value for name, value in told.items() if name.startswith("time/")}
 
-    def _counters(self) -> dict[str, Any]:
+    def counters(self) -> dict[str, Any]:
+        """What of playing is counted, as plain data."""
         return {}
 
-    def _load_counters(self, counters: dict[str, Any]) -> None:
-        pass
+    def load_counters(self, counters: dict[str, Any]) -> None:
+        """Take up what `counters` gave."""
 
 
 class RolloutCollector(EnvCollector):
     """`n_steps` steps of every env, with values and log-probabilities of the policy that played them."""
+
+    keeps_cuts = False
+    """Whether rollouts hold their `cuts`."""
 
     def collect(self, policy: ActorCritic) -> Rollout:
         stepper, T, N = self.stepper, self.n_steps, self.stepper.n_envs
@@ -163,8 +173,9 @@ class RolloutCollector(EnvCollector):
 
         rollout.next_values[:-1] = rollout.values[1:]
         rollout.next_values[-1] = self._values(policy, stepper.obs)
-        if truncated_ends:
-            values = self._values(policy, stack([obs for _, _, obs in truncated_ends]))
+        truncated = stack([obs for _, _, obs in truncated_ends]) if truncated_ends else None
+        if truncated is not None:
+            values = self._values(policy, truncated)
             for (t, i, _), value in zip(truncated_ends, values, strict=True):
                 rollout.next_values[t, i] = value
         ends = rollout.ends.copy()
@@ -182,6 +193,18 @@ class RolloutCollector(EnvCollector):
             ends=ends,
             valid=rollout.valid,
             masks=rollout.masks,
+            cuts=self._cuts(policy, truncated_ends, truncated) if self.keeps_cuts else None,
+        )
+
+    def _cuts(self, policy: Policy, ends: list[tuple[int, int, Any]], truncated: Observation | None) -> Cuts:
+        last, n = self.stepper.obs, self.stepper.n_envs
+        # an episode truncated at the last step stands behind what follows it here: the later entry counts
+        obs = last if truncated is None else _concatenate(last, truncated)
+        normalizer = policy.obs_normalizer
+        return Cuts(
+            times=np.array([self.n_steps - 1] * n + [t for t, _, _ in ends], dtype=np.int64),
+            envs=np.array([*range(n), *(i for _, i, _ in ends)], dtype=np.int64),
+            obs=obs if normalizer is None else normalizer.normalize(obs),
         )
 
     def _see(self, policy: Policy, obs: Observation) -> Observation:
@@ -265,10 +288,10 @@ class ReplayCollector(EnvCollector):
             )
         return np.asarray(chosen.cpu().numpy())
 
-    def _counters(self) -> dict[str, Any]:
+    def counters(self) -> dict[str, Any]:
         return {"warmup_left": self._warmup_left}
 
-    def _load_counters(self, counters: dict[str, Any]) -> None:
+    def load_counters(self, counters: dict[str, Any]) -> None:
         self._warmup_left = int(counters["warmup_left"])
 
 
@@ -346,6 +369,12 @@ def random_actions(
         return rng.integers(0, int(space.n), size=n)
     chosen: Array = np.argmax(np.where(masks, rng.random(masks.shape), -1.0), axis=1)
     return chosen
+
+
+def _concatenate(first: Observation, second: Observation) -> Observation:
+    if isinstance(first, dict):
+        return {key: np.concatenate([value, second[key]]) for key, value in first.items()}
+    return np.concatenate([first, second])
 
 
 def _mask_tensor(masks: BoolArray | None, policy: Policy) -> torch.Tensor | None:

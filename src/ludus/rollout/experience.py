@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from ludus.league.records import MatchRecord, Turn
 from ludus.types import Array, BoolArray, EpisodeRecord, Observation
@@ -16,6 +20,18 @@ class Experience:
     episodes: list[EpisodeRecord]
 
 
+@dataclass(frozen=True)
+class Cuts:
+    """The true successors of K steps whose successor is not the next one of the array, as the network saw them.
+
+    Step `times[k]` of env `envs[k]` was followed by `obs[k]`: where an episode was truncated, and after the last step.
+    """
+
+    times: Array
+    envs: Array
+    obs: Observation
+
+
 @dataclass(kw_only=True)
 class Rollout(Experience):
     """T consecutive steps of N envs under one policy; arrays are [T, N, ...].
@@ -23,7 +39,8 @@ class Rollout(Experience):
     Observations are as the network saw them. `next_values` holds the value of each step's true successor, so
     truncation is bootstrapped although the env was reset. `ends` marks steps whose successor in the array is
     not their successor in the episode. `valid` is False for steps that crossed a reset or belong to a dropped
-    episode: they carry no experience.
+    episode: they carry no experience. `cuts` are given where an older policy than the one that learns may have
+    acted: they are what it takes to value the steps anew.
     """
 
     obs: Observation
@@ -36,6 +53,7 @@ class Rollout(Experience):
     ends: BoolArray
     valid: BoolArray
     masks: BoolArray | None
+    cuts: Cuts | None = None
 
 
 @dataclass(kw_only=True)
@@ -61,3 +79,75 @@ class Turns(Experience):
 
     turns: list[Turn]
     matches: list[MatchRecord]
+
+
+def join_rollouts(parts: Sequence[Rollout]) -> Rollout:
+    """Rollouts of the same length as one, their envs side by side. All have cuts, or none."""
+
+    def beside(name: str) -> Any:
+        return _joined([getattr(part, name) for part in parts], axis=1)
+
+    cuts = None
+    given = [part.cuts for part in parts if part.cuts is not None]
+    if given:
+        firsts = np.cumsum([0, *(part.rewards.shape[1] for part in parts[:-1])])
+        cuts = Cuts(
+            times=np.concatenate([part.times for part in given]),
+            envs=np.concatenate([part.envs + first for part, first in zip(given, firsts, strict=True)]),
+            obs=_joined([part.obs for part in given], axis=0),
+        )
+    return Rollout(
+        steps=sum(part.steps for part in parts),
+        episodes=[episode for part in parts for episode in part.episodes],
+        obs=beside("obs"),
+        actions=beside("actions"),
+        log_probs=beside("log_probs"),
+        values=beside("values"),
+        next_values=beside("next_values"),
+        rewards=beside("rewards"),
+        terminated=beside("terminated"),
+        ends=beside("ends"),
+        valid=beside("valid"),
+        masks=_joined_masks([part.masks for part in parts], [part.valid.shape for part in parts], axis=1),
+        cuts=cuts,
+    )
+
+
+def join_transitions(parts: Sequence[Transitions]) -> Transitions:
+    """Transitions one after the other."""
+
+    def behind(name: str) -> Any:
+        return _joined([getattr(part, name) for part in parts], axis=0)
+
+    shapes = [part.rewards.shape for part in parts]
+    return Transitions(
+        steps=sum(part.steps for part in parts),
+        episodes=[episode for part in parts for episode in part.episodes],
+        obs=behind("obs"),
+        actions=behind("actions"),
+        rewards=behind("rewards"),
+        next_obs=behind("next_obs"),
+        terminated=behind("terminated"),
+        masks=_joined_masks([part.masks for part in parts], shapes, axis=0),
+        next_masks=_joined_masks([part.next_masks for part in parts], shapes, axis=0),
+    )
+
+
+def _joined(arrays: list[Any], axis: int) -> Any:
+    if isinstance(arrays[0], dict):
+        return {key: np.concatenate([array[key] for array in arrays], axis) for key in arrays[0]}
+    return np.concatenate(arrays, axis)
+
+
+def _joined_masks(
+    masks: list[BoolArray | None], shapes: list[tuple[int, ...]], axis: int
+) -> BoolArray | None:
+    """Masks joined; all is legal where none was given; None where none was given at all."""
+    known = next((mask for mask in masks if mask is not None), None)
+    if known is None:
+        return None
+    filled = [
+        np.ones((*shape, known.shape[-1]), dtype=bool) if mask is None else mask
+        for mask, shape in zip(masks, shapes, strict=True)
+    ]
+    return np.concatenate(filled, axis)

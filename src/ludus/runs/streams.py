@@ -69,18 +69,25 @@ class Streams:
         """The state of every stream and global generator: a part for JSON and a part for safetensors."""
         version, words, gauss = random.getstate()
         legacy: Any = np.random.get_state(legacy=False)
-        plain = {
-            "seed": self.seed,
-            "numpy": self._waiting_numpy | {name: g.bit_generator.state for name, g in self._numpy.items()},
+        plain, tensors = self.named_state_dict()
+        plain |= {
             "global_python": [version, list(words), gauss],
             "global_numpy": {**legacy, "state": {**legacy["state"], "key": legacy["state"]["key"].tolist()}},
         }
-        tensors = {f"stream/{key}": state for key, state in self._waiting_torch.items()}
-        tensors |= {f"stream/{key}": generator.get_state() for key, generator in self._torch.items()}
         tensors["global/cpu"] = torch.get_rng_state()
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             for index, state in enumerate(torch.cuda.get_rng_state_all()):
                 tensors[f"global/cuda:{index}"] = state
+        return plain, tensors
+
+    def named_state_dict(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """The same without the global generators."""
+        plain = {
+            "seed": self.seed,
+            "numpy": self._waiting_numpy | {name: g.bit_generator.state for name, g in self._numpy.items()},
+        }
+        tensors = {f"stream/{key}": state for key, state in self._waiting_torch.items()}
+        tensors |= {f"stream/{key}": generator.get_state() for key, generator in self._torch.items()}
         return plain, tensors
 
     def load_state_dict(self, plain: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -88,6 +95,19 @@ class Streams:
 
         A stream that did not exist then starts afresh. CheckpointError if the seed is another one.
         """
+        self.load_named_state_dict(plain, tensors)
+        version, words, gauss = plain["global_python"]
+        random.setstate((version, tuple(words), gauss))
+        legacy = plain["global_numpy"]
+        key_words = np.asarray(legacy["state"]["key"], dtype=np.uint32)
+        np.random.set_state({**legacy, "state": {**legacy["state"], "key": key_words}})
+        torch.set_rng_state(tensors["global/cpu"])
+        for index in range(torch.cuda.device_count()):
+            if f"global/cuda:{index}" in tensors:
+                torch.cuda.set_rng_state(tensors[f"global/cuda:{index}"], index)
+
+    def load_named_state_dict(self, plain: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """The same without the global generators."""
         if plain["seed"] != self.seed:
             raise CheckpointError(
                 f"the checkpoint was written with seed {plain['seed']}, this run has seed {self.seed}",
@@ -105,15 +125,6 @@ class Streams:
                 torch_stream.set_state(self._waiting_torch.pop(key))
             else:
                 torch_stream.manual_seed(self._torch_seed(key))
-        version, words, gauss = plain["global_python"]
-        random.setstate((version, tuple(words), gauss))
-        legacy = plain["global_numpy"]
-        key_words = np.asarray(legacy["state"]["key"], dtype=np.uint32)
-        np.random.set_state({**legacy, "state": {**legacy["state"], "key": key_words}})
-        torch.set_rng_state(tensors["global/cpu"])
-        for index in range(torch.cuda.device_count()):
-            if f"global/cuda:{index}" in tensors:
-                torch.cuda.set_rng_state(tensors[f"global/cuda:{index}"], index)
 
     def _fresh_bits(self, name: str) -> np.random.PCG64:
         words = int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "big")

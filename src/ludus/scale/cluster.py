@@ -10,12 +10,16 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ludus.errors import MissingExtra, UserError
 
 _log = logging.getLogger("ludus.scale")
+_TOKEN = Path.home() / ".ray" / "auth_token"  # where Ray looks for it
 
 # what Ray reads when it is imported; each may be set otherwise by the user
 _USUAL_ENVIRONMENT = {
@@ -23,6 +27,10 @@ _USUAL_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # Ray reports its use over the internet unless told not to
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+
+
+class ClusterRefused(UserError):
+    """A Ray cluster that wants another token."""
 
 
 @dataclass
@@ -66,38 +74,67 @@ def import_ray() -> Any:
 
 
 def connect(address: str, cpus: float = 1.0) -> RaySession:
-    """Connect to the cluster at `address`; "auto" is the one this machine belongs to, else a new one.
+    """Connect to the cluster at `address`; "auto" is the one this machine belongs to, else a new one, as "local" is.
 
     A new one lasts as long as the connection and offers `cpus`, or all cores if these are more. A connection this
     process has already is used as it is. UserError where no cluster answers, or it refuses the token.
     """
     ray = import_ray()
+    if ray.is_initialized():
+        _held.sessions += 1
+        return RaySession(_current_address(ray), started=False)
+    started = address == "local" or (address == "auto" and not _join_own(ray))
+    if started:
+        _start(ray, cpus)
+    elif address != "auto":
+        join_cluster(ray, address)
     _held.sessions += 1
+    _held.ours = True
+    return RaySession("local" if started else _current_address(ray), started)
+
+
+def _join_own(ray: Any) -> bool:
+    """Join the cluster that this machine belongs to; False where it belongs to none, or to one of somebody else's."""
     try:
-        if ray.is_initialized():
-            return RaySession(_current_address(ray), started=False)
-        _held.ours = True
-        if address != "auto":
-            _join(ray, address)
-            return RaySession(address, started=False)
-        try:
-            _join(ray, "auto")
-            return RaySession(_current_address(ray), started=False)
-        except ConnectionError:
-            _start(ray, cpus)
-            return RaySession("local", started=True)
-    except BaseException:
-        _held.sessions -= 1
-        _held.ours = _held.ours and _held.sessions > 0
-        raise
+        join_cluster(ray, "auto")
+    except ConnectionError:
+        return False
+    except ClusterRefused as error:
+        if os.environ.get("RAY_ADDRESS"):
+            raise
+        _log.info("the Ray cluster on this machine is not ours: %s", error.what)
+        return False
+    return True
 
 
-def _join(ray: Any, address: str) -> None:
+def find_token() -> str | None:
+    """Where Ray finds its token, in words; None where there is none."""
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        if os.environ.get(name):
+            return f"as {name} says"
+    return str(_TOKEN) if _TOKEN.is_file() else None
+
+
+def make_token() -> str:
+    """Where Ray finds its token, in words; one that nobody else can read is made where there is none."""
+    found = find_token()
+    if found is not None:
+        return found
+    path = _TOKEN
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32))
+    return str(path)
+
+
+def join_cluster(ray: Any, address: str) -> None:
     """Raises ConnectionError for "auto" where this machine belongs to no cluster."""
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
     except ray.exceptions.AuthenticationError as error:
-        raise UserError(
+        raise ClusterRefused(
             f"the Ray cluster refused this process: {str(error).splitlines()[0]}",
             where=f"scale.ray: {address}",
             fix="bring the cluster's token: RAY_AUTH_TOKEN_PATH=FILE, or ~/.ray/auth_token (`ray get-auth-token`)",
@@ -113,6 +150,7 @@ def _join(ray: Any, address: str) -> None:
 
 
 def _start(ray: Any, cpus: float) -> None:
+    make_token()
     cores = max(os.cpu_count() or 1, int(-(-cpus // 1)))
     _log.info("no Ray cluster on this machine: starting one with %d CPUs for this run", cores)
     ray.init(

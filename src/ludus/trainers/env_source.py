@@ -66,6 +66,11 @@ class EnvSource:
         return self.spec is not None and self.spec.runs_outside
 
     @property
+    def is_bound_here(self) -> bool:
+        """Whether the envs cannot be built elsewhere: an object of the user's, or simulators beside this machine."""
+        return self._instance is not None or self.runs_outside or _is_unity(self.spec)
+
+    @property
     def registered(self) -> GymSpec | None:
         """How Gymnasium made the env object, if nothing but Gymnasium did."""
         spec = None if self._instance is None else self._instance.spec
@@ -80,17 +85,18 @@ class EnvSource:
         assert self._factory is not None
         return choose_backend(self._factory, self.n_envs)
 
-    def make_vector(self, backend: str) -> gym.vector.VectorEnv[Any, Any, Any]:
-        """All training envs."""
+    def make_vector(self, backend: str, n_envs: int | None = None) -> gym.vector.VectorEnv[Any, Any, Any]:
+        """All training envs, or `n_envs` of them."""
+        n_envs = self.n_envs if n_envs is None else n_envs
         if self._instance is not None:
             instance = self._instance
             return make_vector([lambda: instance], backend="serial", env_id=self.env_id)
         assert self._factory is not None
         if backend in {"serial", "process"} and not self.runs_outside:
             spec = self.spec
-            factories = [self._factory] * self.n_envs if spec is None else spec.copies(self.n_envs)
+            factories = [self._factory] * n_envs if spec is None else spec.copies(n_envs)
             return make_vector(factories, backend=backend, env_id=self.env_id)
-        return make_vectorized_env(self._factory, self.n_envs, backend)
+        return make_vectorized_env(self._factory, n_envs, backend)
 
     def has_masks(self) -> bool:
         """Whether the envs say which actions are legal. Resets an env object."""

@@ -31,10 +31,24 @@ def create_trainer(env: Any = None, config: TrainerConfig | None = None, **optio
         trainer: RLTrainer = entry.trainer(env if env is not None else config.env.id, config)  # type: ignore[union-attr]
         return trainer
     if config.engine == "sb3":
+        _refuse_scale(config)
         from ludus.trainers.sb3 import SB3Trainer
 
         return SB3Trainer(env, config, **options)
+    if config.scale is not None:
+        from ludus.trainers.scaled import ScaledTrainer
+
+        return ScaledTrainer(env, config, **options)
     return NativeTrainer(env, config, **options)
+
+
+def _refuse_scale(config: TrainerConfig) -> None:
+    if config.scale is not None:
+        raise ConfigError(
+            "scale: needs Ludus's own algorithms; those of Stable-Baselines3 play on one machine",
+            key="scale",
+            fix="leave scale out, or engine: sb3",
+        )
 
 
 def _language_trainer(env: Any, config: TrainerConfig, **options: Any) -> RLTrainer:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from gymnasium.vector import VectorEnv
 
 from ludus.algorithms.learner import Learner, Workplace
 from ludus.config.schema import TrainerConfig
@@ -16,7 +17,7 @@ from ludus.evaluation.load import find_checkpoint
 from ludus.evaluation.video import Scene, record_scenes, require_video
 from ludus.policies.base import Policy
 from ludus.policies.observations import RewardNormalizer
-from ludus.rollout.collector import EnvCollector
+from ludus.rollout.collector import Collector, EnvCollector
 from ludus.rollout.stepper import Stepper
 from ludus.runs.streams import Streams
 from ludus.tracking.progress import ProgressDisplay
@@ -36,8 +37,6 @@ _log = logging.getLogger("ludus.trainers")
 class NativeTrainer(RunTrainer):
     """Trains on envs with Ludus's own algorithms."""
 
-    collector: EnvCollector | None
-
     def __init__(self, env: Any, config: TrainerConfig, *, display: ProgressDisplay | None = None) -> None:
         super().__init__(env, config, display=display)
         self._source = EnvSource(env, config)
@@ -47,8 +46,8 @@ class NativeTrainer(RunTrainer):
         return self._source.env_id
 
     def get_env(self) -> Any:
-        """The vector env that training steps."""
-        return None if self.collector is None else self.collector.stepper.envs
+        """The vector env that training steps; None where other processes step the envs."""
+        return self.collector.stepper.envs if isinstance(self.collector, EnvCollector) else None
 
     def create_model(self) -> Policy:
         if self.learner is not None:
@@ -58,13 +57,13 @@ class NativeTrainer(RunTrainer):
             require_video()
         self.config = config = resolve_config(self.config, self._source)
         hyperparams: Any = config.typed_hyperparams()
-        backend, reason = self._source.choose_backend(config.vector)
+        backend, reason = self._choose_backend()
         config = self.config = config.model_copy(update={"vector": backend})
         if config.deterministic:
             torch.use_deterministic_algorithms(True, warn_only=True)
         self.streams = Streams(config.seed)
         self.streams.seed_globals()
-        envs = self._source.make_vector(backend)
+        envs = self._make_envs(backend)
         seen = envs.single_observation_space
         device = torch.device(choose_device(config, seen) if config.device == "auto" else config.device)
         precision = choose_precision(config.precision, device, seen)
@@ -93,13 +92,7 @@ class NativeTrainer(RunTrainer):
             if config.pretrained_model is not None and self._resume_from is None:
                 _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
                 take_over(learner, checkpoint)
-            stepper = Stepper(
-                envs,
-                lambda barrier, index: self.streams.derive("env", barrier, index),
-                reports_episodes=self._source.reports_episodes,
-                rebuild=self._source.rebuild,
-            )
-            self.collector = learner.make_collector(stepper)
+            self.collector = self._make_collector(learner, envs)
         except BaseException:
             envs.close()
             raise
@@ -113,6 +106,23 @@ class NativeTrainer(RunTrainer):
             ("engine", f"{learner.engine_note}, {threads} thread{'s' * (threads > 1)}"),
         ]
         return learner.policy
+
+    def _choose_backend(self) -> tuple[str, str]:
+        """What steps the envs, and why."""
+        return self._source.choose_backend(self.config.vector)
+
+    def _make_envs(self, backend: str) -> VectorEnv[Any, Any, Any]:
+        """The envs to learn the spaces from, and to play."""
+        return self._source.make_vector(backend)
+
+    def _make_collector(self, learner: Learner[Any, Any], envs: VectorEnv[Any, Any, Any]) -> Collector:
+        stepper = Stepper(
+            envs,
+            lambda barrier, index: self.streams.derive("env", barrier, index),
+            reports_episodes=self._source.reports_episodes,
+            rebuild=self._source.rebuild,
+        )
+        return learner.make_collector(stepper)
 
     def evaluate_episodes(self, n_episodes: int, deterministic: bool = True) -> EvaluationResult:
         """Play `n_episodes` on envs of their own, from seeds that depend on the config's seeds only."""

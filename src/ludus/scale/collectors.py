@@ -1,0 +1,355 @@
+"""The collectors of a run whose envs are spread over shards: they publish versions and bring harvests together.
+
+`SyncCollector` waits for every shard, so that what it collects depends on nothing but the config. `AsyncCollector`
+takes what is there, within a bound on how old it may be.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ludus.errors import CheckpointError
+from ludus.policies.base import Policy
+from ludus.policies.observations import Moments, RewardNormalizer
+from ludus.rollout.collector import Collector
+from ludus.rollout.experience import Experience, Rollout, join_rollouts, join_transitions
+from ludus.scale.fleet import Fleet, ShardLost
+from ludus.scale.losses import Losses
+from ludus.scale.shard import Harvest, Memory, Version, statistics
+from ludus.types import Metrics
+
+_log = logging.getLogger("ludus.scale")
+_LOOK_AROUND_SECONDS = 0.2  # between two looks at signals and callbacks while shards play
+REPLAY_SECONDS = 10.0
+"""A lost shard plays again what it had played since the barrier if that took no longer; else its episodes are lost."""
+_REWARDS = "reward_normalizer."
+
+
+class ShardedCollector(Collector):
+    """What both have in common: publishing, statistics, losses, and what a checkpoint holds of the shards."""
+
+    def __init__(self, fleet: Fleet, rewards: RewardNormalizer | None, max_failures: int) -> None:
+        super().__init__()
+        self.fleet = fleet
+        self.losses = Losses(max_failures)
+        self._rewards = rewards
+        self._memories: list[Memory | None] = [None] * len(fleet)
+        self._number = 0
+
+    @property
+    def reward_scale(self) -> float:  # type: ignore[override]  # it moves while rewards are normalised
+        return 1.0 if self._rewards is None else self._rewards.unit
+
+    def close(self) -> None:
+        self.fleet.close()
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        found: dict[str, torch.Tensor] = {}
+        if self._rewards is not None:
+            moments = self._rewards.moments
+            found |= {f"{_REWARDS}{name}": buffer.clone() for name, buffer in moments.named_buffers()}
+        for index, memory in enumerate(self._memories):
+            if memory is not None:
+                states = memory.stream_states
+                found |= {f"collectors.{index}.{name}": torch.tensor(state) for name, state in states.items()}
+        return found
+
+    def values(self) -> dict[str, Any]:
+        remembered = [
+            None
+            if memory is None
+            else {"streams": memory.streams, "counters": memory.counters, "wrappers": memory.wrappers}
+            for memory in self._memories
+        ]
+        return {"collectors": remembered}
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        if len(values["collectors"]) != len(self.fleet):
+            raise CheckpointError(
+                f"the checkpoint has {len(values['collectors'])} collectors, this run {len(self.fleet)}",
+                where="scale.collectors",
+                fix="resume with the number that the run was started with",
+            )
+        if self._rewards is not None:
+            moments = {
+                name.removeprefix(_REWARDS): tensor
+                for name, tensor in tensors.items()
+                if name.startswith(_REWARDS)
+            }
+            self._rewards.moments.load_state_dict(moments)
+        self._memories = [
+            None if plain is None else _memory(plain, f"collectors.{index}.", tensors)
+            for index, plain in enumerate(values["collectors"])
+        ]
+
+    def take_metrics(self) -> Metrics:
+        return {"time/collectors_lost": float(self.losses.total)}
+
+    @abstractmethod
+    def _bring_up(self, index: int) -> None:
+        """Bring a newly built shard to where the lost one was, or to a new start. ShardLost when it is lost too."""
+
+    def _publish(self, policy: Policy) -> Any:
+        return self.fleet.publish(Version.of(self._number, policy, self._rewards))
+
+    def _revive(self, index: int, lost: ShardLost) -> None:
+        """A new shard in place of a lost one. CollectorsLost when that happened too often."""
+        while True:
+            self.losses.count(str(lost))
+            try:
+                self.fleet.replace(index)
+                self._bring_up(index)
+                _log.info("collector %d goes on (%s)", index, self.fleet.place(index))
+                return
+            except ShardLost as again:
+                lost = again
+
+    def _tell(self, index: int, method: str, *args: Any) -> None:
+        """Have a shard do something, and wait until it is done."""
+        self.fleet.answer(index, self.fleet.ask(index, method, *args))
+
+    def _tell_all(self, method: str, *args: Any) -> None:
+        """The same for all at once; a shard that is lost over it is brought up anew."""
+        tickets = [self.fleet.ask(index, method, *args) for index in range(len(self.fleet))]
+        for index, ticket in enumerate(tickets):
+            try:
+                self.fleet.answer(index, ticket)
+            except ShardLost as lost:
+                self._revive(index, lost)
+
+    def _load_shards(self) -> None:
+        """Give every shard what it is to remember."""
+        for index, memory in enumerate(self._memories):
+            if memory is not None:
+                try:
+                    self._tell(index, "load", memory)
+                except ShardLost as lost:
+                    self._revive(index, lost)
+
+
+class SyncCollector(ShardedCollector):
+    """Every update learns from a collection of every shard, played with the version before it."""
+
+    def __init__(self, fleet: Fleet, rewards: RewardNormalizer | None, max_failures: int) -> None:
+        super().__init__(fleet, rewards, max_failures)
+        self._barrier = 0
+        self._at_barrier = list(self._memories)
+        self._diaries = [_Diary() for _ in range(len(fleet))]
+
+    def barrier(self, number: int) -> None:
+        self._barrier = number
+        self._at_barrier = list(self._memories)
+        self._diaries = [_Diary() for _ in range(len(self.fleet))]
+        self._tell_all("barrier", number)
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        super().load(tensors, values)
+        self._at_barrier = list(self._memories)
+        self._load_shards()
+
+    def collect(self, policy: Policy) -> Experience:
+        version = self._publish(policy)
+        pending = {self.fleet.ask(index, "collect", version): index for index in range(len(self.fleet))}
+        harvests: dict[int, Harvest] = {}
+        while pending:
+            for ticket in self.fleet.wait(list(pending), _LOOK_AROUND_SECONDS):
+                index = pending.pop(ticket)
+                try:
+                    harvests[index] = self.fleet.answer(index, ticket)
+                except ShardLost as lost:
+                    self._revive(index, lost)
+                    pending[self.fleet.ask(index, "collect", version)] = index
+            self._call_hook(sum(harvest.experience.steps for harvest in harvests.values()))
+        self._number += 1
+        in_order = [harvests[index] for index in range(len(self.fleet))]
+        for index, harvest in enumerate(in_order):
+            self._memories[index] = harvest.memory.copied()
+            self._diaries[index].write(harvest)
+        self._merge_statistics(policy, in_order)
+        return join([harvest.experience for harvest in in_order])
+
+    def _merge_statistics(self, policy: Policy, harvests: list[Harvest]) -> None:
+        """What all shards have seen. The first one's as they are: a single shard leaves what it would have alone."""
+        for name, running in statistics(policy, self._rewards).items():
+            before = running.moments()
+            running.become(harvests[0].statistics[name])
+            for harvest in harvests[1:]:
+                running.merge(harvest.statistics[name].beyond(before))
+
+    def _bring_up(self, index: int) -> None:
+        memory, diary = self._at_barrier[index], self._diaries[index]
+        if memory is not None:
+            self._tell(index, "load", memory)
+        self._tell(index, "barrier", self._barrier)
+        latest = self._memories[index]
+        if diary.seconds > REPLAY_SECONDS:
+            _log.warning(
+                "collector %d had played %.0f s since the last checkpoint: its episodes begin anew",
+                index,
+                diary.seconds,
+            )
+            self._tell(index, "begin_anew", self.losses.total)
+        elif diary.actions:
+            self._tell(index, "replay", diary.actions)
+        if latest is not None:
+            self._tell(index, "load", latest)
+
+
+class AsyncCollector(ShardedCollector):
+    """Shards play on while the learner learns. An update takes as many collections as there are shards, whoever's.
+
+    `max_staleness` bounds how many updates old the version of a collection may be when it is learnt from: an update
+    waits for one that would be too old at the next. Nothing that was played is thrown away.
+    """
+
+    seeded = False
+
+    def __init__(
+        self, fleet: Fleet, rewards: RewardNormalizer | None, max_failures: int, max_staleness: int
+    ) -> None:
+        super().__init__(fleet, rewards, max_failures)
+        self._max_staleness = max_staleness
+        self._outings: list[_Outing] = []
+        self._befores: dict[int, dict[str, Moments]] = {}
+        self._playing = False
+        self._staleness: list[int] = []
+
+    def barrier(self, number: int) -> None:
+        """The start of the games, or their new start after `load`. Later there is no common point: games go on."""
+        if not self._playing:
+            self._playing = True
+            self._tell_all("barrier", number)
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        super().load(tensors, values)
+        self._playing = False
+        self._outings = []
+        self._load_shards()
+
+    def collect(self, policy: Policy) -> Experience:
+        number = self._number
+        running = statistics(policy, self._rewards)
+        self._befores[number] = {name: moments.moments() for name, moments in running.items()}
+        version = None
+        while True:
+            for index in range(len(self.fleet)):
+                while self._may_set_out(index):
+                    version = self._publish(policy) if version is None else version
+                    self._outings.append(_Outing(index, number, self.fleet.ask(index, "collect", version)))
+            taken = self._enough(number)
+            if taken is not None:
+                break
+            self._bring_home()
+        harvests = [outing.harvest for outing in taken if outing.harvest is not None]
+        self._outings = [outing for outing in self._outings if outing not in taken]
+        for harvest in harvests:
+            self._staleness.append(number - harvest.version)
+            for name, moments in running.items():
+                moments.merge(harvest.statistics[name].beyond(self._befores[harvest.version][name]))
+        self._number += 1
+        oldest = min((outing.version for outing in self._outings), default=self._number)
+        self._befores = {key: value for key, value in self._befores.items() if key >= oldest}
+        return join([harvest.experience for harvest in harvests])
+
+    def rest(self) -> None:
+        """Wait until no shard plays; what was played is kept."""
+        while any(outing.harvest is None for outing in self._outings):
+            self._bring_home()
+
+    def take_metrics(self) -> Metrics:
+        ages, self._staleness = self._staleness, []
+        if not ages:
+            return super().take_metrics()
+        told = {"rollout/staleness_mean": sum(ages) / len(ages), "rollout/staleness_max": float(max(ages))}
+        return super().take_metrics() | told
+
+    def _may_set_out(self, index: int) -> bool:
+        """Whether shard `index` may play once more before what it has played is learnt from."""
+        own = [outing for outing in self._outings if outing.shard == index]
+        away = sum(outing.harvest is None for outing in own)
+        return len(own) <= self._max_staleness and away < max(1, min(_AWAY_AT_ONCE, self._max_staleness))
+
+    def _enough(self, number: int) -> list[_Outing] | None:
+        """What update `number` learns from; None while some of it is not there yet."""
+        due = [outing for outing in self._outings if outing.version <= number - self._max_staleness]
+        if any(outing.harvest is None for outing in due):
+            return None
+        home = [outing for outing in self._outings if outing.harvest is not None and outing not in due]
+        taken = due + home[: max(0, len(self.fleet) - len(due))]
+        return taken if len(taken) >= len(self.fleet) else None
+
+    def _bring_home(self) -> None:
+        """Wait for a harvest, and take all that are there."""
+        away = {outing.ticket: outing for outing in self._outings if outing.harvest is None}
+        for ticket in self.fleet.wait(list(away), _LOOK_AROUND_SECONDS):
+            outing = away[ticket]
+            if outing not in self._outings:  # its shard was lost over an earlier one
+                continue
+            try:
+                outing.harvest = self.fleet.answer(outing.shard, ticket)
+                self._memories[outing.shard] = outing.harvest.memory.copied()
+            except ShardLost as lost:
+                self._outings = [
+                    other
+                    for other in self._outings
+                    if other.shard != outing.shard or other.harvest is not None
+                ]
+                self._revive(outing.shard, lost)
+        self._call_hook(
+            sum(outing.harvest.experience.steps for outing in self._outings if outing.harvest is not None)
+        )
+
+    def _bring_up(self, index: int) -> None:
+        memory = self._memories[index]
+        if memory is not None:
+            self._tell(index, "load", memory)
+        self._tell(index, "begin_anew", self.losses.total)
+
+
+_AWAY_AT_ONCE = 2  # one that is played and one that waits, so that a shard never waits for the driver
+
+
+@dataclass(eq=False)
+class _Outing:
+    """A collection that a shard was sent out for, with which version, and what it brought home."""
+
+    shard: int
+    version: int
+    ticket: Any
+    harvest: Harvest | None = None
+
+
+class _Diary:
+    """What a shard has played since the barrier, while that is little enough to be played again."""
+
+    def __init__(self) -> None:
+        self.actions: list[Any] = []
+        self.seconds = 0.0
+
+    def write(self, harvest: Harvest) -> None:
+        self.seconds += harvest.seconds
+        if self.seconds > REPLAY_SECONDS:
+            self.actions = []
+        else:
+            self.actions.append(np.array(harvest.actions))  # a view would keep the harvest in Ray's store
+
+
+def join(parts: Sequence[Any]) -> Experience:
+    """The experience of several shards as one."""
+    return join_rollouts(parts) if isinstance(parts[0], Rollout) else join_transitions(parts)
+
+
+def _memory(plain: dict[str, Any], prefix: str, tensors: dict[str, torch.Tensor]) -> Memory:
+    states = {
+        name.removeprefix(prefix): tensor.numpy()
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+    return Memory(plain["streams"], states, plain["counters"], plain["wrappers"], returns=None)

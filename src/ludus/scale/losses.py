@@ -1,0 +1,36 @@
+"""How many workers a run may lose before it gives up."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+
+from ludus.errors import CollectorsLost
+
+_log = logging.getLogger("ludus.scale")
+_WITHIN_SECONDS = 3600.0
+
+
+class Losses:
+    """Counts what was lost. `most` of them within an hour are borne."""
+
+    def __init__(self, most: int) -> None:
+        self.total = 0
+        self._most = most
+        self._when: deque[float] = deque()
+
+    def count(self, cause: str) -> None:
+        """One more. CollectorsLost, with its cause, when that is one too many."""
+        now = time.monotonic()
+        self.total += 1
+        self._when.append(now)
+        while self._when and now - self._when[0] > _WITHIN_SECONDS:
+            self._when.popleft()
+        _log.warning("%s (%d within an hour, %d are borne)", cause, len(self._when), self._most)
+        if len(self._when) > self._most:
+            raise CollectorsLost(
+                f"{len(self._when)} workers were lost within an hour, the last: {cause}",
+                where="scale.max_failures",
+                fix="look into the cause, in logs/train.log and in Ray's logs on that machine; then resume the run",
+            )

@@ -1,0 +1,103 @@
+"""Ray on the machines of a cluster: start a node that stays, and say who belongs together."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from ludus.errors import UserError
+from ludus.scale.cluster import find_token, import_ray, join_cluster, make_token
+
+# a machine that is cut off is given up within 20 s, so that a run goes on within 30
+_PATIENCE_WITH_NODES = {
+    "RAY_health_check_initial_delay_ms": "2000",
+    "RAY_health_check_period_ms": "2000",
+    "RAY_health_check_timeout_ms": "3000",
+    "RAY_health_check_failure_threshold": "4",
+}
+
+
+@dataclass(frozen=True)
+class StartedNode:
+    """Ray on this machine: the address of its cluster, and where its token is."""
+
+    address: str
+    token: str
+
+
+def start_node(
+    *, host: str, join: str | None, port: int, cpus: int | None, block: bool = False
+) -> StartedNode:
+    """Start Ray on this machine, to stay: the first of a cluster, at `host`, or one that joins.
+
+    With `block` it comes back when Ray has ended. UserError when it does not start, or has no token to join with.
+    """
+    import_ray()
+    if join is not None and find_token() is None:
+        raise UserError(
+            "this machine has no token to join the cluster with",
+            where="~/.ray/auth_token",
+            fix=f"copy that file from {join.rpartition(':')[0]}, for your eyes only (chmod 600)",
+        )
+    token = make_token()
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats"]
+    if join is None:
+        command += ["--head", f"--node-ip-address={host}", f"--port={port}", "--include-dashboard=false"]
+    else:
+        command += [f"--address={join}"]
+    if cpus is not None:
+        command.append(f"--num-cpus={cpus}")
+    if block:
+        command.append("--block")
+    done = subprocess.run(
+        command, env=os.environ | _PATIENCE_WITH_NODES, capture_output=not block, text=True, check=False
+    )
+    if done.returncode:
+        told = "" if block else done.stdout + done.stderr
+        lines = [line.strip() for line in told.splitlines() if line.strip()]
+        raise UserError(
+            f"Ray did not start: {lines[-1] if lines else f'exit code {done.returncode}'}",
+            where="ray start",
+            fix="is one running already? `ludus cluster status` shows it, `ray stop` ends it",
+        )
+    return StartedNode(join or f"{host}:{port}", token)
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """A machine of a cluster, or one that was."""
+
+    host: str
+    alive: bool
+    cpus: float
+    free_cpus: float
+    gpus: float
+    memory: float
+
+
+def read_nodes(address: str) -> list[NodeFacts]:
+    """The machines of the cluster at `address`. UserError where none answers."""
+    ray = import_ray()
+    try:
+        join_cluster(ray, address)
+    except ConnectionError:
+        raise UserError(
+            "this machine belongs to no Ray cluster", where="auto", fix="ludus cluster up, or name an address"
+        ) from None
+    try:
+        free = ray._private.state.available_resources_per_node()
+        return [
+            NodeFacts(
+                host=str(node["NodeManagerHostname"]),
+                alive=bool(node["Alive"]),
+                cpus=float(node["Resources"].get("CPU", 0.0)),
+                free_cpus=float(free.get(node["NodeID"], {}).get("CPU", 0.0)),
+                gpus=float(node["Resources"].get("GPU", 0.0)),
+                memory=float(node["Resources"].get("memory", 0.0)),
+            )
+            for node in ray.nodes()
+        ]
+    finally:
+        ray.shutdown()

@@ -1,0 +1,97 @@
+"""From a config to shards: how many there are, what each gets, and the collector over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gymnasium.vector import VectorEnv
+
+from ludus.algorithms.learner import Learner
+from ludus.algorithms.off_policy import OffPolicyHyperparameters
+from ludus.config.scale import ScaleConfig
+from ludus.config.schema import TrainerConfig
+from ludus.errors import ConfigError
+from ludus.scale.cluster import RaySession, connect, import_ray
+from ludus.scale.collectors import AsyncCollector, ShardedCollector, SyncCollector
+from ludus.scale.fleet import Fleet
+from ludus.scale.shard import ShardPlan
+
+
+@dataclass(frozen=True)
+class EnvShare:
+    """What shards need to know of the envs."""
+
+    make: Callable[[int], VectorEnv[Any, Any, Any]]
+    reports_episodes: bool
+    rebuild: bool
+
+
+def choose_collectors(config: TrainerConfig, scale: ScaleConfig, cpus: float) -> int:
+    """How many collectors share the envs, evenly. ConfigError when that many cannot."""
+    if scale.collectors == "auto":
+        room = max(1, min(int(cpus / scale.cpus_per_collector), config.n_envs))
+        return next(count for count in range(room, 0, -1) if config.n_envs % count == 0)
+    if config.n_envs % scale.collectors:
+        raise ConfigError(
+            f"{scale.collectors} collectors cannot share {config.n_envs} envs evenly",
+            key="scale.collectors",
+            fix=f"n_envs: {-(-config.n_envs // scale.collectors) * scale.collectors} would do",
+        )
+    return scale.collectors
+
+
+def open_session(scale: ScaleConfig) -> tuple[RaySession, float]:
+    """The connection to Ray that a run asks for, and the CPUs it finds there."""
+    wanted = 1 if scale.collectors == "auto" else scale.collectors
+    session = connect(scale.ray, cpus=wanted * scale.cpus_per_collector)
+    return session, float(import_ray().cluster_resources().get("CPU", 1.0))
+
+
+def make_collector(
+    config: TrainerConfig,
+    scale: ScaleConfig,
+    share: EnvShare,
+    learner: Learner[Any, Any],
+    session: RaySession,
+) -> ShardedCollector:
+    """The shards of a run, and the collector over them; `config` and `scale` are resolved."""
+    fleet = Fleet(plan_shards(config, scale, share, learner), session, scale.cpus_per_collector)
+    rewards = learner.place.reward_normalizer
+    if scale.mode == "sync":
+        return SyncCollector(fleet, rewards, scale.max_failures)
+    return AsyncCollector(fleet, rewards, scale.max_failures, scale.max_staleness)
+
+
+def plan_shards(
+    config: TrainerConfig, scale: ScaleConfig, share: EnvShare, learner: Learner[Any, Any]
+) -> list[ShardPlan]:
+    """What each shard of a run is built from."""
+    assert isinstance(scale.collectors, int)
+    count, together = scale.collectors, scale.mode == "sync"
+    h = learner.h
+    if isinstance(h, OffPolicyHyperparameters):  # random actions first: of all shards together so many
+        h = h.model_copy(update={"learning_starts": -(-h.learning_starts // count)})
+    each = config.n_envs // count
+    return [
+        ShardPlan(
+            index=index,
+            first_env=index * each,
+            n_envs=each,
+            make_envs=share.make,
+            learner=config.algorithm_entry().learner,  # type: ignore[arg-type]
+            hyperparams=h,
+            policy=config.policy,
+            seed=config.seed,
+            normalize_obs=config.normalize_obs,
+            normalize_reward=config.normalize_reward,
+            kernels=config.kernels,
+            reports_episodes=share.reports_episodes,
+            rebuild=share.rebuild,
+            threads=max(1, int(scale.cpus_per_collector)),
+            keeps_cuts=not together,
+            keeps_diary=together,
+        )
+        for index in range(count)
+    ]

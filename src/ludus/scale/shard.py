@@ -1,0 +1,239 @@
+"""A share of a run's envs with a policy of its own to play them: what one collector on Ray is, without Ray.
+
+A shard is a function of what it is told: the plan, the barrier, the versions it plays with. Nothing about it depends
+on where or when it runs, so that placing it elsewhere, or building it again after a loss, changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+
+from ludus.algorithms.learner import Learner, Workplace
+from ludus.config.hyperparameters import Hyperparameters
+from ludus.config.schema import PolicyConfig
+from ludus.policies.base import Policy
+from ludus.policies.observations import Moments, RewardNormalizer, RunningMoments
+from ludus.policies.q_network import QPolicy
+from ludus.rollout.collector import RolloutCollector
+from ludus.rollout.experience import Experience
+from ludus.rollout.stepper import Step, Stepper
+from ludus.runs.streams import Streams
+from ludus.types import Array
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """What a shard is built from; the same for all but `index` and `first_env`."""
+
+    index: int
+    first_env: int
+    n_envs: int
+    make_envs: Callable[[int], VectorEnv[Any, Any, Any]]
+    learner: Callable[[Workplace, Any], Learner[Any, Any]]
+    hyperparams: Hyperparameters
+    policy: PolicyConfig
+    seed: int
+    normalize_obs: bool
+    normalize_reward: bool
+    kernels: bool
+    reports_episodes: bool
+    rebuild: bool
+    threads: int = 1
+    keeps_cuts: bool = False
+    """Whether the learner may have moved on when it gets what was played."""
+    keeps_diary: bool = True
+    """Whether harvests tell the actions, for `Shard.replay`."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A policy as it is published: all it takes to act as the learner would, and to go on with its statistics."""
+
+    number: int
+    arrays: dict[str, Array]
+    epsilon: float | None
+    rewards: Moments | None
+
+    @classmethod
+    def of(cls, number: int, policy: Policy, rewards: RewardNormalizer | None) -> Version:
+        return cls(
+            number,
+            {name: tensor.detach().cpu().numpy() for name, tensor in policy.state_dict().items()},
+            policy.epsilon if isinstance(policy, QPolicy) else None,
+            None if rewards is None else rewards.moments.moments(),
+        )
+
+    def load_into(self, policy: Policy, rewards: RewardNormalizer | None) -> None:
+        """Make `policy`, which is on the CPU, this version; in place, because kernels work on its memory."""
+        for name, tensor in policy.state_dict().items():
+            tensor.numpy()[...] = self.arrays[name]
+        if isinstance(policy, QPolicy) and self.epsilon is not None:
+            policy.epsilon = self.epsilon
+        if rewards is not None and self.rewards is not None:
+            rewards.moments.become(self.rewards)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a shard must remember from one collection to the next, apart from its games."""
+
+    streams: dict[str, Any]
+    stream_states: dict[str, Array]
+    counters: dict[str, Any]
+    wrappers: list[Any]
+    returns: Array | None
+    """Running returns of its envs, for the scale of rewards; None at a barrier, where they are zero."""
+
+    def copied(self) -> Memory:
+        """The same in memory of its own: as it came, it keeps the whole harvest in Ray's store."""
+        return replace(
+            self,
+            stream_states={name: state.copy() for name, state in self.stream_states.items()},
+            returns=None if self.returns is None else self.returns.copy(),
+        )
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """What a shard brings back: experience, what its statistics are now, and what it must remember."""
+
+    shard: int
+    version: int
+    experience: Experience
+    statistics: dict[str, Moments]
+    memory: Memory
+    actions: Array | None
+    seconds: float
+
+
+class Shard:
+    """Plays its envs with whatever version it is given. Raises what envs and models raise."""
+
+    def __init__(self, plan: ShardPlan) -> None:
+        torch.set_num_threads(plan.threads)
+        self.plan = plan
+        run = Streams(plan.seed)
+        # the first one draws what a run without shards draws
+        self.streams = run if plan.index == 0 else Streams(run.derive("collector", plan.index))
+        self.streams.seed_globals()
+        envs = plan.make_envs(plan.n_envs)
+        try:
+            h: Any = plan.hyperparams
+            self._rewards = RewardNormalizer(plan.n_envs, h.gamma(0.0)) if plan.normalize_reward else None
+            place = Workplace(
+                observation_space=envs.single_observation_space,
+                action_space=envs.single_action_space,
+                n_envs=plan.n_envs,
+                hyperparams=plan.hyperparams,
+                policy=plan.policy,
+                normalize_obs=plan.normalize_obs,
+                device=torch.device("cpu"),
+                streams=self.streams,
+                reward_normalizer=self._rewards,
+                kernels=plan.kernels,
+                threads=plan.threads,
+                to_play=True,
+            )
+            learner = plan.learner(place, plan.hyperparams)
+            self._stepper = _DiaryStepper(
+                envs,
+                lambda barrier, index: run.derive("env", barrier, plan.first_env + index),
+                reports_episodes=plan.reports_episodes,
+                rebuild=plan.rebuild,
+            )
+            self._collector = learner.make_collector(self._stepper)
+        except BaseException:
+            envs.close()
+            raise
+        self.policy: Policy = learner.policy
+        if isinstance(self._collector, RolloutCollector):
+            self._collector.keeps_cuts = plan.keeps_cuts
+        self._wrappers_remember = any(self._collector.wrapper_states())
+
+    def barrier(self, number: int) -> None:
+        """Bring the games to the common point of checkpoint `number`."""
+        self._collector.barrier(number)
+
+    def begin_anew(self, losses: int) -> None:
+        """Begin new episodes: those that were open are lost. `losses` makes their seeds other ones than before."""
+        run = Streams(self.plan.seed)
+        first = self.plan.first_env
+        seeds = [run.derive("anew", losses, first + index) for index in range(self.plan.n_envs)]
+        self._stepper.restart(seeds)
+        if self._rewards is not None:
+            self._rewards.reset_returns()
+
+    def collect(self, version: Version) -> Harvest:
+        """Play with `version` until there is enough for this shard's part of an update."""
+        started = time.monotonic()
+        version.load_into(self.policy, self._rewards)
+        self._stepper.diary = [] if self.plan.keeps_diary else None
+        experience = self._collector.collect(self.policy)
+        return Harvest(
+            shard=self.plan.index,
+            version=version.number,
+            experience=experience,
+            statistics={
+                name: moments.moments() for name, moments in statistics(self.policy, self._rewards).items()
+            },
+            memory=self.memory(),
+            actions=None if self._stepper.diary is None else np.stack(self._stepper.diary),
+            seconds=time.monotonic() - started,
+        )
+
+    def replay(self, actions: list[Array]) -> None:
+        """Play again what was played since the barrier, a harvest's actions at a time."""
+        self._stepper.diary = None
+        for part in actions:
+            for chosen in part:
+                self._stepper.step(chosen)
+
+    def memory(self) -> Memory:
+        """What `load` needs for a shard built from the same plan to go on as this one would."""
+        plain, tensors = self.streams.named_state_dict()
+        return Memory(
+            streams=plain,
+            stream_states={name: tensor.numpy() for name, tensor in tensors.items()},
+            counters=self._collector.counters(),
+            wrappers=self._collector.wrapper_states() if self._wrappers_remember else [],
+            returns=None if self._rewards is None else self._rewards.returns.copy(),
+        )
+
+    def load(self, memory: Memory) -> None:
+        """Take up what `memory` gave, here or in another process."""
+        states = {name: torch.tensor(array) for name, array in memory.stream_states.items()}
+        self.streams.load_named_state_dict(memory.streams, states)
+        self._collector.load_counters(memory.counters)
+        self._collector.load_wrapper_states(memory.wrappers)
+        if self._rewards is not None and memory.returns is not None:
+            self._rewards.returns[:] = memory.returns
+
+    def close(self) -> None:
+        self._collector.close()
+
+
+def statistics(policy: Policy, rewards: RewardNormalizer | None) -> dict[str, RunningMoments]:
+    """The running statistics that playing moves, by name."""
+    found = {} if rewards is None else {"rewards": rewards.moments}
+    if policy.obs_normalizer is not None:
+        for key in policy.obs_normalizer.keys:
+            found[f"obs/{key}"] = policy.obs_normalizer.moments_of(key)
+    return found
+
+
+class _DiaryStepper(Stepper):
+    """A stepper that writes down the actions it is given, while it has a diary."""
+
+    diary: list[Array] | None = None
+
+    def step(self, actions: Array) -> Step:
+        if self.diary is not None:
+            self.diary.append(np.array(actions))
+        return super().step(actions)

@@ -1,0 +1,50 @@
+"""Statistics that several saw apart are those of one who saw everything."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ludus.policies.observations import Moments, RunningMoments
+
+
+@pytest.mark.parametrize("long_before", [0, 1_000_000])
+def test_what_two_saw_after_a_common_start_is_merged_exactly_once(long_before: int) -> None:
+    rng = np.random.default_rng(1)
+    start = rng.normal(3.0, 2.0, size=(50, 4))
+    first, second = rng.normal(-1.0, 5.0, size=(30, 4)), rng.normal(8.0, 0.1, size=(7, 4))
+    common, one, other, everything = (RunningMoments((4,)) for _ in range(4))
+    for moments in (common, one, other, everything):
+        moments.update(start)
+        if long_before:
+            moments.merge(Moments(np.full(4, 2.0), np.full(4, 9.0), float(long_before)))
+    one.update(first)
+    other.update(second)
+    before = common.moments()
+    common.become(one.moments())
+    common.merge(other.moments().beyond(before))
+    everything.update(first)
+    everything.update(second)
+    for name, wanted in everything.named_buffers():
+        np.testing.assert_allclose(dict(common.named_buffers())[name].numpy(), wanted.numpy(), rtol=1e-9)
+
+
+def test_what_came_beyond_a_start_is_told_apart_from_it() -> None:
+    rng = np.random.default_rng(2)
+    running = RunningMoments((2,))
+    running.update(rng.normal(size=(10, 2)))
+    before = running.moments()
+    later = rng.normal(4.0, 3.0, size=(25, 2))
+    running.update(later)
+    seen = running.moments().beyond(before)
+    assert seen.count == pytest.approx(25)
+    np.testing.assert_allclose(seen.mean, later.mean(axis=0))
+    np.testing.assert_allclose(seen.var, later.var(axis=0))
+
+
+def test_nothing_seen_changes_nothing() -> None:
+    running = RunningMoments(())
+    running.update(np.arange(5.0))
+    before = running.moments()
+    running.merge(running.moments().beyond(before))
+    assert running.moments() == before

@@ -1,0 +1,180 @@
+"""Asynchronous collectors: experience within the staleness bound, each sample learnt from once, losses borne."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from losing import Injector
+from tiny_runs import resumed, rows, tiny, trained
+
+from ludus.rollout.experience import Transitions
+from ludus.runs.checkpoints import CheckpointManager
+from ludus.runs.directory import RunDirectory
+from ludus.scale.collectors import AsyncCollector
+from ludus.scale.fleet import ShardLost
+from ludus.scale.shard import Harvest, Memory
+
+
+class ScriptedFleet:
+    """Shards whose collections end when a script says so: shard i needs `slowness[i]` waits for each."""
+
+    def __init__(self, slowness: list[int]) -> None:
+        self.slowness = slowness
+        self.left: dict[int, int] = {}
+        self.asked: dict[int, tuple[int, Any]] = {}
+        self.queues: list[list[int]] = [[] for _ in slowness]
+        self.serial = 0
+        self.dies: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self.slowness)
+
+    def publish(self, thing: Any) -> Any:
+        return thing
+
+    def ask(self, index: int, method: str, *args: Any) -> Any:
+        self.serial += 1
+        self.asked[self.serial] = (index, args[0].number if method == "collect" else None)
+        self.left[self.serial] = self.slowness[index] if method == "collect" else 0
+        if method == "collect":
+            self.queues[index].append(self.serial)
+        return self.serial
+
+    def wait(self, tickets: list[int], seconds: float) -> list[int]:
+        for queue in self.queues:
+            if queue:
+                self.left[queue[0]] -= 1
+                if self.left[queue[0]] <= 0:
+                    queue.pop(0)
+        return [ticket for ticket in tickets if self.left[ticket] <= 0]
+
+    def answer(self, index: int, ticket: int) -> Any:
+        if ticket in self.dies:
+            raise ShardLost("by the script")
+        _, version = self.asked[ticket]
+        if version is None:
+            return None
+        one = np.array([float(ticket)])
+        experience = Transitions(
+            steps=1,
+            episodes=[],
+            obs=one,
+            actions=one,
+            rewards=one,
+            next_obs=one,
+            terminated=np.zeros(1, dtype=bool),
+            masks=None,
+            next_masks=None,
+        )
+        memory = Memory({}, {}, {}, [], None)
+        return Harvest(index, version, experience, {}, memory, None, 0.0)
+
+    def replace(self, index: int) -> None:
+        self.queues[index] = []
+
+    def place(self, index: int) -> str:
+        return "nowhere"
+
+
+class NoPolicy:
+    obs_normalizer = None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+
+def collector_over(slowness: list[int], bound: int) -> tuple[AsyncCollector, ScriptedFleet]:
+    fleet = ScriptedFleet(slowness)
+    return AsyncCollector(fleet, None, 3, bound), fleet  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bound", [0, 1, 2, 5])
+@pytest.mark.parametrize("slowness", [[1, 1], [1, 7], [1, 1, 1, 20], [3, 1, 2]])
+def test_no_collection_is_older_than_the_bound_and_none_is_lost_or_used_twice(
+    bound: int, slowness: list[int]
+) -> None:
+    collector, _ = collector_over(slowness, bound)
+    learnt: list[float] = []
+    worst = 0.0
+    for _ in range(60):
+        experience = collector.collect(NoPolicy())  # type: ignore[arg-type]
+        assert isinstance(experience, Transitions) and experience.steps >= len(slowness)
+        learnt += experience.obs.tolist()
+        worst = max(worst, collector.take_metrics()["rollout/staleness_max"])
+    assert worst <= bound
+    assert len(set(learnt)) == len(learnt)
+    collector.rest()
+    kept = [outing.ticket for outing in collector._outings]
+    assert sorted([*learnt, *kept]) == list(range(1, len(learnt) + len(kept) + 1))
+
+
+def test_a_slow_shard_does_not_hold_up_the_others_within_the_bound() -> None:
+    collector, fleet = collector_over([1, 1, 1, 12], 4)
+    waits = 0
+    wait = fleet.wait
+
+    def counted(tickets: list[int], seconds: float) -> list[int]:
+        nonlocal waits
+        waits += 1
+        return wait(tickets, seconds)
+
+    fleet.wait = counted  # type: ignore[method-assign]
+    for _ in range(40):
+        collector.collect(NoPolicy())  # type: ignore[arg-type]
+    assert waits < 40 * 12 / 2  # in step with the slow one every update would take 12
+
+
+def test_a_lost_shard_costs_what_it_had_not_brought_home() -> None:
+    collector, fleet = collector_over([1, 3], 2)
+    learnt: list[float] = []
+    for number in range(30):
+        if number in (5, 17):
+            fleet.dies.add(fleet.queues[1][0])
+        learnt += collector.collect(NoPolicy()).obs.tolist()  # type: ignore[arg-type, attr-defined]
+    assert collector.losses.total == 2
+    assert len(set(learnt)) == len(learnt) and not fleet.dies & set(map(int, learnt))
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "PPO": {"total_timesteps": 2048},
+    "A2C": {"total_timesteps": 640},
+    "DQN": {"total_timesteps": 640},
+    "SAC": {"total_timesteps": 480},
+}
+
+
+@pytest.mark.parametrize("algorithm", CASES)
+def test_each_algorithm_trains_to_its_total(algorithm: str, four_nodes: Any, tmp_path: Path) -> None:
+    scale = {"collectors": 2, "mode": "async", "max_staleness": 2}
+    run = trained(tiny(tmp_path, algorithm, n_envs=4, scale=scale, **CASES[algorithm]))
+    told = rows(run)
+    assert told[-1]["step"] == CASES[algorithm]["total_timesteps"]
+    ages = [row["rollout/staleness_max"] for row in told if "rollout/staleness_max" in row]
+    assert ages and max(ages) <= 2
+
+
+def test_losses_and_resume_keep_the_count_exact(four_nodes: Any, tmp_path: Path) -> None:
+    scale = {"collectors": 2, "mode": "async"}
+    config = tiny(
+        tmp_path, n_envs=4, total_timesteps=4096, checkpoint={"every": 1024, "keep": 0}, scale=scale
+    )
+    injector = Injector(at=[3, 9], seed=5)
+    run = trained(config, callback=injector)
+    assert injector.killed == 2
+    counted(run, 4096)
+    checkpoints = CheckpointManager(run.checkpoints_dir)
+    assert not any(checkpoints.find(step).exact for step in (1024, 2048, 3072))  # type: ignore[union-attr]
+    assert resumed(run, 2048) == 2048
+    counted(run, 4096)
+
+
+def counted(run: RunDirectory, total: int) -> None:
+    """Every update took the steps of all envs, and no episode holds more steps than there were."""
+    told = rows(run)
+    assert told[-1]["step"] == total and all(row["step"] == 256 * row["updates"] for row in told)
+    episodes = [json.loads(line) for line in run.episodes_path.read_text().splitlines()]
+    assert sum(episode["length"] for episode in episodes) <= total
