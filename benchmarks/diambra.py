@@ -67,7 +67,7 @@ def speed(repeats: int) -> None:
     print(f"  {ENGINES} engines  {many:7.1f} steps/s: {many / one:.1f} times as many")
 
 
-def _rate(number: int, seconds: float = 5.0) -> float:
+def _rate(number: int, seconds: float = 4.0) -> float:
     wrappers = {"scale": True, "exclude_image_scaling": True, "role_relative": True, "filter_keys": "auto"}
     spec = EnvSpec(GAME, {"frame_shape": [84, 84, 1], "wrappers_settings": wrappers})
     envs = make_vectorized_env(spec, number, "process")

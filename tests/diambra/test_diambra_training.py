@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import signal
@@ -9,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,9 @@ from safetensors.numpy import load_file
 from ludus.cli.app import main
 from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
-from ludus.errors import ConfigError, UserError
+from ludus.envs.diambra.standin.server import Serving, StandIn
+from ludus.envs.vector.remote import RemoteVectorEnv
+from ludus.errors import ConfigError, SimulatorLost, UserError
 from ludus.evaluation.duel import fight_duels
 from ludus.evaluation.opponents import RunOpponent
 from ludus.runs.checkpoints import CheckpointManager
@@ -263,3 +268,95 @@ def test_ending_the_command_that_started_them_ends_command_and_engines() -> None
     host, _, port = address.rpartition(":")
     with pytest.raises(OSError):
         socket.create_connection((host, int(port)), timeout=5).close()
+
+
+@contextlib.contextmanager
+def _engine_processes(number: int) -> Iterator[tuple[list[str], list[subprocess.Popen[str]]]]:
+    """Engines as processes of their own, which can be killed and stopped: their addresses, and they."""
+    running = [_engine_process("0") for _ in range(number)]
+    try:
+        yield [_address_of(one) for one in running], running
+    finally:
+        for one in running:
+            one.send_signal(signal.SIGCONT)
+            one.kill()
+            one.communicate()
+
+
+def _engine_process(port: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "ludus", "diambra", "engine", "--port", port]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def _address_of(engine: subprocess.Popen[str]) -> str:
+    assert engine.stdout is not None
+    return engine.stdout.readline().split(" at ")[1].split(",")[0]
+
+
+def test_a_training_goes_on_while_one_engine_dies_and_another_hangs_and_has_both_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _engine_processes(3) as (addresses, engines):
+        monkeypatch.setenv("DIAMBRA_ENVS", " ".join(addresses))
+        env = {**ENV, "kwargs": {**ENV["kwargs"], "grpc_timeout": 2}}
+        trainer = create_trainer(None, _config(tmp_path, env=env, n_envs=3, total_timesteps=100_000_000))
+        events = {
+            200: lambda: engines[1].kill(),
+            300: lambda: engines[2].send_signal(signal.SIGSTOP),
+        }
+        back: list[int] = []
+
+        def happen(locals_: Any, globals_: Any) -> bool:
+            steps = trainer.num_timesteps
+            for when in [when for when in events if when <= steps]:
+                events.pop(when)()
+            away = trainer.get_env().away
+            if not events and 1 in away and 2 in away and not back:
+                back.append(steps)  # both are lost, and the third has played on
+                engines[1].communicate()
+                engines[1] = _engine_process(addresses[1].rpartition(":")[2])
+                engines[2].send_signal(signal.SIGCONT)
+            return not back or bool(away) or steps < back[0] + 600
+
+        result = trainer.train(callback=happen)
+        trainer.close()
+        log = (Path(result.run) / "logs" / "train.log").read_text("utf-8")
+    assert back and result.steps > back[0]
+    assert f"the DIAMBRA engine 1 at {addresses[1]} is gone" in log
+    assert f"the DIAMBRA engine 2 at {addresses[2]} hangs: it gave no answer in time" in log
+    for index in (1, 2):
+        assert f"the DIAMBRA engine {index} at {addresses[index]} is back" in log
+
+
+def test_an_engine_gone_for_good_ends_the_run_with_what_was_learnt_saved(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasty = functools.partial(RemoteVectorEnv, attempts=2, first_pause=0.05)
+    monkeypatch.setattr("ludus.envs.make.RemoteVectorEnv", hasty)
+    monkeypatch.setattr("ludus.envs.diambra.engines._GRACE_SECONDS", 0.1)
+    engines = start(2)
+    trainer = create_trainer(None, _config(tmp_path, total_timesteps=100_000_000))
+
+    def kill_one(locals_: Any, globals_: Any) -> bool:
+        if trainer.num_timesteps >= 200:
+            engines[1].close()
+        return True
+
+    with pytest.raises(SimulatorLost) as caught:
+        trainer.train(callback=kill_one)
+    trainer.close()
+    assert f"engine 1 at {engines[1].address} refuses the connection" in caught.value.what
+    assert "2 attempts to get it back failed" in caught.value.what
+    (run,) = tmp_path.glob("*/*/*")
+    told = " ".join(getattr(caught.value, "__notes__", []))
+    assert "ludus resume" in told
+    newest = CheckpointManager(run / "checkpoints").latest()
+    assert newest is not None and newest.step >= 192  # the update before the loss
+    port = int(engines[1].address.rpartition(":")[2])
+    engines[1] = Serving(StandIn(), port=port)
+    again = open_trainer(RunDirectory.open(run))
+    try:
+        assert again.resume(run).step == newest.step
+        assert again.train(newest.step + 128).steps == newest.step + 128
+    finally:
+        again.close()
