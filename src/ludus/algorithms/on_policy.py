@@ -132,8 +132,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
         self.policy = self.trained = self._make_policy()
         if place.peers.sharded:
             self.trained = self._make_policy() if place.peers.leads else self.policy
-            parts = [part for part in self.trained.children() if any(True for _ in part.parameters())]
-            place.peers.shard(parts, self.trained)
+            place.peers.shard(self.trained.trunks(), self.trained)
         self.parameters = list(self.trained.parameters())
         self._told = False
         """Whether the peers have weights and memory as they are here."""

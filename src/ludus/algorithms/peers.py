@@ -131,9 +131,8 @@ class DistributedPeers(Peers):
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [parameter.grad for parameter in whole if parameter.grad is not None]
         total = self.add_up(torch.cat([gradient.flatten() for gradient in gradients]))
-        for gradient, part in zip(
-            gradients, total.split([gradient.numel() for gradient in gradients]), strict=True
-        ):
+        parts = torch.split(total, [gradient.numel() for gradient in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
@@ -181,7 +180,7 @@ def together(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, 
     """
 
     @wraps(method)
-    def told(self: L, *arguments: P.args, **named: P.kwargs) -> R:
+    def told(self: L, /, *arguments: P.args, **named: P.kwargs) -> R:
         if self.peers.size == 1:
             return method(self, *arguments, **named)
         with losing_peers():

@@ -41,6 +41,7 @@ from ludus.cli.report import REPORT_EXAMPLES
 from ludus.cli.report import report as write_report
 from ludus.cli.resume import resume
 from ludus.cli.runs import runs_app
+from ludus.cli.scale import SCALE_EXAMPLES, scale
 from ludus.cli.sweep import SWEEP_EXAMPLES, sweep
 from ludus.cli.sync import sync_app
 from ludus.cli.train import EXAMPLES, train
@@ -75,6 +76,7 @@ app.command("export")(export)
 app.command("import")(import_model)
 app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
 app.command("sweep", epilog=SWEEP_EXAMPLES)(sweep)
+app.command("scale", epilog=SCALE_EXAMPLES)(scale)
 app.add_typer(cluster_app, name="cluster")
 app.command("watch")(watch)
 app.command("report", epilog=REPORT_EXAMPLES)(write_report)

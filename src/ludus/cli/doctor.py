@@ -35,6 +35,7 @@ _EXTRAS = {
     "web": ("starlette", "`ludus ui`: the dashboard in a browser"),
     "cloud": ("s3fs", "`mirror:` to S3, Google Cloud Storage and Google Drive"),
     "ray": ("ray", "`scale:` collectors on many processes and machines"),
+    "vllm": ("vllm", "`sampler: {kind: vllm}`, in an environment of its own"),
     "parquet": ("pyarrow", "`ludus analyze --export parquet`"),
     "plots": ("matplotlib", "`ludus analyze --png`"),
     "diambra": ("diambra", "DIAMBRA Arena's fighting games (an environment of its own: old protobuf)"),

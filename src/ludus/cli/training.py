@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,13 @@ _LOOK = {"finished": "bold green", "stopped": "bold green", "interrupted": "bold
 def train_and_tell(trainer: RLTrainer, output: Output, total_timesteps: Any = None) -> None:
     """Train, print the summary, and exit with the result's code when it is not 0."""
     from ludus.trainers.base import TrainResult
+    from ludus.trainers.grouping import under_torchrun
 
+    if under_torchrun() and int(os.environ["RANK"]) > 0:
+        from ludus.scale.learners import follow_torchrun
+
+        follow_torchrun(trainer.config)
+        return
     try:
         trainer.create_model()  # everything that can be wrong with the config shows here, before a run exists
         result = trainer.train(total_timesteps)

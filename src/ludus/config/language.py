@@ -29,7 +29,10 @@ class AdapterConfig(Section):
 class SamplerConfig(Section):
     """How completions are drawn."""
 
-    kind: Literal["local"] = Field(default="local", description="local: in the learner's process")
+    kind: Literal["local", "vllm"] = Field(
+        default="local",
+        description="local: Ludus's own, with the learner's weights; vllm: adapters are sent to vLLM (extra `vllm`)",
+    )
     temperature: float = Field(default=1.0, gt=0, description="divides the logits before drawing")
     top_p: float = Field(
         default=1.0, gt=0, le=1, description="draw among the likeliest tokens with this much mass"
@@ -41,6 +44,15 @@ class SamplerConfig(Section):
     kv_cache_tokens: int | None = Field(
         default=None, ge=1, description="room for keys and values; null: as many as the open games need"
     )
+    vllm: dict[str, Any] = Field(
+        default={}, description="for vLLM: further arguments of vllm.LLM, as {gpu_memory_utilization: 0.5}"
+    )
+
+    @model_validator(mode="after")
+    def _drawn_from_the_policy(self) -> SamplerConfig:
+        if self.kind == "vllm" and self.top_p < 1:
+            raise ValueError("vllm gives no log-probabilities of the policy itself where top_p is below 1")
+        return self
 
 
 class LanguageConfig(Section):

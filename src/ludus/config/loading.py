@@ -119,6 +119,7 @@ _YOUNGER_THAN_THE_HASH: tuple[tuple[str, str, Any], ...] = (
     ("video", "overlay", True),
     ("tracking.wandb", "tags", []),
     ("tracking.wandb", "checkpoints", "policy"),
+    ("language.sampler", "vllm", {}),
 )
 
 
@@ -131,7 +132,9 @@ def config_hash(config: TrainerConfig) -> str:
     if data["scale"] is None:
         del data["scale"]
     else:  # where it runs, and how patiently, is not what is asked for
-        for name in ("ray", "cpus_per_collector", "max_failures"):
+        for name in ("ray", "max_failures", "strategy"):
+            del data["scale"][name]
+        for name in [name for name in data["scale"] if name.startswith(("cpus_", "gpus_"))]:
             del data["scale"][name]
     if config.language is None:
         for name in ("language", "games", "league", "rewards", "guard", "warmup"):
@@ -139,7 +142,7 @@ def config_hash(config: TrainerConfig) -> str:
     for section, key, usual in _YOUNGER_THAN_THE_HASH:
         node = data
         for part in section.split(".") if section else ():
-            node = node[part] or {}
+            node = node.get(part) or {}
         if node.get(key) == usual:
             node.pop(key, None)
     specific = data["hyperparams"].pop("algorithm_specific", {})

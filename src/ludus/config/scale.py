@@ -13,7 +13,7 @@ _ADDRESS = re.compile(r"(?:ray://)?(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{
 
 
 class ScaleConfig(Section):
-    """Collectors on Ray (extra `ray`). See docs/scale.md."""
+    """Collectors, samplers and learners on Ray (extra `ray`). See docs/scale.md."""
 
     ray: str = Field(
         default="auto",
@@ -34,9 +34,35 @@ class ScaleConfig(Section):
     max_staleness: int = Field(
         default=2, ge=0, description="async: updates between acting and learning from it, at most"
     )
-    max_failures: int = Field(
-        default=10, ge=0, description="collectors lost within an hour before the run gives up"
+    num_actors: int = Field(
+        default=7,
+        ge=0,
+        description="self-play: samplers, each a process with a model of its own; 0: the first learner samples itself",
     )
+    num_learners: int = Field(
+        default=1, ge=1, description="processes that learn as one; the first is the one the run is started in"
+    )
+    strategy: Literal["ddp", "fsdp"] = Field(
+        default="ddp",
+        description="several learners: each has all weights (ddp), or a part of every one (fsdp)",
+    )
+    cpus_per_actor: float = Field(default=1.0, ge=0, description="CPUs that Ray sets aside for each sampler")
+    gpus_per_actor: float | None = Field(
+        default=None, ge=0, description="GPUs for each sampler; null: 1 where the run is on a GPU, else 0"
+    )
+    gpus_per_learner: float | None = Field(
+        default=None, ge=0, description="GPUs for each learner on Ray; null: as for samplers"
+    )
+    max_failures: int = Field(
+        default=10,
+        ge=0,
+        description="collectors, samplers and learners lost within an hour before the run gives up",
+    )
+
+    def gpus_for(self, worker: Literal["actor", "learner"], device: str) -> float:
+        """What Ray is to set aside for a sampler or a learner of a run on `device` (cpu, cuda)."""
+        wanted = self.gpus_per_actor if worker == "actor" else self.gpus_per_learner
+        return float(device == "cuda") if wanted is None else wanted
 
     @field_validator("ray")
     @classmethod

@@ -13,6 +13,7 @@ from torch import Tensor
 from ludus.config.language import LanguageConfig
 from ludus.errors import CheckpointError
 from ludus.league.players import LanguagePlayer, Player
+from ludus.policies.language.engine import PublishedSampler
 from ludus.policies.language.local import LocalSampler
 from ludus.policies.language.model import LanguageModel
 from ludus.policies.language.sampling import Sampler
@@ -45,6 +46,7 @@ class Roster:
         self._hashes: dict[str, str] = {}
         for name in learners:
             self._players[name] = self._language_player(name, sampler, 0)
+            self._send(name)
 
     def player(self, name: str) -> Player:
         """The player called `name`; made when it is first asked for."""
@@ -61,9 +63,10 @@ class Roster:
         return int(getattr(self._players[name], "version", 0))
 
     def publish(self, name: str, version: int) -> None:
-        """From here on this learner plays with weights that have seen so many updates."""
+        """From here on this learner plays with its weights as they are, which have seen so many updates."""
         player: Any = self._players[name]
         player.version = version
+        self._send(name)
 
     def freeze(self, learner: str, name: str) -> None:
         """Keep the weights of `learner` as they are now, as the player `name`."""
@@ -81,6 +84,8 @@ class Roster:
     def drop(self, name: str) -> None:
         """Let a frozen version go. Its file stays for as long as a checkpoint may need it: see `prune`."""
         self._model.remove_adapter(name)
+        if isinstance(self._sampler, PublishedSampler):
+            self._sampler.withdraw(name)
         del self._players[name], self._hashes[name]
 
     def prune(self, needed: Set[str]) -> None:
@@ -91,9 +96,9 @@ class Roster:
 
     def forget(self) -> None:
         """Let samplers drop what they keep between calls: a resumed run's have nothing yet, and must draw the same."""
-        for player in self._players.values():
-            if isinstance(player, LanguagePlayer) and isinstance(player.sampler, LocalSampler):
-                player.sampler.forget()
+        players = (player for player in self._players.values() if isinstance(player, LanguagePlayer))
+        for sampler in {id(player.sampler): player.sampler for player in players}.values():
+            sampler.forget()
 
     def sampling_time(self) -> tuple[float, float]:
         """Seconds that the learners' sampler has spent on prompts, and on completions."""
@@ -110,8 +115,7 @@ class Roster:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take the frozen versions from their files. CheckpointError when one is missing or damaged."""
         for name in list(self._hashes):
-            self._model.remove_adapter(name)
-            del self._players[name], self._hashes[name]
+            self.drop(name)
         for name, known in state.items():
             path = self._file(name)
             try:
@@ -138,6 +142,12 @@ class Roster:
         for parameter in self._model.trainable(name):
             parameter.requires_grad_(False)
         self._players[name] = self._language_player(name, self._sampler, version, kind="version")
+        self._send(name)
+
+    def _send(self, name: str) -> None:
+        """Bring the player's weights, as they are now, to a sampler that has weights of its own."""
+        if isinstance(self._sampler, PublishedSampler):
+            self._sampler.publish(name, self._model.adapter_tensors(name))
 
     def _language_player(
         self, name: str, sampler: Sampler, version: int, kind: Any = "learner"

@@ -58,6 +58,11 @@ class ActorCritic(Policy):
                 orthogonal_init(self.value_net)
             orthogonal_init(self.value_head, VALUE_HEAD_GAIN)
 
+    def trunks(self) -> list[nn.Module]:
+        """The parts that have weights and give tensors: what stands before the heads."""
+        parts = (self.features_extractor, self.value_features_extractor, self.policy_net, self.value_net)
+        return [part for part in parts if part is not None and any(True for _ in part.parameters())]
+
     def value_beside(self) -> None:
         """From now on compute values on a CUDA stream of their own, where they share no parameters with actions."""
         shares = self.value_net is None or (

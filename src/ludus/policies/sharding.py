@@ -20,13 +20,15 @@ def is_sharded(tensor: Tensor) -> bool:
 def local(tensor: Tensor) -> Tensor:
     """The part of `tensor` that this process holds, in place: all of it, unless it is sharded."""
     sharded: Any = tensor
-    return sharded.to_local() if is_sharded(tensor) else tensor  # type: ignore[no-any-return]
+    part: Tensor = sharded.to_local() if is_sharded(tensor) else tensor
+    return part
 
 
 def whole(tensor: Tensor) -> Tensor:
     """All of `tensor`. Where it is sharded every process has to ask."""
     sharded: Any = tensor
-    return sharded.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[no-any-return]
+    all_of_it: Tensor = sharded.full_tensor() if is_sharded(tensor) else tensor
+    return all_of_it
 
 
 def sharded_like(target: Tensor, source: Tensor) -> Tensor:

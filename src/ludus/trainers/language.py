@@ -5,13 +5,14 @@ from __future__ import annotations
 import getpass
 import logging
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ludus.algorithms.language.guard import CollapseGuard
-from ludus.algorithms.language.learner import LanguageLearner, LanguagePlace
+from ludus.algorithms.language.learner import LanguageLearner, LanguagePlace, learner_names
 from ludus.algorithms.language.warmup import Point, warm_up
 from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.language import GameConfig, LanguageConfig
@@ -27,6 +28,7 @@ from ludus.league.league import League
 from ludus.league.match import play_matches
 from ludus.league.players import Player
 from ludus.league.roster import Roster
+from ludus.policies.language.engine import Engine, PublishedSampler, Resizable
 from ludus.policies.language.learned import LearnedWeights
 from ludus.policies.language.local import LocalSampler
 from ludus.policies.language.model import LanguageModel
@@ -35,15 +37,20 @@ from ludus.policies.language.peft_files import read_peft
 from ludus.rollout.matches import MatchCollector, Table
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
+from ludus.runs.rescaling import wanted_numbers
 from ludus.runs.signals import StopSignals
 from ludus.runs.streams import Streams
 from ludus.tracking.progress import ProgressDisplay
 from ludus.tracking.tracker import MetricsLog
+from ludus.trainers.grouping import Rescaled, cpus_wanted, under_torchrun
 from ludus.trainers.resolve import SMALL_NETWORK, available_threads, check_device
 from ludus.trainers.run_trainer import RunTrainer, take_over
 from ludus.trainers.self_play_run import SelfPlayRun
 from ludus.trainers.training_run import Crew, policy_state
 from ludus.types import Metrics, Progress
+
+if TYPE_CHECKING:
+    from ludus.scale.gpus import HeldGPU
 
 _log = logging.getLogger("ludus.trainers")
 
@@ -60,7 +67,9 @@ class LanguageTrainer(RunTrainer):
             )
         super().__init__(None, config, display=display)
         self._opponents: dict[str, Player] = {}
-        self._samplers: dict[bool, LocalSampler] = {}
+        self._samplers: dict[bool, LocalSampler | PublishedSampler] = {}
+        self._engine: Engine | None = None
+        self._gpu: HeldGPU | None = None
         self.guard = None if config.guard is None else CollapseGuard(config.guard)
 
     @property
@@ -99,37 +108,32 @@ class LanguageTrainer(RunTrainer):
         self.tables = [make_table(game) for game in games.train]
         self.eval_tables = [make_table(game) for game in games.eval] or self.tables
         device = torch.device(config.device)
+        if config.scale is not None and device.type == "cuda" and not under_torchrun():
+            from ludus.scale.cluster import connect
+            from ludus.scale.gpus import HeldGPU
+
+            self._gpu = HeldGPU(
+                connect(config.scale.ray, cpus=cpus_wanted(config, config.scale.num_learners))
+            )
+            torch.cuda.set_device(self._gpu.index)
         self.streams = Streams(config.seed)
         self.streams.seed_globals()
         self.model: LanguageModel = load_language_model(language, device, self.streams.torch("model"))
         self.config = config = _with_threads(config, self.model)
-        learners = _learner_names(language.learners)
+        learners = learner_names(language.learners)
         adapter = language.adapter
         if adapter is not None and self._resume_from is not None:
             adapter = adapter.without_start()
         for name in learners:
             self.model.add_adapter(name, adapter, self.streams.torch("adapters"))
-        self.sampler = LocalSampler(self.model, language.sampler, self.streams.torch("sampling"))
+        self.sampler = self._make_sampler()
         self.roster = Roster(self.model, self.sampler, language, learners, self._invite)
         self.league = self._make_league(learners)
-        hyperparams = config.typed_hyperparams()
-        place = LanguagePlace(
-            model=self.model,
-            language=language,
-            rewards=config.rewards,
-            learners=learners,
-            device=device,
-            streams=self.streams,
-            start=f"{learners[0]}@0",
-            watch_kl=config.guard is not None and config.guard.kl is not None,
-        )
-        learner: LanguageLearner[Any] = config.algorithm_entry().learner(place, hyperparams)  # type: ignore[misc]
-        weights = LearnedWeights(self.model, learners, language)
-        learner.policy = weights  # what a checkpoint holds
+        self.learner = learner = self._make_learner(self._wanted().get("num_learners"))
+        weights: LearnedWeights = learner.policy
         if config.pretrained_model is not None and self._resume_from is None:
             _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
             take_over(learner, checkpoint)
-        self.learner = learner
         self.collector = MatchCollector(self.tables, self.league, self.roster, games, self.streams)
         count = sum(parameter.numel() for parameter in weights.parameters())
         total = sum(p.numel() for p in self.model.parameters())
@@ -137,9 +141,69 @@ class LanguageTrainer(RunTrainer):
         self._setting = [
             ("games", f"{self.env_id}, {games.open} side by side, against {config.league.opponents}"),
             ("algorithm", f"{config.algorithm}, {what} on {device}"),
-            ("model", f"{language.model}, sampled in this process"),
+            ("model", f"{language.model}, sampled {self._where_sampled()}"),
         ]
         return weights
+
+    def _make_learner(self, learners: int | None = None) -> LanguageLearner[Any]:
+        config, device = self.config, torch.device(self.config.device)
+        peers = self.grouping.open(config, device, learners)
+        if peers.size > 1:
+            from ludus.scale.learners import Order, language_place
+
+            self.grouping.build(Order(config))
+        if peers.sharded:
+            apart = language_place(config, device, self.streams, peers)
+            place = replace(apart, playing=self.model)
+        else:
+            place = LanguagePlace.of(config, self.model, device, self.streams, peers)
+        learner: LanguageLearner[Any] = config.algorithm_entry().learner(place, config.typed_hyperparams())  # type: ignore[misc]
+        learner.policy = LearnedWeights(self.model, place.learners, self._language)  # what a checkpoint holds
+        return learner
+
+    def _make_sampler(self) -> LocalSampler | PublishedSampler:
+        """Where turns are answered: here with the learner's weights, by vLLM, or by samplers on Ray."""
+        config, language, generator = self.config, self._language, self.streams.torch("sampling")
+        number = self._wanted().get("num_actors", 0 if config.scale is None else config.scale.num_actors)
+        if config.scale is not None and number:
+            from ludus.scale.cluster import connect
+            from ludus.scale.samplers import SamplerFleet, SamplerPlan
+
+            kind = torch.device(config.device).type
+            plan = SamplerPlan(
+                language, config.seed, kind, config.scale.cpus_per_actor, config.scale.gpus_for("actor", kind)
+            )
+            session = connect(config.scale.ray, cpus=cpus_wanted(config, config.scale.num_learners))
+            self._engine = SamplerFleet(plan, session, number, config.scale.max_failures)
+        elif language.sampler.kind == "vllm":
+            from ludus.policies.language.vllm_engine import VLLMEngine
+
+            self._engine = VLLMEngine(self.model, language)
+        else:
+            return LocalSampler(self.model, language.sampler, generator)
+        return PublishedSampler(self._engine, language.sampler, generator)
+
+    def _where_sampled(self) -> str:
+        if self._engine is None:
+            return "in this process"
+        number = getattr(self._engine, "number", None)
+        return "by vLLM" if number is None else f"by {number} processes on Ray"
+
+    def _wanted(self) -> dict[str, int]:
+        """The numbers that `ludus scale` has asked for since the run was started; none for a new run."""
+        return {} if self.run is None else wanted_numbers(self.run.path)
+
+    def _rescale(self) -> None:
+        """Have as many samplers and learners as are wanted. Rescaled where the learners become others."""
+        wanted = self._wanted()
+        actors, learners = wanted.get("num_actors"), wanted.get("num_learners")
+        engine: Any = self._engine
+        if actors and isinstance(engine, Resizable) and actors != engine.number:
+            _log.info("%d samplers from here on, after %d", actors, engine.number)
+            engine.resize(actors)
+        if learners and self.config.scale is not None and learners != self.grouping.peers.size:
+            _log.info("%d learners from here on, after %d", learners, self.grouping.peers.size)
+            raise Rescaled(learners)
 
     def evaluate_episodes(self, n_episodes: int, deterministic: bool = False) -> MatchEvaluation:
         """`n_episodes` games at every game against every opponent of `league.eval`, on all seats in turn.
@@ -181,7 +245,7 @@ class LanguageTrainer(RunTrainer):
                 fix="add warmup: {source: minimax}, or a CSV with observation and action",
             )
         assert isinstance(self.learner, LanguageLearner)
-        return warm_up(self.learner, self.tables, settings, self.streams, self._tell_point)
+        return warm_up(self.learner, self.tables, settings, self.streams, self._tell_point, self._stop_if_asked)
 
     def _tell_point(self, point: Point) -> None:
         _log.info(
@@ -190,6 +254,8 @@ class LanguageTrainer(RunTrainer):
             point.loss,
             100 * point.accuracy,
         )
+
+    def _stop_if_asked(self) -> None:
         if self._active is not None and self._active.stopping:
             raise KeyboardInterrupt  # half a warm start is nothing to go on from
 
@@ -213,6 +279,12 @@ class LanguageTrainer(RunTrainer):
         if run is not None:
             run.tracker.close()
         super().close()
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+        if self._gpu is not None:
+            self._gpu.close()
+            self._gpu = None
 
     # Within
 
@@ -224,7 +296,7 @@ class LanguageTrainer(RunTrainer):
         run = SelfPlayRun(directory, crew, log, signals, self.display, self.config.total_timesteps)
         started = self.config.warmup is None or self.config.pretrained_model is not None
         warm_up = None if started else self._warm_up_and_tell
-        run.prepare(self.league, self.roster, self.guard, warm_up)
+        run.prepare(self.league, self.roster, self.guard, warm_up, self._rescale)
         return run
 
     def _warm_up_and_tell(self) -> None:
@@ -270,7 +342,11 @@ class LanguageTrainer(RunTrainer):
             settings = self._language.sampler
             if deterministic:
                 settings = settings.model_copy(update={"temperature": 1.0, "top_p": 1e-6})
-            self._samplers[deterministic] = LocalSampler(self.model, settings, torch.Generator())
+            self._samplers[deterministic] = (
+                LocalSampler(self.model, settings, torch.Generator())
+                if isinstance(self.sampler, LocalSampler)
+                else self.sampler.beside(settings, torch.Generator())
+            )
         sampler = self._samplers[deterministic]
         sampler.generator.manual_seed(seed)
         sampler.forget()
@@ -281,10 +357,6 @@ def make_table(game: GameConfig) -> Table:
     """The game as its config says it is played. ConfigError or UnknownName where it cannot be."""
     TextGame(game.spec())  # which knows its games and how many play them
     return Table(game.spec(), make_template(game.template), make_extractor(game.extract), game.weight)
-
-
-def _learner_names(number: int) -> tuple[str, ...]:
-    return ("learner",) if number == 1 else tuple(f"learner-{i}" for i in range(1, number + 1))
 
 
 def _resolved(config: TrainerConfig, *, resumed: bool) -> TrainerConfig:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from gymnasium.vector import VectorEnv
 
 from ludus.algorithms.learner import Learner, Workplace
+from ludus.algorithms.peers import ALONE
 from ludus.config.schema import TrainerConfig
 from ludus.errors import LudusError
 from ludus.evaluation.evaluate import EvaluationResult, evaluate
@@ -22,6 +24,7 @@ from ludus.rollout.stepper import Stepper
 from ludus.runs.streams import Streams
 from ludus.tracking.progress import ProgressDisplay
 from ludus.trainers.env_source import EnvSource
+from ludus.trainers.grouping import require_shareable
 from ludus.trainers.resolve import (
     available_threads,
     choose_device,
@@ -72,7 +75,7 @@ class NativeTrainer(RunTrainer):
             torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
         try:
             gamma = hyperparams.gamma(0.0)
-            place = Workplace(
+            self._place = Workplace(
                 observation_space=envs.single_observation_space,
                 action_space=envs.single_action_space,
                 n_envs=self._source.n_envs,
@@ -88,7 +91,7 @@ class NativeTrainer(RunTrainer):
                 half_features=config.precision == "bfloat16",
                 threads=available_threads(config.threads),
             )
-            learner: Learner[Any, Any] = config.algorithm_entry().learner(place, hyperparams)  # type: ignore[misc]
+            learner = self._make_learner()
             if config.pretrained_model is not None and self._resume_from is None:
                 _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
                 take_over(learner, checkpoint)
@@ -106,6 +109,21 @@ class NativeTrainer(RunTrainer):
             ("engine", f"{learner.engine_note}, {threads} thread{'s' * (threads > 1)}"),
         ]
         return learner.policy
+
+    def _make_learner(self, learners: int | None = None) -> Learner[Any, Any]:
+        config, place = self.config, self._place
+        peers = self.grouping.open(config, place.device, learners)
+        if peers.size > 1:
+            from ludus.scale.learners import Order
+
+            require_shareable(config)
+            place = replace(place, peers=peers, kernels=False)  # kernels and graphs step alone
+            fresh = Streams(config.seed)
+            self.grouping.build(
+                Order(config, replace(place, streams=fresh, reward_normalizer=None, peers=ALONE))
+            )
+        learner: Learner[Any, Any] = config.algorithm_entry().learner(place, config.typed_hyperparams())  # type: ignore[misc]
+        return learner
 
     def _choose_backend(self) -> tuple[str, str]:
         """What steps the envs, and why."""

@@ -6,10 +6,12 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ludus.algorithms.learner import AnyLearner, Learner
+from ludus.algorithms.peers import PeerLost
 from ludus.config.loading import config_hash, dump_yaml
 from ludus.config.schema import TrainerConfig
 from ludus.config.when import When
@@ -31,6 +33,7 @@ from ludus.tracking.progress import ProgressDisplay
 from ludus.tracking.tracker import MetricsLog
 from ludus.trainers.base import RLTrainer, TrainResult
 from ludus.trainers.callbacks import CallbackLogger, as_callback
+from ludus.trainers.grouping import Grouping, Rescaled
 from ludus.trainers.loop import train_loop
 from ludus.trainers.provenance import command_line, versions
 from ludus.trainers.trackers import closing, open_trackers
@@ -59,6 +62,7 @@ class RunTrainer(RLTrainer):
         self._resume_from: Checkpoint | None = None
         self._loaded: Checkpoint | None = None
         self._setting: list[tuple[str, str]] = []
+        self.grouping = Grouping()
 
     @property
     @abstractmethod
@@ -174,6 +178,7 @@ class RunTrainer(RLTrainer):
             self._loaded = checkpoint  # the next train() goes on from the disk, and takes it over once more
 
     def close(self) -> None:
+        self.grouping.close()
         if self.collector is not None:
             self.collector.close()
 
@@ -271,6 +276,8 @@ class RunTrainer(RLTrainer):
         if callback is not None:
             callback.init_callback(self._model_for_callbacks())
         run.begin(checkpoint)
+        if checkpoint is None and self.grouping.peers.size > 1:
+            run.save_start()
         if self._loaded is not None:
             assert self.learner is not None
             take_over(self.learner, self._loaded)
@@ -300,7 +307,7 @@ class RunTrainer(RLTrainer):
         directory = run.directory
         try:
             self._begin(run, checkpoint, callback)
-            status = train_loop(run, self.collector, self.learner)
+            status = self._loop(run)
         except BaseException as error:
             if isinstance(error, SimulatorLost):  # what was learnt is whole, only its env is gone
                 with suppress(LudusError):  # the first trouble is the one to tell
@@ -336,6 +343,40 @@ class RunTrainer(RLTrainer):
             reason=run.stop_reason,
             exit_code=run.signals.exit_code,
         )
+
+    def _loop(self, run: TrainingRun) -> str:
+        """The loop, to its end: begun again where the learners have become others."""
+        assert self.collector is not None and self.learner is not None
+        lost = False
+        while True:
+            try:
+                if lost:
+                    self._go_back(run)
+                    lost = False
+                return train_loop(run, self.collector, self.learner)
+            except PeerLost as error:
+                self.grouping.lose(self.config, str(error))
+                lost = True
+            except Rescaled as asked:
+                tensors, values = self.learner.tensors(), self.learner.values()
+                self._take_learner(run, asked.learners)
+                self.learner.load(tensors, values)
+
+    def _go_back(self, run: TrainingRun) -> None:
+        """After a loss: form the learners anew, at the newest checkpoint. What was learnt since is not whole."""
+        self._take_learner(run, self.grouping.size)
+        checkpoint = run.checkpoints.newest_intact()
+        assert checkpoint is not None  # several learners save one before their first update
+        run.begin(checkpoint)
+
+    def _take_learner(self, run: TrainingRun, learners: int) -> None:
+        """Make the learner again, as one of `learners`; nothing of the old one's state is in it."""
+        self.learner = self._make_learner(learners)
+        run.crew = replace(run.crew, learner=self.learner)
+
+    def _make_learner(self, learners: int | None = None) -> AnyLearner:
+        """The learner of this config, among as many as that says, or `learners`."""
+        raise NotImplementedError
 
     def _film(self) -> Callable[[int], None] | None:
         """What records a video of the policy at a step; None where nothing is filmed."""

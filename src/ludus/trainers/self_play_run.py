@@ -23,6 +23,7 @@ from ludus.types import Metrics
 
 _log = logging.getLogger("ludus.trainers")
 AGREEMENT_TURNS = 16  # enough to see a sampler that does not play the learner's policy
+DISAGREEMENT = 0.05  # nats per token; two computations of one policy in bfloat16 are 0.005 apart
 
 
 class SelfPlayRun(TrainingRun):
@@ -35,10 +36,16 @@ class SelfPlayRun(TrainingRun):
     """What comes before the first game of a new run."""
 
     def prepare(
-        self, league: League, roster: Roster, guard: CollapseGuard | None, warm_up: Callable[[], None] | None
+        self,
+        league: League,
+        roster: Roster,
+        guard: CollapseGuard | None,
+        warm_up: Callable[[], None] | None,
+        rescale: Callable[[], None],
     ) -> None:
-        """Take up the parts that other runs do not have."""
+        """Take up the parts that other runs do not have; `rescale` is called where players and learners may change."""
         self.league, self.roster, self.guard, self.warm_up = league, roster, guard, warm_up
+        self._rescale = rescale
         self.tracker = GameTracker(self.directory)
         roster.folder = self.directory.path / "league"
         self._experience: Turns | None = None
@@ -56,6 +63,7 @@ class SelfPlayRun(TrainingRun):
         if checkpoint is None:
             if self.warm_up is not None:
                 self.warm_up()
+            self._publish()
             # where the run started: what rollbacks and divergences are measured from
             self._freeze(anchor=True)
         super().begin(checkpoint)
@@ -86,6 +94,11 @@ class SelfPlayRun(TrainingRun):
         if update % self.crew.config.league.version_every == 0:
             self._freeze()
         super().record(metrics)
+
+    def checkpoint_if_due(self) -> None:
+        super().checkpoint_if_due()
+        if not self.done and not self.stopping:
+            self._rescale()
 
     def _evaluate(self) -> None:
         super()._evaluate()
@@ -168,6 +181,11 @@ class SelfPlayRun(TrainingRun):
             ]
             gaps = self._learner.agreement(name, turns[:AGREEMENT_TURNS])
             found |= {key: max(value, found.get(key, 0.0)) for key, value in gaps.items()}
+        if found.get("train/log_prob_gap", 0.0) > DISAGREEMENT:
+            _log.warning(
+                "the sampler does not play the learner's policy: log-probabilities are %.3f apart on average",
+                found["train/log_prob_gap"],
+            )
         return found
 
     def _guard(self, metrics: Metrics) -> Metrics:

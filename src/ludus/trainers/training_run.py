@@ -230,6 +230,12 @@ class TrainingRun:
             self.checkpoints.mark_best(checkpoint, self.crew.config.checkpoint.best_metric, self._best)
         return checkpoint
 
+    def save_start(self) -> None:
+        """A checkpoint before the first step, for a run that may have to go back."""
+        with self._writing("the first checkpoint"):
+            self.save(exact=self.crew.collector.seeded)
+        self.crew.collector.barrier(self._barriers)
+
     def resume_hint(self) -> str:
         """Which checkpoint is intact and how to go on from it; empty when there is none, or it could not be used."""
         if not self._in_use:

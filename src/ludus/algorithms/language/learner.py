@@ -38,6 +38,7 @@ from ludus.algorithms.language.student import Student
 from ludus.algorithms.learner import explained_variance, with_prefix
 from ludus.algorithms.peers import ALONE, Peers, together
 from ludus.config.language import LanguageConfig, RewardsConfig
+from ludus.config.schema import TrainerConfig
 from ludus.league.records import Turn
 from ludus.policies.language.model import LanguageModel
 from ludus.policies.sharding import sendable
@@ -46,6 +47,11 @@ from ludus.runs.streams import Streams
 from ludus.types import Metrics
 
 H = TypeVar("H", bound=LanguageHyperparameters)
+
+
+def learner_names(number: int) -> tuple[str, ...]:
+    """How the players that learn are called."""
+    return ("learner",) if number == 1 else tuple(f"learner-{i}" for i in range(1, number + 1))
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,32 @@ class LanguagePlace:
     peers: Peers = ALONE
     playing: LanguageModel | None = None
     """Where `model` is sharded: the whole one that plays, and gets the weights after every update."""
+
+    @classmethod
+    def of(
+        cls,
+        config: TrainerConfig,
+        model: LanguageModel,
+        device: torch.device,
+        streams: Streams,
+        peers: Peers = ALONE,
+        playing: LanguageModel | None = None,
+    ) -> LanguagePlace:
+        """As `config` says; the model has the learners' adapters."""
+        assert config.language is not None
+        names = learner_names(config.language.learners)
+        return cls(
+            model=model,
+            language=config.language,
+            rewards=config.rewards,
+            learners=names,
+            device=device,
+            streams=streams,
+            start=f"{names[0]}@0",
+            watch_kl=config.guard is not None and config.guard.kl is not None,
+            peers=peers,
+            playing=playing,
+        )
 
     @property
     def whole_model(self) -> LanguageModel:

@@ -45,6 +45,9 @@ class Sampler(Protocol):
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """A completion for each request, in order."""
 
+    def forget(self) -> None:
+        """Drop what is kept between calls."""
+
 
 @dataclass(frozen=True)
 class Drawn:

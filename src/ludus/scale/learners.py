@@ -1,0 +1,198 @@
+"""Several learners as one: who starts them, how they find each other, and what those after the first do.
+
+The process that a run is started in is the first learner. The others are processes on Ray, or those that torchrun has
+started beside it: they build the same learner, then do whatever the first tells them, until it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ludus.algorithms.language.learner import LanguagePlace, learner_names
+from ludus.algorithms.learner import Workplace
+from ludus.algorithms.peers import DistributedPeers, PeerLost, Peers
+from ludus.config.scale import ScaleConfig
+from ludus.config.schema import TrainerConfig
+from ludus.errors import UserError
+from ludus.policies.language.models import load_language_model
+from ludus.runs.streams import Streams
+from ludus.scale.cluster import RaySession, import_ray
+
+_log = logging.getLogger("ludus.scale")
+_START_SECONDS = 300.0
+_STEP = timedelta(minutes=10)  # for the share of another learner; one that takes longer hangs
+_ORDERS = ("take_up", "take_start", "learn", "compare", "gather", "publish", "go_back")
+"""What a learner may be told to do."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the others are to build: a language learner by the config alone, any other with its `place`."""
+
+    config: TrainerConfig
+    place: Workplace | None = None
+
+
+class LearnerGroup:
+    """The first learner's connection to the others. Closing it ends them."""
+
+    def __init__(
+        self,
+        peers: DistributedPeers,
+        actors: Sequence[Any] = (),
+        places: Sequence[str] = (),
+        session: RaySession | None = None,
+    ) -> None:
+        self.peers = peers
+        self.places = list(places)
+        """The machine and process of every learner on Ray."""
+        self._actors = actors
+        self._session = session
+
+    def build(self, order: Order) -> None:
+        """Let the others build their learners."""
+        self.peers.tell("build", order)
+
+    def close(self) -> None:
+        if dist.is_initialized():
+            with suppress(PeerLost):  # then it has ended already
+                self.peers.tell("end")
+            dist.destroy_process_group()
+        for actor in self._actors:
+            import_ray().kill(actor)
+        if self._session is not None:
+            self._session.close()
+
+
+def torchrun_device(device: str) -> torch.device:
+    """The device of this process, where each has a GPU of its own."""
+    if device in ("auto", "cuda") and torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cpu" if device == "auto" else device)
+
+
+def lead_torchrun(scale: ScaleConfig, device: torch.device) -> LearnerGroup:
+    """Join as the first of the learners that torchrun has started."""
+    return LearnerGroup(_join(device, scale, "env://", 0, int(os.environ["WORLD_SIZE"])))
+
+
+def follow_torchrun(config: TrainerConfig) -> None:
+    """Be one of the others, until the first learner ends."""
+    scale = config.scale or ScaleConfig()
+    device = torchrun_device(config.device)
+    follow(_join(device, scale, "env://", int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])), device)
+
+
+def lead_on_ray(scale: ScaleConfig, number: int, device: torch.device, session: RaySession) -> LearnerGroup:
+    """Start `number` - 1 further learners on Ray, and join them as the first. PeerLost when one is lost meanwhile."""
+    ray = import_ray()
+    host, gpus = ray.util.get_node_ip_address(), scale.gpus_for("learner", device.type)
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        address = f"tcp://{host}:{probe.getsockname()[1]}"
+    # a lost learner has lost its weights: whoever knows them starts another, not Ray
+    options = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
+    actors = [ray.remote(_Actor).options(**options).remote() for _ in range(number - 1)]
+    try:
+        pending = [actor.place.remote() for actor in actors]
+        _, missing = ray.wait(pending, num_returns=len(pending), timeout=_START_SECONDS)
+        if missing:
+            raise UserError(
+                f"no room for {len(missing)} of {number} learners within {_START_SECONDS:.0f} s",
+                where="scale.num_learners",
+                fix=f"each needs a CPU and {gpus:g} GPUs: lower it, or add machines to the cluster",
+            )
+        for rank, actor in enumerate(actors, 1):
+            actor.follow.remote(address, rank, number, device.type, scale)
+        places = ray.get(pending)
+        _log.info("learners beside this one: %s", "; ".join(places))
+        return LearnerGroup(_join(device, scale, address, 0, number), actors, places, session)
+    except ray.exceptions.RayActorError as error:
+        raise PeerLost(f"a learner was lost while it started: {error}") from error
+    except BaseException:
+        for actor in actors:
+            ray.kill(actor)
+        raise
+
+
+class _Actor:
+    """The process of a learner on Ray."""
+
+    def place(self) -> str:
+        return f"{socket.gethostname()}, process {os.getpid()}"
+
+    def follow(self, address: str, rank: int, size: int, kind: str, scale: ScaleConfig) -> None:
+        device = torch.device(kind)
+        follow(_join(device, scale, address, rank, size), device)
+
+
+def follow(peers: DistributedPeers, device: torch.device) -> None:
+    """Build what the first learner tells to build, and then do what it does; returns when it ends or is gone."""
+    if signal.getsignal(signal.SIGTERM) is not None and os.environ.get("TORCHELASTIC_RUN_ID"):
+        # the first learner is told too, and has to save what all hold parts of
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, signal.SIG_IGN)
+    learner: Any = None
+    try:
+        while True:
+            what, arguments = peers.hear()
+            if what == "end":
+                return
+            if what == "build":
+                learner = build(arguments[0], peers, device)
+            elif what in _ORDERS:
+                getattr(learner, what)(*arguments)
+            else:
+                raise ValueError(f"no learner can '{what}'")
+    except PeerLost as lost:
+        _log.info("%s: this learner ends too", lost)
+    finally:
+        dist.destroy_process_group()
+
+
+def build(order: Order, peers: DistributedPeers, device: torch.device) -> Any:
+    """The learner of `order`. Its weights are whatever they are: the first learner sends its own."""
+    config = order.config
+    streams = Streams(config.seed)
+    hyperparams: Any = config.typed_hyperparams()
+    make: Any = config.algorithm_entry().learner
+    if order.place is not None:
+        return make(replace(order.place, streams=streams, peers=peers, device=device), hyperparams)
+    assert config.language is not None
+    return make(language_place(config, device, streams, peers), hyperparams)
+
+
+def language_place(
+    config: TrainerConfig, device: torch.device, streams: Streams, peers: Peers
+) -> LanguagePlace:
+    """Where one of several language learners learns, with a model of its own; sharded where that is asked for."""
+    language = config.language
+    assert language is not None
+    names = learner_names(language.learners)
+    model = load_language_model(language, device, Streams(config.seed).torch("model"))
+    for name in names:
+        model.add_adapter(name, None if language.adapter is None else language.adapter.without_start())
+    if peers.sharded:
+        model.shard(peers.shard)
+    return LanguagePlace.of(config, model, device, streams, peers)
+
+
+def _join(device: torch.device, scale: ScaleConfig, address: str, rank: int, size: int) -> DistributedPeers:
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        # a lost peer is to be an error here, not the end of this process
+        os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
+    dist.init_process_group(backend, init_method=address, rank=rank, world_size=size, timeout=_STEP)
+    return DistributedPeers(device, sharded=scale.strategy == "fsdp")

@@ -1,0 +1,113 @@
+"""The learners of a run after the first: asked for by `scale.num_learners` or torchrun, again when one is lost."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import torch
+
+from ludus.algorithms.peers import ALONE, Peers
+from ludus.config.schema import TrainerConfig
+from ludus.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ludus.scale.learners import LearnerGroup, Order
+    from ludus.scale.losses import Losses
+
+
+class Rescaled(Exception):
+    """From the next update on the run has another number of learners."""
+
+    def __init__(self, learners: int) -> None:
+        super().__init__(f"{learners} learners from here on")
+        self.learners = learners
+
+
+class Grouping:
+    """Alone, until a config is opened that asks for more."""
+
+    def __init__(self) -> None:
+        self.peers: Peers = ALONE
+        self.size = 1
+        """How many learners there are, or were before one was lost."""
+        self._group: LearnerGroup | None = None
+        self._losses: Losses | None = None
+
+    def open(self, config: TrainerConfig, device: torch.device, learners: int | None = None) -> Peers:
+        """Bring the other learners together, in place of those there were; `learners` are as many as there will be."""
+        self.close()
+        self.size = number = learners or (1 if config.scale is None else config.scale.num_learners)
+        if under_torchrun():
+            from ludus.config.scale import ScaleConfig
+            from ludus.scale.learners import lead_torchrun
+
+            self._group = lead_torchrun(config.scale or ScaleConfig(), device)
+        elif number > 1:
+            from ludus.scale.cluster import connect
+            from ludus.scale.learners import lead_on_ray
+
+            assert config.scale is not None
+            session = connect(config.scale.ray, cpus=cpus_wanted(config, number))
+            try:
+                self._group = lead_on_ray(config.scale, number, device, session)
+            except BaseException:
+                session.close()
+                raise
+        self.peers = ALONE if self._group is None else self._group.peers
+        return self.peers
+
+    @property
+    def places(self) -> list[str]:
+        """Where the others are."""
+        return [] if self._group is None else self._group.places
+
+    def build(self, order: Order) -> None:
+        """Tell the others what to build."""
+        if self._group is not None:
+            self._group.build(order)
+
+    def lose(self, config: TrainerConfig, cause: str) -> None:
+        """Count a learner that was lost. CollectorsLost when that is one too many."""
+        from ludus.scale.losses import Losses
+
+        if self._losses is None:
+            self._losses = Losses(0 if config.scale is None else config.scale.max_failures)
+        self._losses.count(cause)
+
+    def close(self) -> None:
+        group, self._group, self.peers = self._group, None, ALONE
+        if group is not None:
+            group.close()
+
+
+def under_torchrun() -> bool:
+    """Whether torchrun has started this process as one of several."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def cpus_wanted(config: TrainerConfig, learners: int) -> float:
+    """What a cluster that is started for this run has to offer."""
+    scale = config.scale
+    assert scale is not None
+    actors = scale.num_actors * scale.cpus_per_actor if config.language is not None else 0.0
+    collectors = 0.0
+    if config.language is None:
+        collectors = (1 if scale.collectors == "auto" else scale.collectors) * scale.cpus_per_collector
+    return actors + collectors + learners - 1
+
+
+def require_shareable(config: TrainerConfig) -> None:
+    """ConfigError where several learners cannot learn as `config` says. Language learners always can."""
+    if config.scale is not None and config.scale.mode == "async" and config.scale.strategy == "fsdp":
+        raise ConfigError(
+            "what older policies collected is valued anew by one learner, which needs all weights",
+            key="scale.strategy",
+            fix="strategy: ddp, or mode: sync",
+        )
+    if config.algorithm not in ("PPO", "A2C"):
+        raise ConfigError(
+            f"{config.algorithm} learns in one process: only PPO and A2C share their batches among learners",
+            key="scale.num_learners",
+            fix="num_learners: 1; its collectors may be many",
+        )

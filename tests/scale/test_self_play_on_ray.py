@@ -1,0 +1,196 @@
+"""Self-play on Ray: samplers and learners in processes of their own train as one would, and losing some is borne."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "trainers"))
+from test_language_training import config_of, games_of, trainer_of
+from tiny_runs import resumed, rows, same, steps_of
+
+from ludus.errors import CollectorsLost
+from ludus.runs.directory import RunDirectory
+from ludus.runs.rescaling import ask_for
+from ludus.scale.cluster import connect
+from ludus.trainers.language import LanguageTrainer
+
+SCALE = {"num_actors": 2, "num_learners": 2, "cpus_per_actor": 0.5}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """One Ray for all tests here: starting it takes longer than most of them."""
+    session = connect("auto", cpus=8)
+    yield
+    session.close()
+
+
+def scaled(folder: Path, **fields: Any) -> Any:
+    return config_of(folder, **({"scale": SCALE} | fields))
+
+
+def train(config: Any) -> RunDirectory:
+    trainer = trainer_of(config)
+    try:
+        return RunDirectory.open(trainer.train().run)
+    finally:
+        trainer.close()
+
+
+def workers(kind: str) -> list[psutil.Process]:
+    """The processes of Ray's actors that are samplers or learners here."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if any(f"ray::{kind}" in word for word in process.info["cmdline"] or ()):
+            found.append(process)
+    return found
+
+
+def pid(place: str) -> int:
+    return int(place.rpartition(" ")[2])
+
+
+def test_two_samplers_and_two_learners_are_resumed_exactly(tmp_path: Path) -> None:
+    config = scaled(tmp_path / "whole")
+    whole = train(config)
+    cut = train(config.model_copy(update={"save_dir": str(tmp_path / "cut")}))
+    same(whole, cut)  # who was quicker changes nothing
+    middle = steps_of(cut)[1]
+    assert 0 < middle < steps_of(cut)[-1]
+    assert resumed(cut, middle) == middle
+    same(whole, cut)
+    assert games_of(whole, "train") == games_of(cut, "train")
+
+
+def test_a_run_killed_outright_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    config = scaled(tmp_path / "whole", total_timesteps="6 updates")
+    whole = train(config)
+    killed = config.model_copy(update={"save_dir": str(tmp_path / "killed"), "timestamp": False})
+    path = tmp_path / "config.json"
+    path.write_text(killed.model_dump_json())
+    code = (
+        "import sys; from test_self_play_on_ray import train; from ludus.config.schema import TrainerConfig\n"
+        f"train(TrainerConfig.model_validate_json(open({str(path)!r}).read()))"
+    )
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "trainers")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
+    )
+    try:
+        run = await_(lambda: next((tmp_path / "killed").glob("*/*/*/checkpoints/latest.json"), None)).parents[
+            1
+        ]
+        await_(lambda: len(steps_of(RunDirectory.open(run))) >= 2)
+    finally:
+        process.kill()
+        process.wait()
+    cut = RunDirectory.open(run)
+    before = steps_of(cut)
+    assert resumed(cut) in before
+    same(whole, cut)
+
+
+def await_(condition: Any, seconds: float = 120.0) -> Any:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise TimeoutError
+
+
+class Assassin:
+    """A callback that kills a process in the middle of a collection: the `after`th step of the run."""
+
+    def __init__(self, victim: Any, after: int) -> None:
+        self.victim, self.left, self.killed_at = victim, after, 0.0
+
+    def __call__(self, local: dict[str, Any], everything: dict[str, Any]) -> bool:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(pid(self.victim()), signal.SIGKILL)
+            self.killed_at = time.monotonic()
+        return True
+
+
+def test_a_lost_sampler_costs_nothing_but_time(tmp_path: Path) -> None:
+    trainer = trainer_of(scaled(tmp_path, scale=SCALE | {"num_learners": 1}))
+    try:
+        trainer.create_model()
+        assassin = Assassin(lambda: trainer._engine.places[1], after=5)
+        result = trainer.train(callback=assassin)
+        assert assassin.killed_at and trainer._engine.lost == 1
+        assert result.status == "finished"
+        found = rows(RunDirectory.open(result.run))
+        counted = sum(row["games/turns"] for row in found if "games/turns" in row)
+        assert counted == result.steps == found[-1]["step"]
+        assert trainer._engine.number == 2
+    finally:
+        trainer.close()
+
+
+def test_a_lost_learner_takes_the_run_back_to_its_last_checkpoint_and_no_further(tmp_path: Path) -> None:
+    config = scaled(tmp_path / "whole")
+    whole = train(config)
+    trainer = trainer_of(config.model_copy(update={"save_dir": str(tmp_path / "robbed")}))
+    try:
+        trainer.create_model()
+        assassin = Assassin(lambda: trainer.grouping.places[0], after=12)
+        result = trainer.train(callback=assassin)
+        assert assassin.killed_at
+    finally:
+        trainer.close()
+    same(whole, RunDirectory.open(result.run))
+
+
+def test_a_run_that_loses_too_many_ends_and_says_why(tmp_path: Path) -> None:
+    trainer = trainer_of(scaled(tmp_path, scale=SCALE | {"max_failures": 0, "num_learners": 1}))
+    try:
+        trainer.create_model()
+        with pytest.raises(CollectorsLost, match=r"sampler 0 .* was lost"):
+            trainer.train(callback=Assassin(lambda: trainer._engine.places[0], after=9))
+        assert trainer.run is not None
+        info = json.loads((trainer.run.path / "run.json").read_text())
+        assert info["status"] == "failed" and "was lost" in info["error"]
+    finally:
+        trainer.close()
+
+
+def test_samplers_and_learners_come_and_go_while_it_trains(tmp_path: Path) -> None:
+    trainer = trainer_of(scaled(tmp_path, total_timesteps="6 updates"))
+    seen: list[tuple[int, int]] = []
+    asked = iter([{"num_actors": 1}, {"num_actors": 3, "num_learners": 1}, {"num_learners": 2}])
+
+    class Changing:
+        """Asks for other numbers at the start of every second update."""
+
+        updates = -1
+
+        def __call__(self, local: dict[str, Any], everything: dict[str, Any]) -> bool:
+            assert isinstance(trainer, LanguageTrainer) and trainer._active is not None
+            now = trainer._active.progress.updates
+            if now != self.updates:
+                self.updates = now
+                seen.append((trainer._engine.number, trainer.grouping.peers.size))
+                if now % 2 == 0 and (numbers := next(asked, None)):
+                    ask_for(trainer.run.path, numbers)
+            return True
+
+    try:
+        trainer.create_model()
+        assert trainer.train(callback=Changing()).status == "finished"
+    finally:
+        trainer.close()
+    assert seen == [(2, 2), (1, 2), (1, 2), (3, 1), (3, 1), (3, 2)]
