@@ -2,7 +2,6 @@
 
 python benchmarks/diambra.py speed             # engines that take 10 ms a step, one and eight of them
 python benchmarks/diambra.py learn             # train, kill, resume, and rate beside the bots
-python benchmarks/diambra.py learn --steps 40_000 --folder /tmp/diambra
 
 Run it where the extra diambra is installed. `learn` writes its runs below --folder and prints a table.
 """
@@ -31,8 +30,8 @@ from ludus.evaluation.load import load
 GAME = "diambra/sfiii3n"
 ENGINES = 8
 STEP_MS = 10.0
-SMALL_FRAMES = ["env.kwargs.frame_shape=[36,36,1]", "env.kwargs.wrappers_settings.stack_frames=2"]
-HYPERPARAMS = ["hyperparams.learning_rate={linear: [1.0e-3, 1.0e-4]}", "hyperparams.clip_range=0.2"]
+PRESET = "diambra-standin"
+EPISODES = 20
 
 
 def main() -> None:
@@ -42,15 +41,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=["speed", "learn"])
-    parser.add_argument("--steps", type=lambda text: int(text.replace("_", "")), default=150_000)
-    parser.add_argument("--difficulty", type=int, default=2)
-    parser.add_argument("--folder", type=Path, default=Path(".benchmarks/diambra"))
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--folder", type=Path, default=Path(".benchmarks/diambra"), help="of learn")
+    parser.add_argument("--repeats", type=int, default=5, help="of speed")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of learn")
     asked = parser.parse_args()
     if asked.what == "speed":
         speed(asked.repeats)
     else:
-        learn(asked.folder, asked.steps, asked.difficulty)
+        learn(asked.folder, asked.overrides)
 
 
 def speed(repeats: int) -> None:
@@ -85,15 +83,9 @@ def _rate(number: int, seconds: float = 4.0) -> float:
         envs.close()
 
 
-def learn(folder: Path, steps: int, difficulty: int) -> None:
+def learn(folder: Path, overrides: list[str]) -> None:
     """PPO on eight engines: killed on the way, resumed, and rated beside the bots on the same seeds."""
-    overrides = [f"total_timesteps={steps}", f"env.kwargs.difficulty={difficulty}", f"save_dir={folder}"]
-    overrides += [
-        *SMALL_FRAMES,
-        *HYPERPARAMS,
-        f"checkpoint.every={max(steps // 3, 1)}",
-    ]  # rarely: an episode ends there
-    command = [sys.executable, "-m", "ludus", "train", "diambra-sfiii3n", "--resume", *overrides]
+    command = [sys.executable, "-m", "ludus", "train", PRESET, "--resume", f"save_dir={folder}", *overrides]
     with engines(ENGINES, 0.0) as addresses:
         os.environ["DIAMBRA_ENVS"] = " ".join(addresses)
         run = _train_through_a_kill(command, folder)
@@ -102,10 +94,10 @@ def learn(folder: Path, steps: int, difficulty: int) -> None:
         env = spec()
         spaces = env.observation_space, env.action_space
         env.close()
-        print(f"\n{steps:,} steps at difficulty {difficulty}; mean return over 20 episodes, the same seeds:")
+        print(f"\nmean return over {EPISODES} episodes, from the same seeds:")
         players = {name: make_bot(name, *spaces, seed=1) for name in BOTS} | {f"PPO ({run.name})": policy}
         for name, player in players.items():
-            result = evaluate(player, spec, range(1000, 1020), deterministic=False)
+            result = evaluate(player, spec, range(1000, 1000 + EPISODES), deterministic=False)
             length = f"{result.mean_length:,.0f} steps"
             print(f"  {name:<40} {result.mean_reward:7.2f} ± {result.std_reward:.2f}   {length}", flush=True)
 
