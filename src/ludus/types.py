@@ -33,8 +33,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class EpisodeRecord:
-    """One finished episode, as written to `episodes.jsonl`."""
+    """One finished episode, as written to `episodes.jsonl`; `report` is what a game tells of it by itself."""
 
     reward: float
     length: int
     success: bool | None = None
+    report: dict[str, Any] | None = None

@@ -18,6 +18,7 @@ from ludus.policies.observations import to_tensor
 from ludus.types import Array, BoolArray, Observation
 
 _log = logging.getLogger("ludus.algorithms")
+LARGE = 1 << 20
 WARM_UPS = 3  # as torch advises: libraries choose their kernels and take their memory in the first calls
 
 
@@ -88,6 +89,7 @@ class CapturedPlay:
     """`function(obs, mask)` from arrays to arrays, as a graph from pinned memory and back.
 
     One graph serves batches of `n` observations; others, as the last ones of episodes, are computed one by one.
+    Large batches are fetched from where they lie; `inputs` are the tensors that the last call worked on.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class CapturedPlay:
         self._generators = tuple(generators)
         self._masked: bool | None = None
         self._host: dict[str, Array] = {}
+        self.inputs: dict[str, Tensor] = {}
         self._captured: Captured | None = None
 
     @torch.no_grad()
@@ -113,10 +116,14 @@ class CapturedPlay:
             return tuple(out.cpu().numpy() for out in self._function(to_tensor(obs, self._device), mask))
         if self._captured is None or self._masked != (masks is not None):
             self._prepare(obs, masks)
-        for key, array in parts.items():
-            self._host[f"obs/{key}"][...] = array
+        given = {f"obs/{key}": array for key, array in parts.items()}
         if masks is not None:
-            self._host["mask"][...] = masks
+            given["mask"] = masks
+        for key, array in given.items():
+            if key in self._host:
+                self._host[key][...] = array
+            else:
+                self.inputs[key].copy_(torch.from_numpy(array), non_blocking=True)
         assert self._captured is not None
         outputs = self._captured()
         torch.cuda.current_stream(self._device).synchronize()
@@ -127,16 +134,17 @@ class CapturedPlay:
         staged = {f"obs/{key}": value for key, value in _tensors(to_tensor(obs, "cpu")).items()}
         if masks is not None:
             staged["mask"] = torch.as_tensor(masks)
-        pinned = {key: value.clone().pin_memory() for key, value in staged.items()}
+        small = {key: value for key, value in staged.items() if value.nbytes < LARGE}
+        pinned = {key: value.clone().pin_memory() for key, value in small.items()}
         self._host = {key: value.numpy() for key, value in pinned.items()}
-        there = {key: value.to(self._device) for key, value in pinned.items()}
+        there = self.inputs = {key: value.to(self._device, copy=True) for key, value in staged.items()}
         batch: Any = {key[4:]: value for key, value in there.items() if key.startswith("obs/")}
         batch = batch if isinstance(obs, dict) else batch[""]
         back: list[Tensor] = []
 
         def play() -> list[Tensor]:
-            for key, value in there.items():
-                value.copy_(pinned[key], non_blocking=True)
+            for key, value in pinned.items():
+                there[key].copy_(value, non_blocking=True)
             outputs = self._function(batch, there.get("mask"))
             if not back:
                 back.extend(torch.empty(out.shape, dtype=out.dtype, pin_memory=True) for out in outputs)

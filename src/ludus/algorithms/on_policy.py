@@ -252,14 +252,21 @@ class OnPolicyLearner(Learner[Rollout, H]):
             joined = array.reshape(-1, *array.shape[2:])
             return torch.as_tensor(joined if keep.all() else joined[keep], device=device)
 
+        remembered = getattr(self.policy.fast, "remembered", None)
+        there = remembered() if remembered is not None and rollout.cuts is None and keep.all() else None
+        if there is None:
+            there = (
+                _flat_obs(rollout.obs, keep, device),
+                None if rollout.masks is None else flat(rollout.masks),
+            )
         samples = Samples(
-            obs=_flat_obs(rollout.obs, keep, device),
+            obs=there[0],
             actions=flat(rollout.actions),
             log_probs=flat(rollout.log_probs),
             values=flat(rollout.values),
             advantages=flat(advantages),
             returns=flat(returns),
-            masks=None if rollout.masks is None else flat(rollout.masks),
+            masks=there[1],
         )
         valid = rollout.valid
         return samples, {
@@ -309,10 +316,38 @@ class CapturedActorCritic:
 
         self._act = CapturedPlay(act, policy.device, n, [generator])
         self._values = CapturedPlay(values, policy.device, n)
+        self._memory: dict[str, torch.Tensor] = {}
+        self._steps = self._seen = 0
+
+    def remember(self, n_steps: int) -> None:
+        """Keep what the next `n_steps` calls of `act` are given: it is on the GPU then, where the update needs it."""
+        if n_steps != self._steps:
+            self._memory = {}
+        self._steps, self._seen = n_steps, 0
+
+    def remembered(self) -> tuple[Any, torch.Tensor | None] | None:
+        """Observations and masks of those calls, [steps * n, ...]; None if there were more, fewer, or other ones."""
+        if self._seen != self._steps or not self._memory:
+            return None
+        flat = {key: value.flatten(0, 1) for key, value in self._memory.items()}
+        mask = flat.pop("mask", None)
+        obs = {key.removeprefix("obs/"): value for key, value in flat.items()}
+        return obs.get("", obs), mask
 
     def act(self, obs: Observation, masks: BoolArray | None) -> tuple[Array, ...]:
         """Actions, their log-probabilities and values for observations as the network takes them."""
-        return self._act(obs, masks)
+        outputs = self._act(obs, masks)
+        inputs = self._act.inputs
+        if self._seen < self._steps:
+            if not self._memory:
+                self._memory = {key: x.new_empty((self._steps, *x.shape)) for key, x in inputs.items()}
+            if self._memory.keys() == inputs.keys():
+                for key, value in inputs.items():
+                    self._memory[key][self._seen].copy_(value)
+            else:  # an env gave its first mask late
+                self._memory, self._steps = {}, 0
+        self._seen += 1
+        return outputs
 
     def values(self, obs: Observation) -> Array:
         return self._values(obs)[0]

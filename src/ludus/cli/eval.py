@@ -51,6 +51,11 @@ def evaluate(
     rows.append(("length", f"{number(result.mean_length)} steps"))
     if result.success_rate is not None:
         rows.append(("success", f"{result.success_rate:.0%}"))
+    games = summary.get("balatro")
+    if games is not None:
+        cleared = games["success_rate_by_ante"]
+        rows.append(("ante", f"{games['mean_ante']:.2f} on average, {games['max_ante']} at most"))
+        rows.append(("cleared", "  ".join(f"{ante}: {cleared[str(ante)]:.1%}" for ante in range(1, 9))))
     manner = "sampled actions" if stochastic else "deterministic"
     rows.append(("episodes", f"{episodes}, {manner}, seeds {seeds[0]} to {seeds[-1]}"))
     output.pairs(rows)

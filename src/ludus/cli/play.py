@@ -51,6 +51,11 @@ def play(
     if human or policy == _HUMAN:
         if video is not None:
             raise UserError("a human's game is not filmed", fix="leave out --video, or --human")
+        from ludus.envs.registration import BALATRO
+
+        if BALATRO in (policy, env) or policy == "balatro":
+            _play_balatro(seeds, output)
+            return
         _play_by_hand(_human_spec(policy, env, root), seeds, output)
         return
     if policy is None:
@@ -155,6 +160,22 @@ def _play_by_hand(spec: EnvSpec, seeds: list[int], output: Output) -> None:
         env.close()
     data = {"policy": _HUMAN, "env": spec.id, "run": None, "checkpoint": None}
     _tell(rewards, data, None, output, described="you")
+
+
+def _play_balatro(seeds: list[int], output: Output) -> None:
+    from ludus.envs.balatro.settings import Settings
+    from ludus.envs.balatro.terminal import play_in_terminal
+    from ludus.envs.registration import BALATRO
+
+    tables = play_in_terminal(Settings(), seeds)
+    for table in tables:
+        report = table.report
+        end = "won" if report["won"] else (f"lost to {report['lost_to']}" if table.over else "left")
+        output.print(
+            f"ante {report['ante']}, round {report['round']}: {end}; best hand {report['score']:,.0f}"
+        )
+    data = {"policy": _HUMAN, "env": BALATRO, "run": None, "checkpoint": None}
+    _tell([table.reward for table in tables], data, None, output, described="you")
 
 
 def _tell(

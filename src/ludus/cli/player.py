@@ -50,7 +50,8 @@ def seat(name: str, env_id: str | None, root: str, seed: int, beside: Player | N
     import torch
 
     from ludus.envs.make import EnvSpec
-    from ludus.evaluation.load import BOTS, load
+    from ludus.envs.registration import BALATRO, MOVES
+    from ludus.evaluation.load import BOTS, RULES, load
 
     torch.manual_seed(seed)
     torch.set_num_threads(1)  # one observation at a time: a second thread would only wait
@@ -59,11 +60,14 @@ def seat(name: str, env_id: str | None, root: str, seed: int, beside: Player | N
             spec = open_spec(EnvSpec(env_id), env_id)
         elif beside is not None:
             spec = beside.spec
+        elif name == RULES:
+            spec = EnvSpec(BALATRO, kwargs=MOVES).resolve()
         else:
             raise UserError(f"the bot '{name}' needs to know the env", fix="give one with --env")
         _, action_space = _spaces(spec)
         policy = load(name, root, action_space=action_space)
-        policy.actor.action_space.seed(seed)
+        if name != RULES:
+            policy.actor.action_space.seed(seed)
         return Player(policy, spec)
     policy = load(name, root)
     if env_id is None:

@@ -6,8 +6,11 @@ import gymnasium as gym
 
 from ludus.envs.diambra.games import DIAMBRA, GAMES
 
+BALATRO = "ludus/Balatro-v0"
+MOVES = {"actions": "moves", "max_hand": 10}
+"""How Balatro is played by those who learn it: see `ludus.envs.balatro.moves`."""
 _OWN = {
-    "ludus/Balatro-v0": "ludus.envs.balatro.env:BalatroEnv",
+    BALATRO: "ludus.envs.balatro.env:BalatroEnv",
     "ludus/Unity-v0": "ludus.envs.unity.env:UnityEnv",
 }
 _TEXT = ("TicTacToe-v0", "ConnectFour-v0", "Nim-v0", "KuhnPoker-v0")

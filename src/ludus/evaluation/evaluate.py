@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs.balatro.metrics import BalatroMetrics, figures
 from ludus.envs.vector.chunk import user_traceback
 from ludus.envs.wrappers import EpisodeReport
 from ludus.errors import EnvFault, LudusError, SimulatorsTaken
-from ludus.rollout.stepper import stack
+from ludus.evaluation.together import can_play_together, play_together
+from ludus.rollout.stepper import REPORT, stack
 from ludus.types import Array, BoolArray, EpisodeRecord, Metrics, Observation
 
 Env = gym.Env[Any, Any]
@@ -67,7 +70,20 @@ class EvaluationResult:
         }
         if self.success_rate is not None:
             metrics["eval/success_rate"] = self.success_rate
+        games = self.games()
+        if games is not None:
+            metrics |= {
+                f"eval/{name.removeprefix('balatro/')}": value for name, value in figures(games).items()
+            }
         return metrics
+
+    def games(self) -> dict[str, Any] | None:
+        """What `BalatroMetrics` sums up, where the episodes told of it."""
+        gathered = BalatroMetrics()
+        for episode in self.episodes:
+            if episode.report is not None:
+                gathered.add_report(episode.report, episode.reward)
+        return gathered.get_summary() if len(gathered) else None
 
     def summary(self) -> dict[str, Any]:
         """For `--json`."""
@@ -82,6 +98,9 @@ class EvaluationResult:
         }
         if self.success_rate is not None:
             summary["success_rate"] = self.success_rate
+        games = self.games()
+        if games is not None:
+            summary["balatro"] = json.loads(json.dumps(games))  # keys that are numbers become text
         return summary
 
 
@@ -93,6 +112,10 @@ def evaluate(
     The envs are built for this evaluation and closed after it, so that the result depends on nothing but the
     policy and the seeds.
     """
+    if can_play_together(make_env, actor):
+        return EvaluationResult(
+            tuple(play_together(actor, cast(Any, make_env), seeds, deterministic=deterministic))
+        )
     envs = _several(make_env, min(MAX_ENVS, len(seeds)))
     try:
         return EvaluationResult(tuple(play_episodes(actor, envs, seeds, deterministic=deterministic)))
@@ -196,7 +219,9 @@ class Game:
             return None
         self.ended = "terminated" if terminated else "truncated"
         success = info.get("is_success")
-        return EpisodeRecord(self.reward, self.length, None if success is None else bool(success))
+        return EpisodeRecord(
+            self.reward, self.length, None if success is None else bool(success), info.get(REPORT)
+        )
 
 
 def guarded(env: Env, seed: int, method: str, /, *args: Any, **kwargs: Any) -> Any:

@@ -1,8 +1,8 @@
 """One way to name a policy, and from the name to something that plays.
 
 `RUN`, `RUN@best`, `RUN@latest`, `RUN@000000100000`, `preset:NAME` (the newest run of that preset), or a bot:
-`random`. RUN is a path, a unique run name, or `latest`. The path of one checkpoint, as `save_model()` returns
-it, names that checkpoint.
+`random`, or `rules` for Balatro. RUN is a path, a unique run name, or `latest`. The path of one checkpoint, as
+`save_model()` returns it, names that checkpoint.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from ludus.runs.hints import step_of
 from ludus.runs.streams import Streams
 from ludus.types import Array, BoolArray, Observation
 
-BOTS = ("random",)
+RULES = "rules"
+BOTS = ("random", RULES)
 
 
 @dataclass
@@ -130,6 +131,10 @@ def load(
     if name in BOTS:
         if action_space is None:
             raise UserError(f"the bot '{name}' needs to know the env", fix="give one with --env")
+        if name == RULES:
+            from ludus.envs.balatro.bot import RulesBot  # its kernels take a second to load
+
+            return LoadedPolicy(name, RulesBot.for_actions(action_space))
         return LoadedPolicy(name, RandomBot(action_space, observation_space=observation_space))
     run, checkpoint = find_checkpoint(name, root)
     config = load_config(run.config_path).config

@@ -251,9 +251,9 @@ def make_extractor(
 ) -> BaseFeaturesExtractor:
     """The extractor called `name`, made and tried on a batch of two.
 
-    "auto" takes NatureCNN for images, CombinedExtractor for Dict spaces, FlattenExtractor for the rest (and
-    for images too small for NatureCNN). Raises UnknownName for a name that is not registered, and ConfigError
-    for a class that cannot be imported, does not take the arguments or puts out the wrong shape. Errors in
+    "auto" takes NatureCNN for images, balatro for Balatro's Dict, CombinedExtractor for others, FlattenExtractor for
+    the rest (and for images too small for NatureCNN). Raises UnknownName for a name that is not registered, and
+    ConfigError for a class that cannot be imported, does not take the arguments or puts out the wrong shape. Errors in
     the class's own code pass through.
     """
     cls = _find(auto_extractor(observation_space) if name == "auto" else name)
@@ -277,7 +277,7 @@ def make_extractor(
 def auto_extractor(space: gym.Space[Any]) -> str:
     """The name that "auto" stands for."""
     if isinstance(space, gym.spaces.Dict):
-        return "CombinedExtractor"
+        return "balatro" if {"joker_ids", "hand_ids"} <= set(space.spaces) else "CombinedExtractor"
     return "NatureCNN" if _fits_nature_cnn(space) else "FlattenExtractor"
 
 

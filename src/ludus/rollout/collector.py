@@ -19,6 +19,8 @@ from ludus.rollout.stepper import Step, Stepper, stack
 from ludus.types import Array, BoolArray, EpisodeRecord, Metrics, Observation
 
 _REWARDS = "reward_normalizer."
+_GAMES = "open_games."
+LARGE = 1 << 24
 StepHook = Callable[[int], bool]
 """Called after each vector step with the env steps of this collection so far; False ends it at once."""
 
@@ -34,6 +36,8 @@ class Collector(ABC):
     """Whether the games can be brought to the same start again, as exact resume needs."""
     reward_scale = 1.0
     """What a reward of 1 that the learner sees is worth in the env's own reward."""
+    saves_games = False
+    """Whether a checkpoint holds the open games, so that a resumed run goes on with them and needs no barrier."""
 
     def __init__(self) -> None:
         self.step_hook: StepHook | None = None
@@ -86,6 +90,8 @@ class EnvCollector(Collector):
         self.n_steps = n_steps
         self.reward_normalizer = reward_normalizer
         self._generator = generator
+        self._kept: _Storage | None = None
+        self._begun = False
 
     @property
     def seeded(self) -> bool:  # type: ignore[override]  # simulators that take no seed know it themselves
@@ -95,8 +101,15 @@ class EnvCollector(Collector):
     def reward_scale(self) -> float:  # type: ignore[override]  # it moves while rewards are normalised
         return 1.0 if self.reward_normalizer is None else self.reward_normalizer.unit
 
+    @property
+    def saves_games(self) -> bool:  # type: ignore[override]  # the envs know it
+        return self.stepper.can_save_games
+
     def barrier(self, number: int) -> None:
-        """See `Stepper.barrier`."""
+        """See `Stepper.barrier`; games that are saved as they stand begin once and then go on."""
+        if self.saves_games and self._begun:
+            return
+        self._begun = True
         self.stepper.barrier(number)
         if self.reward_normalizer is not None:
             self.reward_normalizer.reset_returns()
@@ -105,13 +118,16 @@ class EnvCollector(Collector):
         self.stepper.envs.close()
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        if self.reward_normalizer is None:
-            return {}
-        state = self.reward_normalizer.state_dict()
-        return {f"{_REWARDS}{key}": torch.as_tensor(array) for key, array in state.items()}
+        state = {} if self.reward_normalizer is None else self.reward_normalizer.state_dict()
+        saved = {f"{_REWARDS}{key}": torch.as_tensor(array) for key, array in state.items()}
+        if self.saves_games:
+            arrays, _ = self.stepper.saved_games()
+            saved |= {f"{_GAMES}{key}": torch.as_tensor(array) for key, array in arrays.items()}
+        return saved
 
     def values(self) -> dict[str, Any]:
-        return {"collector": self.counters(), "wrappers": self.wrapper_states()}
+        values = {"collector": self.counters(), "wrappers": self.wrapper_states()}
+        return values | ({"open_games": self.stepper.saved_games()[1]} if self.saves_games else {})
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
         self.load_counters(values["collector"])
@@ -120,6 +136,10 @@ class EnvCollector(Collector):
                 {k.removeprefix(_REWARDS): v.numpy() for k, v in tensors.items() if k.startswith(_REWARDS)}
             )
         self.load_wrapper_states(values["wrappers"])
+        if self.saves_games and "open_games" in values:
+            arrays = {k.removeprefix(_GAMES): v.numpy() for k, v in tensors.items() if k.startswith(_GAMES)}
+            self.stepper.load_games(arrays, values["open_games"])
+            self._begun = True
 
     def wrapper_states(self) -> list[Any]:
         """What the wrappers of each env remember; empty where none can."""
@@ -152,19 +172,23 @@ class RolloutCollector(EnvCollector):
     """Whether rollouts hold their `cuts`."""
 
     def collect(self, policy: ActorCritic) -> Rollout:
-        stepper, T, N = self.stepper, self.n_steps, self.stepper.n_envs
-        rollout = _Storage(T, N, pinned=policy.device.type == "cuda")
+        stepper, T = self.stepper, self.n_steps
+        rollout = self._storage(policy)
+        remember = getattr(policy.fast, "remember", None)
+        if remember is not None:
+            remember(T)
         episodes: list[EpisodeRecord] = []
         truncated_ends: list[tuple[int, int, Any]] = []
         if policy.training:
             policy.eval()
         taken = 0
         for t in range(T):
-            seen = self._see(policy, stepper.obs)
-            masks = stepper.masks
+            seen, masks = rollout.put_seen(t, self._see(policy, stepper.obs), stepper.masks)
             actions, log_probs, values = self._act(policy, seen, masks)
+            if policy.obs_normalizer is None:
+                rollout.offer(t + 1, stepper.envs)
             step = stepper.step(policy.to_env(actions))
-            rollout.put(t, seen, actions, log_probs, values, masks, step)
+            rollout.put(t, actions, log_probs, values, step)
             rollout.rewards[t] = self._reward(step)
             episodes += step.episodes
             truncated_ends += [(t, i, obs) for i, obs in step.final_obs.items() if not step.terminated[i]]
@@ -183,7 +207,7 @@ class RolloutCollector(EnvCollector):
         return Rollout(
             steps=int(rollout.valid.sum()),
             episodes=episodes,
-            obs=rollout.obs,
+            obs=rollout.seen(),
             actions=rollout.actions,
             log_probs=rollout.log_probs,
             values=rollout.values,
@@ -192,9 +216,17 @@ class RolloutCollector(EnvCollector):
             terminated=rollout.terminated,
             ends=ends,
             valid=rollout.valid,
-            masks=rollout.masks,
+            masks=None if rollout.masks is None else rollout.masks[:-1],
             cuts=self._cuts(policy, truncated_ends, truncated) if self.keeps_cuts else None,
         )
+
+    def _storage(self, policy: ActorCritic) -> _Storage:
+        """The memory of a rollout; a large one is used again, because to get so much anew takes a while."""
+        kept = self._kept
+        if kept is None or not kept.large or self.keeps_cuts:  # who wants cuts may keep rollouts for later
+            pinned = policy.device.type == "cuda"
+            kept = self._kept = _Storage(self.n_steps, self.stepper.n_envs, pinned=pinned)
+        return kept
 
     def _cuts(self, policy: Policy, ends: list[tuple[int, int, Any]], truncated: Observation | None) -> Cuts:
         last, n = self.stepper.obs, self.stepper.n_envs
@@ -296,7 +328,11 @@ class ReplayCollector(EnvCollector):
 
 
 class _Storage:
-    """The arrays of one rollout, shaped after the first step that is put in."""
+    """The arrays of one rollout, shaped after the first step that is put in.
+
+    Observations and masks have room for one step more: envs that can (`write_into`) write what follows a step right
+    where it will be stored.
+    """
 
     def __init__(self, n_steps: int, n_envs: int, pinned: bool) -> None:
         shape = (n_steps, n_envs)
@@ -313,48 +349,71 @@ class _Storage:
         self.actions: Array = np.zeros(0)
         self.masks: BoolArray | None = None
 
-    def put(
-        self,
-        t: int,
-        obs: Observation,
-        actions: Array,
-        log_probs: Array,
-        values: Array,
-        masks: BoolArray | None,
-        step: Step,
-    ) -> None:
-        if t == 0:
-            self._allocate(obs, actions)
+    @property
+    def large(self) -> bool:
+        """Whether it holds so much that it should be used again. Dict observations are not worth the trouble."""
+        return not isinstance(self.obs, dict) and self.obs.nbytes >= LARGE
+
+    def seen(self) -> Observation:
+        """The observations of all steps."""
+        if isinstance(self.obs, dict):
+            return {key: value[:-1] for key, value in self.obs.items()}
+        return self.obs[:-1]
+
+    def offer(self, t: int, envs: Any) -> None:
+        """Let the envs write what they are about to return into the place of step `t`."""
+        if isinstance(self.obs, dict) or self.masks is None or not hasattr(envs, "write_into"):
+            return
+        envs.write_into(self.obs[t], self.masks[t])
+
+    def put_seen(
+        self, t: int, obs: Observation, masks: BoolArray | None
+    ) -> tuple[Observation, BoolArray | None]:
+        """Keep what is seen before step `t`; returns it as it is kept."""
+        if t == 0 and isinstance(self.obs, dict):
+            self._allocate(obs)
+        if masks is not None:
+            if self.masks is None:  # an env may give its first mask late: all was legal until then
+                self.masks = self._empty(masks)
+                self.masks[:t] = True
+            masks = _keep(masks, self.masks[t])
         if isinstance(self.obs, dict):
             for key, value in self.obs.items():
                 value[t] = obs[key]
-        else:
-            self.obs[t] = obs
+            return obs, masks
+        return _keep(np.asarray(obs), self.obs[t]), masks
+
+    def put(self, t: int, actions: Array, log_probs: Array, values: Array, step: Step) -> None:
+        """Keep what was done at step `t`, and what came of it."""
+        if t == 0 and self.actions.shape[1:] != actions.shape:
+            self.actions = np.empty((self.shape[0], *actions.shape), dtype=actions.dtype)
         self.actions[t] = actions
         self.log_probs[t] = log_probs
         self.values[t] = values
         self.terminated[t] = step.terminated
         self.ends[t] = step.ended
         self.valid[t] = step.valid
-        if masks is not None:
-            if self.masks is None:  # an env may give its first mask late: all was legal until then
-                self.masks = np.ones((self.shape[0], *masks.shape), dtype=bool)
-            self.masks[t] = masks
 
-    def _allocate(self, obs: Observation, actions: Array) -> None:
-        n_steps = self.shape[0]
+    def _allocate(self, obs: Observation) -> None:
         if isinstance(obs, dict):
-            self.obs = {key: self._empty(n_steps, value) for key, value in obs.items()}
+            self.obs = {key: self._empty(value) for key, value in obs.items()}
         else:
-            self.obs = self._empty(n_steps, obs)
-        self.actions = np.empty((n_steps, *actions.shape), dtype=actions.dtype)
+            self.obs = self._empty(obs)
 
-    def _empty(self, n_steps: int, like: Array) -> Array:
-        """Memory for `n_steps` arrays; for a GPU such that it can fetch them by itself."""
+    def _empty(self, like: Array) -> Array:
+        """Memory for the steps and one more; for a GPU such that it can fetch them by itself."""
+        shape = (self.shape[0] + 1, *like.shape)
         if not self._pinned:
-            return np.empty((n_steps, *like.shape), dtype=like.dtype)
+            return np.empty(shape, dtype=like.dtype)
         kind = torch.from_numpy(np.empty(0, dtype=like.dtype)).dtype
-        return torch.empty((n_steps, *like.shape), dtype=kind, pin_memory=True).numpy()
+        return torch.empty(shape, dtype=kind, pin_memory=True).numpy()
+
+
+def _keep(array: Array, place: Array) -> Array:
+    """`array`, in `place`: copied unless it is there already."""
+    if array.ctypes.data != place.ctypes.data:
+        place[...] = array
+    return place
 
 
 def random_actions(

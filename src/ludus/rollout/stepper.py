@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from ludus.types import Array, BoolArray, EpisodeRecord, Observation
 
+REPORT = "balatro"  # where a game tells how an episode went
 SeedFor = Callable[[int, int], int]
 """(barrier number, env index) to the seed that env starts with."""
 
@@ -79,6 +80,24 @@ class Stepper:
         self.masks = read_masks(self.obs, infos)
         self._returns[:] = 0.0
         self._lengths[:] = 0
+        self._resetting[:] = False
+
+    @property
+    def can_save_games(self) -> bool:
+        """Whether the games can be saved as they stand, and gone on with."""
+        return hasattr(self.envs, "saved_games")
+
+    def saved_games(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """The open episodes, as arrays and plain data, for `load_games`."""
+        arrays, values = self.envs.saved_games()  # type: ignore[attr-defined]  # see `can_save_games`
+        return {**arrays, "tally.returns": self._returns, "tally.lengths": self._lengths}, values
+
+    def load_games(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        """Go on with the episodes that `saved_games` gave."""
+        self.obs, infos = self.envs.load_games(arrays, values)  # type: ignore[attr-defined]
+        self.masks = read_masks(self.obs, infos)
+        self._returns[:] = arrays["tally.returns"]
+        self._lengths[:] = arrays["tally.lengths"]
         self._resetting[:] = False
 
     def step(self, actions: Array) -> Step:
@@ -152,7 +171,8 @@ class Stepper:
             return None
         else:
             reward, length = float(self._returns[index]), int(self._lengths[index])
-        return EpisodeRecord(reward, length, None if success is None else bool(success))
+        report = _info_at(infos, REPORT, index)
+        return EpisodeRecord(reward, length, None if success is None else bool(success), report)
 
     def _clear(self, indices: Array) -> None:
         self._returns[indices] = 0.0

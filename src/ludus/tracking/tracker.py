@@ -81,6 +81,10 @@ class MetricsLog:
         row: dict[str, Any] = {"step": step, "reward": record.reward, "length": record.length}
         if record.success is not None:
             row["success"] = record.success
+        if record.report is not None:
+            row |= {
+                name: value for name, value in record.report.items() if isinstance(value, int | float | str)
+            }
         self._episodes.write(row | extra)
 
     def offsets(self) -> dict[str, int]:

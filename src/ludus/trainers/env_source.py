@@ -110,14 +110,20 @@ class EnvSource:
         finally:
             env.close()
 
+    def for_evaluation(self) -> Callable[[], Env]:
+        """What builds the envs of evaluations."""
+        if not isinstance(self._factory, EnvSpec):
+            return self.make_single
+        curriculum = self._factory.curriculum
+        held = None if curriculum is None else CurriculumConfig(**curriculum).held()
+        return replace(self._factory, curriculum=held)
+
     def make_single(self, render_mode: str | None = None) -> Env:
         """One more env, apart from the training ones. UserError when an env object cannot be copied."""
         if isinstance(self._factory, EnvSpec):
-            curriculum = self._factory.curriculum
-            held = None if curriculum is None else CurriculumConfig(**curriculum).held()
-            return replace(
-                self._factory, curriculum=held, render_mode=render_mode or self._factory.render_mode
-            )()
+            spec: Any = self.for_evaluation()
+            one: Env = replace(spec, render_mode=render_mode or spec.render_mode)()
+            return one
         if self._factory is not None:
             return self._factory()
         assert self._instance is not None

@@ -151,7 +151,7 @@ class NativeTrainer(RunTrainer):
         was_training = policy.training
         policy.eval()
         try:
-            return evaluate(policy, self._source.make_single, seeds, deterministic=deterministic)
+            return evaluate(policy, self._source.for_evaluation(), seeds, deterministic=deterministic)
         finally:
             policy.train(was_training)
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ludus.envs.balatro.metrics import BalatroMetrics
 from ludus.types import EpisodeRecord, Metrics
 
 WINDOW = 100
+GAMES = 1000
 
 
 class EpisodeWindow:
@@ -36,10 +38,35 @@ class EpisodeWindow:
         return metrics
 
     def state_dict(self) -> list[list[Any]]:
-        return [list(astuple(episode)) for episode in self._episodes]
+        return [[e.reward, e.length, e.success] for e in self._episodes]
 
     def load_state_dict(self, state: list[list[Any]]) -> None:
         self._episodes = deque((EpisodeRecord(*fields) for fields in state), maxlen=WINDOW)
+
+
+class GameWindow:
+    """The last 1,000 episodes that told how they went: see `BalatroMetrics`."""
+
+    def __init__(self) -> None:
+        self._episodes: deque[EpisodeRecord] = deque(maxlen=GAMES)
+
+    def extend(self, episodes: Iterable[EpisodeRecord]) -> None:
+        self._episodes.extend(episode for episode in episodes if episode.report is not None)
+
+    def summary(self) -> dict[str, Any] | None:
+        """All that is known of them; None without one."""
+        if not self._episodes:
+            return None
+        metrics = BalatroMetrics()
+        for episode in self._episodes:
+            metrics.add_report(episode.report or {}, episode.reward)
+        return metrics.get_summary()
+
+    def state_dict(self) -> list[list[Any]]:
+        return [list(astuple(episode)) for episode in self._episodes]
+
+    def load_state_dict(self, state: list[list[Any]]) -> None:
+        self._episodes = deque((EpisodeRecord(*fields) for fields in state), maxlen=GAMES)
 
 
 class MeanMetrics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shlex
 import time
@@ -17,11 +18,13 @@ from ludus.algorithms.learner import AnyLearner, with_prefix
 from ludus.algorithms.norms import optimizer_norms
 from ludus.config.schema import TrainerConfig
 from ludus.config.when import When
+from ludus.envs.balatro.metrics import figures
 from ludus.errors import CheckpointError, StorageError
 from ludus.evaluation.evaluate import EvaluationResult
 from ludus.evaluation.load import load_policy_tensors
 from ludus.rollout.collector import Collector
 from ludus.rollout.experience import Experience
+from ludus.runs.atomic import write_atomic
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.runs.signals import StopSignals
@@ -29,11 +32,12 @@ from ludus.runs.streams import Streams
 from ludus.tracking.machine import MachineLoad
 from ludus.tracking.progress import ProgressDisplay
 from ludus.tracking.tracker import MetricsLog
-from ludus.trainers.statistics import EpisodeWindow, MeanMetrics
+from ludus.trainers.statistics import EpisodeWindow, GameWindow, MeanMetrics
 from ludus.types import Metrics, Progress
 
 _log = logging.getLogger("ludus.trainers")
 MAX_FAILED_SAVES = 3
+GAMES_FILE = "games.json"
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class TrainingRun:
         self._steps_in_collection = 0
         self._before = Progress()
         self._window = EpisodeWindow()
+        self._games = GameWindow()
         self._means = MeanMetrics()
         self._load = MachineLoad(crew.config.device)
         self._best: float | None = None
@@ -149,6 +154,7 @@ class TrainingRun:
         self.progress.steps += experience.steps
         self.progress.episodes += len(experience.episodes)
         self._window.extend(experience.episodes)
+        self._games.extend(experience.episodes)
         with self._writing("episodes.jsonl"):
             for episode in experience.episodes:
                 self.log.episode(self.progress.steps, episode)
@@ -177,8 +183,9 @@ class TrainingRun:
         self._consider_stopping()
         every = self.crew.config.checkpoint.every
         if self._due(every):
-            seeded = self.crew.collector.seeded
-            self._try_to_save(exact=seeded and every is not None and not every.is_wall_clock)
+            collector = self.crew.collector
+            at_a_barrier = collector.seeded and every is not None and not every.is_wall_clock
+            self._try_to_save(exact=collector.saves_games or at_a_barrier)
             self.crew.collector.barrier(self._barriers)
         elif self._new_best:
             self._try_to_save(resumable=False)
@@ -187,10 +194,10 @@ class TrainingRun:
             self.crew.callback.on_rollout_start()
 
     def preempted(self) -> str:
-        """Asked to stop: save where we are. Not exact, because an uninterrupted run has no barrier here."""
+        """Asked to stop: save where we are. Exact only with the open games: nobody else has a barrier here."""
         if self.progress.steps > self._saved_at:
             with self._writing("the last checkpoint"):
-                self.save(exact=False)
+                self.save(exact=self.crew.collector.saves_games and self._steps_in_collection == 0)
         return "interrupted" if self.stopping else "stopped"
 
     def finished(self) -> str:
@@ -231,10 +238,10 @@ class TrainingRun:
         return checkpoint
 
     def save_start(self) -> None:
-        """A checkpoint before the first step, for a run that may have to go back."""
+        """A checkpoint before the first step, for a run that may have to go back: at the barrier it has just come to."""
+        self._barriers -= 1
         with self._writing("the first checkpoint"):
             self.save(exact=self.crew.collector.seeded)
-        self.crew.collector.barrier(self._barriers)
 
     def resume_hint(self) -> str:
         """Which checkpoint is intact and how to go on from it; empty when there is none, or it could not be used."""
@@ -300,6 +307,7 @@ class TrainingRun:
             "learner": crew.learner.values(),
             "streams": stream_values,
             "window": self._window.state_dict(),
+            "games": self._games.state_dict(),
             "means": self._means.state_dict(),
             "best": self._best,
             "evaluations_since_best": self._evaluations_since_best,
@@ -319,6 +327,7 @@ class TrainingRun:
         self.progress = Progress(**state["progress"])
         self._barriers = int(state["barriers"])
         self._window.load_state_dict(state["window"])
+        self._games.load_state_dict(state.get("games", []))
         self._means.load_state_dict(state["means"])
         self._best = state["best"]
         self._evaluations_since_best = int(state["evaluations_since_best"])
@@ -342,11 +351,21 @@ class TrainingRun:
         return self._log_row(
             self._means.take()
             | self._window.metrics()
+            | self._game_metrics()
             | optimizer_norms(self.crew.learner.optimizers().values())
             | {"time/fps": round(fps, 1), "time/seconds": round(self.progress.seconds, 3)}
             | self._load.sample()
             | self.crew.collector.take_metrics()
         )
+
+    def _game_metrics(self) -> Metrics:
+        """What the last games came to; all of it goes to `games.json`."""
+        summary = self._games.summary()
+        if summary is None:
+            return {}
+        with self._writing(GAMES_FILE):
+            write_atomic(self.directory.path / GAMES_FILE, json.dumps(summary, indent=1))
+        return figures(summary)
 
     def _log_row(self, metrics: Metrics) -> dict[str, Any]:
         best_metric = self.crew.config.checkpoint.best_metric
@@ -383,8 +402,8 @@ class TrainingRun:
     def _after_step(self, steps: int) -> bool:
         """Called by the collector after every vector step."""
         self._steps_in_collection = steps
-        if self.signals.received is not None:
-            return False
+        if self.signals.received is not None and not self.crew.collector.saves_games:
+            return False  # games that are saved play on to the end of the collection, so that nothing is lost
         if self.crew.callback is not None and self.crew.callback.on_step() is False:
             self.stop_reason = "a callback asked for it"
             return False

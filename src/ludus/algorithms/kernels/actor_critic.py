@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 import numpy as np
 import torch
 from gymnasium import spaces
 
-from ludus.algorithms.kernels import acting, policy_gradient
+from ludus.algorithms.kernels import acting, policy_gradient, sparse
 from ludus.algorithms.kernels.cores import CoreChoice
 from ludus.algorithms.kernels.memory import (
     FlatMemory,
@@ -138,6 +139,18 @@ class ActorCriticKernels:
         self._buffer_rows = 0
         self._act_rows = 0
         self._no_masks = np.ones((0, 0), dtype=bool)
+        self._may_skip_zeros = (
+            isinstance(space, spaces.Discrete)
+            and not shared
+            and n_in >= sparse.WIDE
+            and min(len(hidden), len(value_hidden)) > 0
+        )
+        self._list_buffers: Any = None
+        self._list_rows = 0
+        if self._may_skip_zeros:
+            self._turned = tuple(
+                np.empty((n_in, widths[0]), dtype=np.float32) for widths in (hidden, value_hidden)
+            )
 
     def act(self, obs: Array, masks: BoolArray | None) -> tuple[Array, Array, Array]:
         """Sampled actions (as the policy's own `act` gives them), log-probabilities and values for a batch."""
@@ -153,6 +166,20 @@ class ActorCriticKernels:
         actions_float = np.empty((n, int(self._plan[3][2])), dtype=np.float32)
         log_probs = np.empty(n, dtype=np.float32)
         values = np.empty(n, dtype=np.float32)
+        listed = self._listed(obs, masks)
+        if listed is not None:
+            sparse.act(
+                self.memory.parameters,
+                self._plan,
+                *listed,
+                noise,
+                *self._turned,
+                self._act_work,
+                actions_int,
+                log_probs,
+                values,
+            )
+            return actions_int[:, 0], log_probs, values
         acting.act(
             self.memory.parameters,
             self._plan,
@@ -188,6 +215,9 @@ class ActorCriticKernels:
 
         Returns the mean metrics of the gradient steps, and the passes begun.
         """
+        listed = self._listed(samples.obs, samples.masks)
+        if listed is not None:
+            return self._learn_listed(listed, samples, orders, batch_size, settings)
         n = len(samples.obs)
         none_int, none_float = np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0), dtype=np.float32)
         whole = (
@@ -229,16 +259,50 @@ class ActorCriticKernels:
             if ended:
                 stopped = 1
                 break
-        if total == 0:
-            return {"train/approx_kl": stats[policy_gradient.APPROX_KL]} if stopped else {}, passes
-        metrics = {f"train/{name}": stats[place] / total for place, name in _NAMES.items()}
-        metrics["train/loss"] = (
-            metrics["train/policy_gradient_loss"]
-            + settings.ent_coef * metrics["train/entropy_loss"]
-            + settings.vf_coef * metrics["train/value_loss"]
-        )
-        metrics["train/approx_kl"] *= total / (total + stopped)
-        return metrics, passes
+        return _means(stats, total, stopped, settings), passes
+
+    def _learn_listed(
+        self, listed: Any, samples: FlatSamples, orders: Iterable[Array], batch_size: int, settings: Settings
+    ) -> tuple[Metrics, int]:
+        """`learn` from what is there and what is legal."""
+        whole = (samples.actions.astype(np.int64, copy=False), samples.log_probs, samples.advantages)
+        rows = min(batch_size, len(samples.obs))
+        if self._list_buffers is None or rows > self._list_rows:
+            self._list_rows = rows
+            work = [np.empty(rows * self._widest, dtype=np.float32) for _ in range(4)]
+            self._list_buffers = (work[0], work[1], self._turned[0], work[2], work[3], self._turned[1])
+        numbers = settings.as_array()
+        stats = np.zeros(policy_gradient.N_STATS)
+        total = passes = stopped = 0
+        for order in orders:
+            passes += 1
+            with self._cores.choose() as cores:
+                numba.set_num_threads(cores)
+                steps, ended = sparse.update(
+                    self.memory.arrays,
+                    self._plan,
+                    *listed,
+                    whole,
+                    (samples.returns, samples.values),
+                    order,
+                    batch_size,
+                    self.memory.step,
+                    numbers,
+                    stats,
+                    self._list_buffers,
+                )
+            total += steps
+            self.memory.advance(steps, stats[policy_gradient.GRAD_NORM])
+            if ended:
+                stopped = 1
+                break
+        return _means(stats, total, stopped, settings), passes
+
+    def _listed(self, obs: Array, masks: BoolArray | None) -> Any:
+        """See `sparse.listed`; None where these networks or observations are not made for it."""
+        if not self._may_skip_zeros or masks is None:
+            return None
+        return sparse.listed(flat_rows(obs), masks)
 
     def compile(self) -> float:
         """Compile what will be called, or load it from the disk cache; returns the seconds it took."""
@@ -246,16 +310,21 @@ class ActorCriticKernels:
         state = self._rng.bit_generator.state
         n_in = int(self._plan[0][0])
         obs = np.zeros((2, n_in), dtype=np.float32)
-        actions, log_probs, values = self.act(obs, None)
-        self.values(obs)
+        if self._may_skip_zeros:
+            self._compile_for(obs, np.ones((2, int(self._plan[0][-1])), dtype=bool))
+        self._compile_for(obs, None)
         self._rng.bit_generator.state = state
-        samples = FlatSamples(obs, actions, log_probs, values, values, values, None)
+        self._cores = CoreChoice(self._cores.most)
+        return time.monotonic() - started
+
+    def _compile_for(self, obs: Array, masks: BoolArray | None) -> None:
+        actions, log_probs, values = self.act(obs, masks)
+        self.values(obs)
+        samples = FlatSamples(obs, actions, log_probs, values, values, values, masks)
         nothing = np.zeros(0, dtype=np.int64)
         for cores in {1, self._cores.most}:
             self._cores.cores = cores
             self.learn(samples, [nothing], 2, Settings(0.0, 1e-5, None, 0.0, 0.0))
-        self._cores = CoreChoice(self._cores.most)
-        return time.monotonic() - started
 
     def _allocate_acting(self, rows: int) -> None:
         self._act_rows = rows
@@ -273,3 +342,17 @@ class ActorCriticKernels:
             )
 
         self._buffers = (*network(), *network())
+
+
+def _means(stats: Array, steps: int, stopped: int, settings: Settings) -> Metrics:
+    """Mean metrics of the gradient steps, from their sums."""
+    if steps == 0:
+        return {"train/approx_kl": stats[policy_gradient.APPROX_KL]} if stopped else {}
+    metrics: Metrics = {f"train/{name}": stats[place] / steps for place, name in _NAMES.items()}
+    metrics["train/loss"] = (
+        metrics["train/policy_gradient_loss"]
+        + settings.ent_coef * metrics["train/entropy_loss"]
+        + settings.vf_coef * metrics["train/value_loss"]
+    )
+    metrics["train/approx_kl"] *= steps / (steps + stopped)
+    return metrics

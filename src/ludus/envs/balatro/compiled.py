@@ -40,11 +40,15 @@ def kernel(function: F) -> F:
 
 
 def entry(function: F) -> F:
-    """A rule that Python calls too; compiled at its first call, and loaded from disk by later processes.
+    """A rule that Python calls too, from several threads at once if need be (each with games of its own).
+
+    Compiled at its first call, and loaded from disk by later processes.
 
     Give it integers, not bools: to find that a bool will do costs numba a hundred microseconds at every call.
     """
-    dispatcher: Any = njit(cache=True, error_model="numpy", pipeline_class=_EntryCompiler)(function)
+    dispatcher: Any = njit(cache=True, nogil=True, error_model="numpy", pipeline_class=_EntryCompiler)(
+        function
+    )
     _for_one_kind_of_integer(dispatcher)
     return dispatcher  # type: ignore[no-any-return]
 

@@ -8,11 +8,14 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.balatro import state as st
+from ludus.envs.balatro.actions import n_actions
 from ludus.envs.balatro.engine import begin, look, step
+from ludus.envs.balatro.moves import N_MOVES, write_moves
+from ludus.envs.balatro.observation import observation_size
 from ludus.envs.balatro.render import draw_game, show
 from ludus.envs.balatro.report import episode_report
 from ludus.envs.balatro.settings import Rewards, Settings
-from ludus.envs.balatro.spaces import action_space, as_dict, dict_space, flat_space
+from ludus.envs.balatro.spaces import action_space, as_dict, dict_space, flat_space, move_space
 from ludus.types import Array, BoolArray
 
 NO_QUEUE = np.zeros(0, dtype=np.int64)
@@ -41,20 +44,29 @@ class BalatroEnv(gym.Env[Any, Any]):
         max_hand: int = 12,
         max_steps: int = 5_000,
         observation: str = "flat",
+        actions: str = "cards",
         rewards: dict[str, float] | Rewards | None = None,
         render_mode: str | None = None,
     ) -> None:
         pay = Settings(rewards=rewards).rewards if rewards else Rewards()  # type: ignore[arg-type]  # read there
-        self.settings = Settings(deck, stake, max_ante, max_hand, max_steps, observation, pay)
+        self.settings = Settings(deck, stake, max_ante, max_hand, max_steps, observation, actions, pay)
         self.render_mode = render_mode
-        self.action_space = action_space(max_hand)
-        self._flat_space = flat_space(max_hand)
-        self.observation_space = dict_space(max_hand) if observation == "dict" else self._flat_space
+        self._moves = actions == "moves"
+        self.action_space = move_space() if self._moves else action_space(max_hand)
+        self._flat_space = flat_space(max_hand, self._moves)
+        self.observation_space = (
+            dict_space(max_hand, self._moves) if observation == "dict" else self._flat_space
+        )
         self.last_ante = self.settings.last_ante
         self.games = st.Games.empty(1)
         self.settings.write_rewards(self.games)
         self._obs: Array = np.zeros((1, *self._flat_space.shape), dtype=np.float32)
-        self._mask: BoolArray = np.zeros((1, int(self.action_space.n)), dtype=bool)
+        self._legal: BoolArray = np.zeros((1, n_actions(max_hand)), dtype=bool)
+        self._mask: BoolArray = (
+            np.zeros((1, int(self.action_space.n)), dtype=bool) if self._moves else self._legal
+        )
+        self._table: Array = np.zeros((1, N_MOVES), dtype=np.int64)
+        self._room = st.Games.empty(1)
         self._reward = np.zeros(1)
         self._done = np.zeros(1, dtype=np.uint8)
         self._action = np.zeros(1, dtype=np.int64)
@@ -72,12 +84,34 @@ class BalatroEnv(gym.Env[Any, Any]):
         run_seed = int(self.np_random.integers(SEED_LIMIT))
         s, f = self.games.s[0], self.games.f[0]
         begin(s, f, NO_QUEUE, run_seed, self.settings.deck_number, self.settings.stake_number, self.last_ante)
-        look(self.games.s, self.games.f, self._obs, self._mask, self.settings.max_hand)
+        self._look()
         return self._observation(), {"action_mask": self._mask[0].copy()}
+
+    def _look(self) -> None:
+        look(self.games.s, self.games.f, self._obs, self._legal, self.settings.max_hand)
+        if self._moves:
+            self._move()
+
+    def _move(self) -> None:
+        max_hand, room = self.settings.max_hand, self._room
+        write_moves(
+            self.games.s,
+            self.games.f,
+            self._legal,
+            self._table,
+            self._mask,
+            self._obs,
+            observation_size(max_hand),
+            max_hand,
+            NO_QUEUE,
+            NO_LOG,
+            room.s[0],
+            room.f[0],
+        )
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Carries out one action; see `actions.describe` for what it means."""
-        self._action[0] = action
+        self._action[0] = self._table[0, action] if self._moves else action
         step(
             self.games.s,
             self.games.f,
@@ -86,8 +120,8 @@ class BalatroEnv(gym.Env[Any, Any]):
             self._obs,
             self._reward,
             self._done,
-            self._mask,
-            self._mask,
+            self._legal,
+            self._legal,
             self.settings.max_hand,
             self.settings.max_steps,
             0,
@@ -95,6 +129,8 @@ class BalatroEnv(gym.Env[Any, Any]):
             self._final.f,
             NO_LOG,
         )
+        if self._moves:
+            self._move()
         done = int(self._done[0])
         info: dict[str, Any] = {"action_mask": self._mask[0].copy()}
         if done:
@@ -114,7 +150,7 @@ class BalatroEnv(gym.Env[Any, Any]):
     def restore(self, saved: st.Games) -> None:
         """Goes back to a snapshot; what follows is what followed then, given the same actions."""
         self.games.put_back(saved)
-        look(self.games.s, self.games.f, self._obs, self._mask, self.settings.max_hand)
+        self._look()
 
     def render(self) -> Any:
         """The table as text (`ansi`) or as a picture (`rgb_array`)."""

@@ -97,3 +97,22 @@ class BalatroMetrics:
         cleared = [ante if won else ante - 1 for ante, won in zip(self.antes, self.wins, strict=True)]
         top = max([8, *cleared])
         return {ante: float(np.mean([c >= ante for c in cleared])) for ante in range(1, top + 1)}
+
+
+def figures(summary: Mapping[str, Any]) -> dict[str, float]:
+    """A summary of `BalatroMetrics` as rows of `metrics.jsonl` name it, without what is told by joker and by hand."""
+    if not summary["episodes"]:
+        return {}
+    row = {
+        f"balatro/{name}": float(summary[name])
+        for name in ("mean_ante", "max_ante", "mean_score", "max_score", "win_rate")
+    }
+    row |= {f"balatro/ante_p{p}": value for p, value in summary["ante_percentiles"].items() if p in (50, 90)}
+    row |= {
+        f"balatro/score_p{p}": value for p, value in summary["score_percentiles"].items() if p in (50, 90)
+    }
+    return row | {
+        f"balatro/cleared_ante_{ante}": rate
+        for ante, rate in summary["success_rate_by_ante"].items()
+        if ante <= 8
+    }

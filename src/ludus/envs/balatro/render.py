@@ -100,7 +100,8 @@ def blind_name(s: Any) -> str:
     return BLIND_NAMES[int(s[st.BOSS])] if on_deck == 2 else ("Small Blind", "Big Blind")[on_deck]
 
 
-def _target(s: Any, f: Any) -> float:
+def target_of(s: Any, f: Any) -> float:
+    """What the blind that is played, or the next one, asks for."""
     if s[st.BLIND]:
         return float(f[st.TARGET])
     on_deck = int(s[st.BLIND_ON_DECK])
@@ -150,7 +151,7 @@ def show(s: Any, f: Any, *, colours: bool = True) -> str:
     def paint(code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if colours else text
 
-    target, chips = _target(s, f), float(f[st.CHIPS])
+    target, chips = target_of(s, f), float(f[st.CHIPS])
     filled = int(24 * min(1.0, chips / target)) if target else 0
     lines = [
         paint("1", f"Ante {int(s[st.ANTE])}  {blind_name(s)}")
@@ -312,7 +313,7 @@ def draw_game(s: Any, f: Any) -> Array:
     image = Image.new("RGB", _SIZE, _FELT)
     draw = ImageDraw.Draw(image)
     draw.rectangle([0, 0, 220, _SIZE[1]], fill=_PANEL)
-    target, chips = _target(s, f), float(f[st.CHIPS])
+    target, chips = target_of(s, f), float(f[st.CHIPS])
     draw.rounded_rectangle([12, 12, 208, 92], 10, fill=(60, 80, 92))
     draw.text((22, 20), blind_name(s), font=_font(20), fill=(255, 200, 90))
     draw.text((22, 50), f"score at least\n{short(target)}", font=_font(16), fill=_INK)

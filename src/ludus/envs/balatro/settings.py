@@ -40,6 +40,7 @@ class Settings:
     max_hand: int = DEFAULT_MAX_HAND
     max_steps: int = DEFAULT_MAX_STEPS
     observation: str = "flat"
+    actions: str = "cards"
     rewards: Rewards = field(default_factory=Rewards)
 
     def __post_init__(self) -> None:
@@ -55,6 +56,8 @@ class Settings:
             raise ConfigError(
                 f"max_steps must be 1 or more, not {self.max_steps}", key="env.kwargs.max_steps"
             )
+        if self.actions not in ("cards", "moves"):
+            raise UnknownName("actions", self.actions, ["cards", "moves"], where="env.kwargs.actions")
         if self.observation not in ("flat", "dict"):
             raise UnknownName(
                 "observation", self.observation, ["flat", "dict"], where="env.kwargs.observation"

@@ -8,7 +8,9 @@ import numpy as np
 from gymnasium import spaces
 
 from ludus.envs.balatro.actions import n_actions
+from ludus.envs.balatro.compiled import entry
 from ludus.envs.balatro.facts import N_ITEMS
+from ludus.envs.balatro.moves import N_MOVES, N_WORKED_OUT
 from ludus.envs.balatro.observation import N_CARD_IDS, N_IDS, observation_size, slices, write_ids
 from ludus.envs.balatro.state import MAX_CONSUMABLES, MAX_JOKERS, PACK_SLOTS
 from ludus.types import Array
@@ -19,16 +21,22 @@ def action_space(max_hand: int) -> spaces.Discrete:
     return spaces.Discrete(n_actions(max_hand))
 
 
-def flat_space(max_hand: int) -> spaces.Box:
-    """The vector of `observation.py`."""
-    return spaces.Box(-np.inf, np.inf, (observation_size(max_hand),), np.float32)
+def move_space() -> spaces.Discrete:
+    """One index for every move of `moves.py`."""
+    return spaces.Discrete(N_MOVES)
 
 
-def dict_space(max_hand: int) -> spaces.Dict:
+def flat_space(max_hand: int, worked_out: bool = False) -> spaces.Box:
+    """The vector of `observation.py`, with what `moves.py` works out behind it if asked."""
+    size = observation_size(max_hand) + (N_WORKED_OUT if worked_out else 0)
+    return spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+
+def dict_space(max_hand: int, worked_out: bool = False) -> spaces.Dict:
     """The blocks of the vector by name, and what lies where as integers (`joker_ids`, …, `hand_ids`)."""
     parts: dict[str, spaces.Space[Any]] = {
         name: spaces.Box(-np.inf, np.inf, (part.stop - part.start,), np.float32)
-        for name, part in slices(max_hand).items()
+        for name, part in _blocks(max_hand, worked_out).items()
     }
     parts["joker_ids"] = spaces.MultiDiscrete(np.full(MAX_JOKERS, 151))
     parts["consumable_ids"] = spaces.MultiDiscrete(np.full(MAX_CONSUMABLES, N_ITEMS))
@@ -37,12 +45,24 @@ def dict_space(max_hand: int) -> spaces.Dict:
     return spaces.Dict(parts)
 
 
+def _blocks(max_hand: int, worked_out: bool) -> dict[str, slice]:
+    size = observation_size(max_hand)
+    more = {"worked_out": slice(size, size + N_WORKED_OUT)} if worked_out else {}
+    return slices(max_hand) | more
+
+
+@entry
+def _write_all_ids(games_s: Any, ids: Any, max_hand: Any) -> None:
+    for i in range(len(games_s)):
+        write_ids(games_s[i], ids[i], max_hand)
+
+
 def as_dict(flat: Array, rows: Array, max_hand: int) -> dict[str, Array]:
     """The Dict observation of a batch, from its vectors and the rows `s` of its games."""
-    ids = np.zeros((len(rows), N_IDS + max_hand), dtype=np.int64)
-    for row, target in zip(rows, ids, strict=True):
-        write_ids(row, target, max_hand)
-    parts = {name: flat[:, part] for name, part in slices(max_hand).items()}
+    ids: Array = np.empty((len(rows), N_IDS + max_hand), dtype=np.int64)
+    _write_all_ids(rows, ids, max_hand)
+    worked_out = flat.shape[1] > observation_size(max_hand)
+    parts = {name: flat[:, part] for name, part in _blocks(max_hand, worked_out).items()}
     ends = np.cumsum([MAX_JOKERS, MAX_CONSUMABLES, PACK_SLOTS])
     names = ("joker_ids", "consumable_ids", "offer_ids", "hand_ids")
     return parts | dict(zip(names, np.split(ids, ends, axis=1), strict=True))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,19 +13,24 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from ludus.envs.balatro import state as st
+from ludus.envs.balatro.actions import n_actions
 from ludus.envs.balatro.curriculum import AnteCurriculum
 from ludus.envs.balatro.engine import begin, look, step
 from ludus.envs.balatro.env import NO_LOG, NO_QUEUE, SEED_LIMIT
+from ludus.envs.balatro.moves import N_MOVES, write_moves
+from ludus.envs.balatro.observation import observation_size
 from ludus.envs.balatro.report import episode_report
 from ludus.envs.balatro.settings import Settings
-from ludus.envs.balatro.spaces import action_space, as_dict, dict_space, flat_space
+from ludus.envs.balatro.spaces import action_space, as_dict, dict_space, flat_space, move_space
 from ludus.envs.vector.base import seed_per_env
+from ludus.envs.vector.process import usable_cores
 from ludus.types import Array, BoolArray, Observation
 
 if TYPE_CHECKING:
     from ludus.envs.make import EnvSpec
 
 ENV_ID = "ludus/Balatro-v0"
+GAMES_PER_THREAD = 256  # fewer are done before a thread has begun
 
 
 def why_not(spec: EnvSpec) -> str | None:
@@ -41,7 +48,8 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
     """`n_envs` games, stepped together; an ended run is followed by a new one in the same step (SAME_STEP).
 
     Takes `deck`, `stake`, … as `Settings` does, and a curriculum as the config writes it: its difficulty is the last
-    ante, one for all games, and holds from each game's next run.
+    ante, one for all games, and holds from each game's next run. `threads` is how many step at most; None: one for
+    every core. The games come out the same.
     """
 
     def __init__(
@@ -49,16 +57,18 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         n_envs: int,
         settings: Settings | None = None,
         curriculum: Mapping[str, Any] | None = None,
+        threads: int | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.num_envs = n_envs
         self.env_id = ENV_ID
         max_hand = self.settings.max_hand
-        self._flat = flat_space(max_hand)
+        self._moves = self.settings.actions == "moves"
+        self._flat = flat_space(max_hand, self._moves)
         self.single_observation_space = (
-            dict_space(max_hand) if self.settings.observation == "dict" else self._flat
+            dict_space(max_hand, self._moves) if self.settings.observation == "dict" else self._flat
         )
-        self.single_action_space = action_space(max_hand)
+        self.single_action_space = move_space() if self._moves else action_space(max_hand)
         self.observation_space = batch_space(self.single_observation_space, n_envs)
         self.action_space = batch_space(self.single_action_space, n_envs)
         self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
@@ -69,7 +79,13 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         self._curriculum = None if curriculum is None else AnteCurriculum(**curriculum)
         self._rngs: list[np.random.Generator | None] = [None] * n_envs
         self._returns = np.zeros(n_envs)
-        self._mask: BoolArray = np.zeros((n_envs, int(self.single_action_space.n)), dtype=bool)
+        self._legal: BoolArray = np.zeros((n_envs, n_actions(max_hand)), dtype=bool)
+        self._table: Array = np.zeros((n_envs, N_MOVES), dtype=np.int64)
+        self._given: tuple[Array, BoolArray] | None = None
+        cores = min(threads or usable_cores(), n_envs // GAMES_PER_THREAD)
+        self._pool = ThreadPoolExecutor(cores) if cores > 1 else None
+        edges = np.linspace(0, n_envs, max(1, cores) + 1).astype(int)
+        self._parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 
     @classmethod
     def of_spec(cls, spec: EnvSpec, n_envs: int) -> BalatroVectorEnv:
@@ -104,49 +120,108 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         return self._look()
 
     def _look(self) -> tuple[Observation, dict[str, Any]]:
-        obs = self._new_observations()
-        self._mask = np.empty_like(self._mask)
-        look(self.games.s, self.games.f, obs, self._mask, self.settings.max_hand)
-        return self._shown(obs, self.games), {"action_mask": self._mask}
+        obs, mask = self._new_rows()
+        max_hand = self.settings.max_hand
+
+        def look_at(rows: slice) -> None:
+            look(self.games.s[rows], self.games.f[rows], obs[rows], self._legal[rows], max_hand)
+            self._move(self.games, rows, self._legal, self._table, mask, obs)
+
+        self._on_all(look_at)
+        return self._shown(obs, self.games), {"action_mask": mask}
+
+    def _move(
+        self, games: st.Games, rows: slice, legal: BoolArray, table: Array, mask: BoolArray, obs: Array
+    ) -> None:
+        """What can be chosen, in `mask`; with moves, also what each of them is and what is worked out."""
+        if not self._moves:
+            mask[rows] = legal[rows]
+            return
+        max_hand = self.settings.max_hand
+        room = st.Games.empty(1)
+        write_moves(
+            games.s[rows],
+            games.f[rows],
+            legal[rows],
+            table[rows],
+            mask[rows],
+            obs[rows],
+            observation_size(max_hand),
+            max_hand,
+            NO_QUEUE,
+            NO_LOG,
+            room.s[0],
+            room.f[0],
+        )
 
     def step(self, actions: Any) -> tuple[Observation, Array, Array, Array, dict[str, Any]]:
         """One action in every game; a run that ends is followed by a new one at once."""
-        n = self.num_envs
-        obs = self._new_observations()
+        n, settings = self.num_envs, self.settings
+        obs, mask = self._new_rows()
         rewards = np.empty(n)
         done = np.empty(n, dtype=np.uint8)
-        mask = np.empty_like(self._mask)
-        ended = step(
-            self.games.s,
-            self.games.f,
-            NO_QUEUE,
-            np.ascontiguousarray(actions, dtype=np.int64),
-            obs,
-            rewards,
-            done,
-            self._mask,
-            mask,
-            self.settings.max_hand,
-            self.settings.max_steps,
-            1,
-            self._final.s,
-            self._final.f,
-            NO_LOG,
-        )
-        self._mask = mask
+        actions = np.ascontiguousarray(actions, dtype=np.int64)
+        if self._moves:
+            actions = self._table[np.arange(n), actions]
+
+        def step_some(rows: slice) -> int:
+            ended: int = step(
+                self.games.s[rows],
+                self.games.f[rows],
+                NO_QUEUE,
+                actions[rows],
+                obs[rows],
+                rewards[rows],
+                done[rows],
+                self._legal[rows],
+                self._legal[rows],
+                settings.max_hand,
+                settings.max_steps,
+                1,
+                self._final.s[rows],
+                self._final.f[rows],
+                NO_LOG,
+            )
+            self._move(self.games, rows, self._legal, self._table, mask, obs)
+            return ended
+
+        ended = sum(self._on_all(step_some))
         self._returns += rewards
         infos: dict[str, Any] = {"action_mask": mask}
         if ended:
             infos |= self._endings(np.flatnonzero(done))
         return self._shown(obs, self.games), rewards, done == 1, done == 2, infos
 
+    def _on_all(self, work: Callable[[slice], Any]) -> list[Any]:
+        """What `work` returns for each part of the games, one part per thread."""
+        if self._pool is None:
+            return [work(slice(0, self.num_envs))]
+        return list(self._pool.map(work, self._parts))
+
+    def write_into(self, obs: Array, mask: BoolArray) -> None:
+        """The next step (or reset) writes its observations and masks into these arrays and returns them."""
+        self._given = obs, mask
+
+    def _new_rows(self) -> tuple[Array, BoolArray]:
+        if self._given is not None:
+            given, self._given = self._given, None
+            return given
+        n = self.num_envs
+        return (
+            np.empty((n, *self._flat.shape), dtype=np.float32),
+            np.empty((n, int(self.single_action_space.n)), dtype=bool),
+        )
+
     def _endings(self, indices: Array) -> dict[str, Any]:
         """Last observations and reports of the runs that ended, as gymnasium's SAME_STEP wants them."""
         n = self.num_envs
         last = st.Games(self._final.s[indices], self._final.f[indices])
         obs: Array = np.empty((len(indices), *self._flat.shape), dtype=np.float32)
-        mask: BoolArray = np.empty((len(indices), self._mask.shape[1]), dtype=bool)
-        look(last.s, last.f, obs, mask, self.settings.max_hand)
+        legal: BoolArray = np.empty((len(indices), self._legal.shape[1]), dtype=bool)
+        look(last.s, last.f, obs, legal, self.settings.max_hand)
+        mask: BoolArray = np.empty((len(indices), int(self.single_action_space.n)), dtype=bool)
+        table: Array = np.empty((len(indices), N_MOVES), dtype=np.int64)
+        self._move(last, slice(0, len(indices)), legal, table, mask, obs)
         mask[~mask.any(axis=1)] = (
             True  # nothing is chosen after the end, but a masked softmax must stay finite
         )
@@ -208,6 +283,19 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
             self._curriculum.load_state_dict(saved["curriculum"])
         return self._look()
 
+    def saved_games(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """`snapshot` as arrays and plain data, for a checkpoint."""
+        saved = self.snapshot()
+        arrays = {"s": saved["games"].s, "f": saved["games"].f, "returns": saved["returns"]}
+        return arrays, {"rngs": saved["rngs"], "curriculum": saved["curriculum"]}
+
+    def load_games(
+        self, arrays: Mapping[str, Array], values: Mapping[str, Any]
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Goes on with what `saved_games` gave; returns what `reset` would."""
+        games = st.Games(arrays["s"], arrays["f"])
+        return self.restore({**values, "games": games, "returns": arrays["returns"]})
+
     def wrapper_states(self) -> list[list[dict[str, Any]]]:
         """The curriculum, as the other backends give the states of their wrappers."""
         one = [] if self._curriculum is None else [self._curriculum.state_dict()]
@@ -217,9 +305,6 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         """Restores what `wrapper_states` returned."""
         if self._curriculum is not None and states and states[0]:
             self._curriculum.load_state_dict(states[0][0])
-
-    def _new_observations(self) -> Array:
-        return np.empty((self.num_envs, *self._flat.shape), dtype=np.float32)
 
     def _shown(self, obs: Array, games: st.Games) -> Observation:
         if self.settings.observation == "flat":
