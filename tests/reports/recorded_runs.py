@@ -23,9 +23,13 @@ def recorded(
     every: int = 2_000,
     learning_rate: float = 3e-4,
     metrics: dict[str, float] | None = None,
+    only: str = "",
     **info: Any,
 ) -> RunDirectory:
-    """A run of `steps` steps with a row every so many; `metrics` are further ones, the same in each row."""
+    """A run of `steps` steps with a row every so many; `metrics` are further ones, the same in each row.
+
+    Of the others only those whose names begin with `only` are written: every metric is a figure to draw.
+    """
     run = RunDirectory.create(root, "BipedalWalker-v3", "PPO", name)
     run.update_info(
         **({"status": "finished", "seed": seed, "steps": steps, "command": "ludus train bipedal"} | info)
@@ -42,7 +46,9 @@ def recorded(
     rng = np.random.default_rng(seed)
     with run.metrics_path.open("w") as file:
         for row in range(1, steps // every + 1):
-            file.write(json.dumps(_row(row * every, row, steps, rng) | (metrics or {})) + "\n")
+            found = _row(row * every, row, steps, rng)
+            kept = {key: value for key, value in found.items() if "/" not in key or key.startswith(only)}
+            file.write(json.dumps(kept | {"time/seconds": found["time/seconds"]} | (metrics or {})) + "\n")
             if row * every % (10 * every) == 0:
                 file.write(json.dumps(_evaluation(row * every, row, steps, rng)) + "\n")
     with run.episodes_path.open("w") as file:

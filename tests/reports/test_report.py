@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -20,22 +21,34 @@ from ludus.runs.mirror.state import MirrorState
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 
 
-class Opened:
-    """A page as Chromium shows it, offline."""
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Iterator[Any]:
+    """An offline tab for all pages of this module: one that has compiled Plotly once draws the next sooner."""
+    context = browser.new_context(offline=True)
+    found = context.new_page()
+    found.set_default_timeout(120_000)  # for a busy machine
+    yield found
+    context.close()
 
-    def __init__(self, browser: Any, path: Path, scheme: str = "light", width: int = 1200) -> None:
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
-        )
-        self.page = context.new_page()
-        self.page.set_default_timeout(120_000)  # for a busy machine
+
+class Opened:
+    """A page as Chromium shows it, offline, until the next is opened in the same tab."""
+
+    def __init__(self, tab: Any, path: Path, scheme: str = "light", width: int = 1200) -> None:
+        self.page = tab
+        tab.goto("about:blank")
+        tab.emulate_media(color_scheme=scheme)
+        tab.set_viewport_size({"width": width, "height": 900})
         self.complaints: list[str] = []
         self.requests: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(path.absolute().as_uri())
-        self.page.wait_for_function("document.documentElement.dataset.drawn !== undefined")
+        for event, take in (
+            ("console", lambda message: self.complaints.append(message.text)),
+            ("pageerror", lambda error: self.complaints.append(str(error))),
+            ("request", lambda request: self.requests.append(request.url)),
+        ):
+            tab.on(event, take)
+        tab.goto(path.absolute().as_uri())
+        tab.wait_for_function("document.documentElement.dataset.drawn !== undefined")
 
     def figures(self) -> list[int]:
         """For every figure how many lines with points it shows."""
@@ -50,33 +63,34 @@ class Opened:
         return self.page.evaluate(code)
 
 
+def colours(opened: Opened) -> tuple[str, str]:
+    """Of the page's ground, and of the ink on an axis."""
+    ground: str = opened.evaluate("getComputedStyle(document.body).backgroundColor")
+    return ground, opened.evaluate("getComputedStyle(document.querySelector('.xtick text')).fill")
+
+
 def parts_of(text: str) -> list[str]:
     return re.findall(r"<h2>(.*?)</h2>", text)
 
 
 @pytest.mark.filterwarnings("error")
 def test_values_beyond_all_bounds_are_gaps_and_nobody_is_warned(tmp_path: Path) -> None:
-    run = recorded(tmp_path, steps=2_000, every=500)
+    run = recorded(tmp_path, steps=2_000, every=500, only="rollout/")
     with run.metrics_path.open("a") as file:
         file.write(json.dumps({"step": 2_500, "train/loss": 1e300, "time/seconds": 9.0}) + "\n")
     assert "Infinity" not in write_report([run], run.report_path).read_text()
 
 
-def test_the_report_of_a_long_run_is_small_and_every_plot_is_drawn(tmp_path: Path, browser: Any) -> None:
+def test_the_report_of_a_long_run_is_small_and_every_plot_is_drawn(tmp_path: Path, tab: Any) -> None:
     run = recorded(tmp_path / "the runs", steps=5_000_000, every=500)
     add_checkpoint(run, 5_000_000, best=True)
     path = write_report([run], run.report_path)
     assert path.stat().st_size < 10_000_000
-    for scheme, paper in (("light", "rgb(245, 247, 250)"), ("dark", "rgb(15, 19, 24)")):
-        opened = Opened(browser, path, scheme)
-        assert opened.complaints == []
-        assert opened.requests == [path.absolute().as_uri()]
-        assert len(opened.figures()) == 18
-        assert 0 not in opened.figures()
-        assert opened.evaluate("getComputedStyle(document.body).backgroundColor") == paper
-        inked = opened.evaluate("getComputedStyle(document.querySelector('.xtick text')).fill")
-        assert inked == ("rgb(31, 41, 51)" if scheme == "light" else "rgb(230, 234, 240)")
-        opened.page.context.close()
+    opened = Opened(tab, path)
+    assert opened.complaints == []
+    assert opened.requests == [path.absolute().as_uri()]
+    assert len(opened.figures()) == 18
+    assert 0 not in opened.figures()
 
 
 def test_a_report_has_the_parts_it_promises(tmp_path: Path) -> None:
@@ -100,11 +114,10 @@ def test_a_report_has_the_parts_it_promises(tmp_path: Path) -> None:
     assert "<code>learning_rate</code>" in text
 
 
-def test_the_time_switch_changes_the_axis_and_the_theme_button_the_colors(
-    tmp_path: Path, browser: Any
-) -> None:
-    run = recorded(tmp_path)
-    opened = Opened(browser, write_report([run], run.report_path))
+def test_the_time_switch_changes_the_axis_and_the_theme_button_the_colors(tmp_path: Path, tab: Any) -> None:
+    run = recorded(tmp_path, only="rollout/")
+    opened = Opened(tab, write_report([run], run.report_path), "light")
+    assert colours(opened) == ("rgb(245, 247, 250)", "rgb(31, 41, 51)")
     last_x = "document.querySelector('.figure')._fullData.at(-1).x.at(-1)"
     assert opened.evaluate(last_x) == 100_000
     opened.page.click("text=over time")
@@ -114,11 +127,13 @@ def test_the_time_switch_changes_the_axis_and_the_theme_button_the_colors(
     assert opened.evaluate(last_x) == 100_000
     opened.page.click("text=light / dark")
     assert opened.evaluate("document.documentElement.dataset.theme") == "dark"
-    assert opened.complaints == []
-    opened.page.context.close()
+    assert opened.complaints == [] and 0 not in opened.figures()
+    at_night = Opened(tab, run.report_path, "dark")
+    assert colours(at_night) == ("rgb(15, 19, 24)", "rgb(230, 234, 240)")
+    assert at_night.complaints == [] and 0 not in at_night.figures()
 
 
-def test_several_runs_are_compared_with_a_band_over_seeds(tmp_path: Path, browser: Any) -> None:
+def test_several_runs_are_compared_with_a_band_over_seeds(tmp_path: Path, tab: Any) -> None:
     runs = [recorded(tmp_path / "runs", "walk", seed=seed) for seed in (1, 2, 3)]
     runs.append(recorded(tmp_path / "runs", "walk", seed=1, learning_rate=1e-3, steps=60_000))
     path = write_report(runs, tmp_path / "comparison.html")
@@ -126,42 +141,42 @@ def test_several_runs_are_compared_with_a_band_over_seeds(tmp_path: Path, browse
     assert "walk (total_timesteps=100000, learning_rate=0.0003)" in text
     assert parts_of(text)[:2] == ["Runs", "Learning"]
     assert parts_of(text)[-1] == "Settings that differ"
-    opened = Opened(browser, path, width=390)
+    opened = Opened(tab, path, width=390)
     assert opened.complaints == []
     figures = opened.figures()
     assert len(figures) == 16
     assert min(figures) >= 3  # a band, its line, and the run that stands alone
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390  # a phone shows it whole
-    opened.page.context.close()
 
 
-def test_text_is_never_taken_for_code(tmp_path: Path, browser: Any) -> None:
-    run = recorded(tmp_path, metrics={f"own/{HOSTILE}": 1.0, "own/a/<b>x</b>": 1.0, "own/a/y": 2.0})
-    other = recorded(tmp_path, "other")
+def test_text_is_never_taken_for_code(tmp_path: Path, tab: Any) -> None:
+    own = {f"own/{HOSTILE}": 1.0, "own/a/<b>x</b>": 1.0, "own/a/y": 2.0}
+    run = recorded(tmp_path, metrics=own, only="rollout/ep_rew")
+    other = recorded(tmp_path, "other", only="rollout/ep_rew")
     run.update_info(name=HOSTILE, command=HOSTILE, tags=[HOSTILE], reason=HOSTILE, env_id=HOSTILE)
     run.config_path.write_text(json.dumps({"name": HOSTILE, "env": {HOSTILE: HOSTILE}}))
     run.videos_dir.mkdir()
     (run.videos_dir / "'><img src=x onerror=alert(1)>.gif").write_bytes(b"GIF89a")
     for runs in ([run], [run, other]):
-        opened = Opened(browser, write_report(runs, tmp_path / "page.html"))
+        opened = Opened(tab, write_report(runs, tmp_path / "page.html"))
         assert opened.evaluate("window.hacked") is None
         assert HOSTILE in opened.page.text_content("h1")
         assert 0 not in opened.figures()
-        opened.page.context.close()
 
 
 def test_metrics_of_three_parts_share_a_figure(tmp_path: Path) -> None:
     league = {f"league/rating/{name}": 25.0 for name in ("learner", "random", "minimax")}
     league |= {"reward/TicTacToe-v0/0/game": 0.5, "reward/TicTacToe-v0/1/game": -0.5}
     league |= {"winrate/TicTacToe-v0/random": 0.5, "winrate/TicTacToe-v0/random/games": 12.0}
-    text = write_report([recorded(tmp_path, metrics=league)], tmp_path / "page.html").read_text()
+    run = recorded(tmp_path, metrics=league, only="rollout/")
+    text = write_report([run], tmp_path / "page.html").read_text()
     assert {"League", "Rewards", "Win rates"} <= set(parts_of(text))
     assert text.count("<h3>rating</h3>") == 1
     assert "seat 1, game" in text
 
 
 def test_secrets_in_a_config_do_not_stand_in_the_report(tmp_path: Path) -> None:
-    run = recorded(tmp_path)
+    run = recorded(tmp_path, only="rollout/")
     run.config_path.write_text("env: {id: X, kwargs: {api_key: abc-very-secret}}\n")
     assert "abc-very-secret" not in write_report([run], tmp_path / "page.html").read_text()
 
@@ -169,11 +184,11 @@ def test_secrets_in_a_config_do_not_stand_in_the_report(tmp_path: Path) -> None:
 def test_damaged_rows_and_a_mirror_that_is_behind_are_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = recorded(tmp_path, "torn", steps=2_000, every=500)
+    run = recorded(tmp_path, "torn", steps=2_000, every=500, only="rollout/")
     with run.metrics_path.open("a") as file:
         file.write('{"step": 1, "a\n7\n')
     MirrorState("s3://bucket/<b>", missing=3, trouble="it is full").save(run.path)
-    whole = recorded(tmp_path, "whole", steps=2_000, every=500)
+    whole = recorded(tmp_path, "whole", steps=2_000, every=500, only="rollout/")
     MirrorState("s3://bucket/whole", mirrored="2026-01-02T03:04:05+00:00").save(whole.path)
     says = [
         "2 damaged rows are left out of metrics.jsonl",
@@ -190,7 +205,8 @@ def test_damaged_rows_and_a_mirror_that_is_behind_are_said(
 
 
 def test_names_that_are_no_text_do_not_stop_a_report(tmp_path: Path) -> None:
-    run = recorded(tmp_path / os.fsdecode(b"not-\xff-text"), steps=2_000, every=500, metrics={"\ud800": 1.0})
+    folder = tmp_path / os.fsdecode(b"not-\xff-text")
+    run = recorded(folder, steps=2_000, every=500, metrics={"\ud800": 1.0}, only="rollout/")
     run.videos_dir.mkdir()
     (run.videos_dir / os.fsdecode(b"\xff.mp4")).write_bytes(b"x" * 1_200_000)
     text = write_report([run], tmp_path / "page.html").read_text()
@@ -207,7 +223,7 @@ def test_the_command_writes_into_the_run_or_where_it_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = recorded(Path("runs"), "a walk")
+    run = recorded(Path("runs"), "a walk", only="rollout/")
     assert main(["report", "latest", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["page"] == str(run.report_path)
     assert run.report_path.is_file()
@@ -234,7 +250,7 @@ def test_a_mistake_is_answered_in_three_lines(
     says: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    recorded(Path("runs"))
+    recorded(Path("runs"), only="rollout/")
     Path("folder.html").mkdir()
     assert main(["report", *words]) == 2
     lines = capsys.readouterr().err.splitlines()

@@ -93,12 +93,12 @@ def write_report(
 
     `note` is told what is wrong with the runs' files, as the page says it.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)  # first: where that cannot be, there is nothing to draw
     found = [ReportedRun.read(run) for run in runs]
     for run in found:
         for line in run.notices:
             note(f"{run.summary.name}: {line}")
     text = run_page(found[0], path) if len(found) == 1 else comparison_page(found, path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text)
     return path
 
