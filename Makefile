@@ -51,7 +51,7 @@ $(EXTRAS)/.installed: pyproject.toml constraints.txt
 $(DIAMBRA)/.installed: pyproject.toml constraints-diambra.txt
 	test -x $(DIAMBRA)/bin/python || $(PYTHON) -m venv $(DIAMBRA)
 	$(DIAMBRA)/bin/python -m pip install --quiet --constraint constraints-diambra.txt torch
-	$(DIAMBRA)/bin/python -m pip install --quiet --constraint constraints-diambra.txt --editable '.[diambra,sb3]' pytest
+	$(DIAMBRA)/bin/python -m pip install --quiet --constraint constraints-diambra.txt --editable '.[diambra,sb3,video]' pytest
 	@touch $@
 
 $(SCALE)/.installed: pyproject.toml constraints.txt

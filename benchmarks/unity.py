@@ -45,7 +45,7 @@ def main() -> None:
     good = what.add_parser("learn")
     good.add_argument("--use-case", choices=["uc1", "uc2", "uc3"], default="uc1")
     good.add_argument("--steps", type=lambda text: int(text.replace("_", "")), help="default: the preset's")
-    good.add_argument("--episodes", type=int, default=200)
+    good.add_argument("--episodes", type=int, default=80)
     good.add_argument("--folder", type=Path, default=Path(".benchmarks/unity"))
     good.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     given = parser.parse_args()

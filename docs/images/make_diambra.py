@@ -1,7 +1,7 @@
 """Draws docs/images/diambra.png: a fight on the stand-in engine, and the learning curve of a run on eight of them.
 
 python benchmarks/diambra.py learn --folder .benchmarks/diambra
-python docs/images/make_diambra.py .benchmarks/diambra/diambra-sfiii3n/PPO/… --random -1.8 --brawler -2.2
+python docs/images/make_diambra.py .benchmarks/diambra/diambra-sfiii3n/PPO/… --random -1.40 --brawler -2.07
 
 The two figures are the bots' that the benchmark prints. Run it where the extra diambra is installed.
 """
