@@ -62,18 +62,39 @@ def test_a_port_in_use_is_named(ludus: Command) -> None:
     assert outcome.code == 2 and f"cannot listen at 127.0.0.1:{port}" in outcome.error_lines[-3]
 
 
+def _interruptible(*arguments: str) -> subprocess.Popen[str]:
+    """`ludus ARGUMENTS…`, which hears Ctrl-C also in a suite that runs in the background and ignores it itself."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "ludus", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def test_ctrl_c_while_simulators_are_waited_for_ends_without_a_word(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = _interruptible("train", str(CONFIG), f"env.kwargs.port={port}", f"save_dir={tmp_path}")
+    assert process.stderr is not None
+    try:
+        while "waiting for 1 simulator" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+        assert (process.returncode, errors) == (130, "")
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_the_simulator_says_what_it_is_and_ends_with_ctrl_c() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ludus", "unity", "simulator", "--port", str(port)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # a suite that runs in the background ignores Ctrl-C, and its children would inherit that
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    process = _interruptible("unity", "simulator", "--port", str(port))
     assert process.stdout is not None
     try:
         said = [process.stdout.readline() for _ in range(3)]

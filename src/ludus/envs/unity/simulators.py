@@ -386,8 +386,13 @@ class _Parts:
         for endpoint in self.endpoints:
             await endpoint.close()
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        if others:  # they end by themselves, with their connections
-            await asyncio.wait(others, timeout=1.0)
+        if not others:
+            return
+        # those that wait for an answer end with their connections; one that waits for a simulator to come does not
+        _, waiting = await asyncio.wait(others, timeout=0.2)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 def _blank(space: Any) -> Any:
