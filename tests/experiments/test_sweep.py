@@ -29,7 +29,7 @@ sweep:
   hyperparams.batch_size: {choice: [50, 64]}
   hyperparams.n_epochs: {int: [1, 3]}
 """
-WORDS = ["sweep", "my.yaml", *TINY, "--trials", "6", "--out", "out", "--no-pruning"]
+WORDS = ["sweep", "my.yaml", *TINY, "--trials", "3", "--out", "out", "--no-pruning"]
 
 
 def _states(folder: Path) -> dict[int, str]:
@@ -50,23 +50,27 @@ def test_two_processes_share_a_study_and_one_goes_on_with_what_the_other_left(
     while not list(folder.glob("trials/*/run/checkpoints/0*")):
         assert doomed.poll() is None and time.monotonic() < deadline, doomed.communicate()[0]
         time.sleep(0.01)
+    doomed.send_signal(signal.SIGSTOP)  # its trial stays in its hands, and nobody is told how it went
     helper = start(tmp_path, *WORDS, "--jobs", "1")
-    time.sleep(1.0)
+    assert helper.stdout is not None
+    lines = iter(helper.stdout.readline, "")
+    waits = next((line for line in lines if "waiting" in line), "")
     doomed.send_signal(signal.SIGKILL)
     doomed.communicate(timeout=60)
     printed = helper.communicate(timeout=120)[0]
     assert helper.returncode == 0, printed
-    assert list(_states(folder).values()) == ["COMPLETE"] * 6, printed
+    assert "waiting for 1 trial of other processes" in waits, "it left a trial behind that nobody may finish"
+    assert list(_states(folder).values()) == ["COMPLETE"] * 3, printed
     runs = [RunDirectory(path) for path in sorted(folder.glob("trials/*/run"))]
-    assert [run.info()["status"] for run in runs] == ["finished"] * 6
+    assert [run.info()["status"] for run in runs] == ["finished"] * 3
 
     # once more: nothing is trained, and everything is written
     monkeypatch.chdir(tmp_path)
     assert main([*WORDS, "--json"]) == 0
     out = capsys.readouterr()
     summary = json.loads(out.out.splitlines()[-1])
-    assert "6 of 6 trials were there already" in out.err
-    assert (summary["status"], summary["trials"], summary["failed"]) == ("finished", 6, 0)
+    assert "3 of 3 trials were there already" in out.err
+    assert (summary["status"], summary["trials"], summary["failed"]) == ("finished", 3, 0)
     with (folder / "trials.csv").open() as file:
         rows = list(csv.DictReader(file))
     best = max(rows, key=lambda row: float(row["reward"]))
@@ -128,6 +132,70 @@ def test_trials_that_are_worked_on_are_left_alone_and_abandoned_ones_taken_up(tm
     again = other.next_trial(2)
     assert again is not None
     assert (again.number, again.settings) == (first.number, first.settings)
+
+
+def test_a_trial_that_ended_while_somebody_looked_for_work_is_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = _sweep(tmp_path), _sweep(tmp_path)
+    first = mine.next_trial(1)
+    assert first is not None
+    seen = other.trials
+
+    def slow(*states: str) -> Any:
+        found = seen(*states)
+        monkeypatch.setattr(other, "trials", seen)
+        mine.study.tell(first.number, 5.0)  # as `tell` begins
+        mine.let_go(first)
+        return found
+
+    monkeypatch.setattr(other, "trials", slow)
+    assert other.next_trial(1) is None
+    assert [trial.state.name for trial in seen()] == ["COMPLETE"]
+
+
+def test_a_trial_whose_process_died_while_its_settings_were_drawn_is_drawn_anew(tmp_path: Path) -> None:
+    space = {
+        "hyperparams.gamma": {"uniform": [0.9, 0.99]},
+        "hyperparams.n_steps": {"choice": [5, 10]},
+        "n_envs": {"choice": [1, 0]},  # without envs no config holds
+    }
+    sweep = _sweep(tmp_path, **space)
+    sweep.study.ask().suggest_float("hyperparams.gamma", 0.9, 0.99)
+    unfit = sweep.study.ask()
+    unfit.suggest_float("hyperparams.gamma", 0.9, 0.99)
+    for key, value in (("hyperparams.n_steps", "5"), ("n_envs", "0")):
+        sweep.study.sampler = _Always(value)
+        unfit.suggest_categorical(key, sweep.space[key].labels)  # type: ignore[union-attr]
+    sweep = _sweep(tmp_path, **space)
+    trial = sweep.next_trial(1)
+    assert trial is not None
+    assert trial.number >= 2 and set(trial.settings) == set(space) and trial.settings["n_envs"] == 1
+    assert [one.number for one in sweep.trials()] == [trial.number], "what never began does not count"
+
+
+class _Always:
+    """A sampler that draws one value, whatever is asked for."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def sample_independent(self, *args: Any) -> Any:
+        return self.value
+
+
+def test_a_process_killed_while_it_wrote_keeps_nobody_waiting_and_spoils_nothing(tmp_path: Path) -> None:
+    first = _sweep(tmp_path).next_trial(1)
+    assert first is not None
+    journal = tmp_path / "out" / "study.journal"
+    with journal.open("ab") as file:
+        file.write(b'{"op_code":8,"worker_id":"x","trial_id"')
+    (tmp_path / "out" / "study.journal.lock").touch()
+    began = time.monotonic()
+    again = _sweep(tmp_path)
+    again.tell(first, 1.0, "COMPLETE")
+    assert [trial.value for trial in _sweep(tmp_path).trials()] == [1.0]
+    assert time.monotonic() - began < 20, "a lock that nobody holds was waited for"
 
 
 def test_another_space_in_the_same_directory_is_refused(

@@ -80,6 +80,13 @@ class SweepDisplay:
             text.truncate(self._console.width - 1, overflow="ellipsis")
         self._print(text)
 
+    def waiting(self, others: int) -> None:
+        """Nothing is left to begin; `others` trials are in the hands of other processes."""
+        note = f"waiting for {others} trial{'s' * (others > 1)} of other processes" if others else ""
+        if note != self._note and self._live is None and note:
+            self._print(Text(f"  {note}"))
+        self._note = note
+
     def stopping(self) -> None:
         self._note = "stopping: the trials save first (Ctrl-C again to end at once)"
         if self._live is None:

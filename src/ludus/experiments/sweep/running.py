@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from ludus.runs.signals import StopSignals
 from ludus.types import Progress
 
 _LOOK_SECONDS = 0.1
+_ASK_SECONDS = 1.0
 
 
 @dataclass
@@ -40,32 +42,38 @@ class SweepAudience(Protocol):
 
     def ended(self, work: Work, state: str, value: float | None, error: str | None) -> None: ...
 
+    def waiting(self, others: int) -> None: ...
+
     def stopping(self) -> None: ...
 
     def close(self) -> None: ...
 
 
 def run_sweep(sweep: Sweep, total: int, audience: SweepAudience, jobs: int | None = None) -> int:
-    """Work until the sweep has `total` trials; returns 0, or the exit code of the signal that stopped it.
+    """Work until the sweep has `total` trials and all have ended; returns 0, or the exit code of a signal.
 
-    Trials that a stop or a kill left unfinished are gone on with by the next call, from their newest exact
-    checkpoint.
+    Trials that a stop or a kill left unfinished are gone on with, from their newest exact checkpoint: by the
+    next call, or by another process that works on the same sweep, which for this waits for the last of them.
     """
     jobs, threads = share_cores(total, jobs)
     working: dict[str, Work] = {}
-    more, told = True, False
+    more, ask_at, told = True, 0.0, False
     with StopSignals() as signals:
         audience.begin(sweep, total, jobs)
         try:
             with Pool() as pool:
                 while working or (more and signals.received is None):
-                    while more and len(working) < jobs and signals.received is None:
+                    free = more and len(working) < jobs and signals.received is None
+                    if free and time.monotonic() >= ask_at:
                         work = _take(sweep, total, threads)
-                        more = work is not None
                         if work is not None:
                             pool.start(work.job)
                             working[work.job.name] = work
                             audience.started(work)
+                            continue  # until all are busy
+                        others = len(sweep.trials("RUNNING")) - len(working)
+                        more, ask_at = others > 0, time.monotonic() + _ASK_SECONDS
+                        audience.waiting(others)
                     for ended in pool.wait(_LOOK_SECONDS):
                         _conclude(sweep, working.pop(ended.job.name), ended, audience)
                     for work in working.values():

@@ -27,7 +27,7 @@ from ludus.config.search_space import Choice, Dimension, SearchSpace, parse_spac
 from ludus.errors import ConfigError, MissingExtra, UnknownName, UserError
 from ludus.experiments.processes.job import Job
 from ludus.runs import atomic
-from ludus.runs.lock import RunLock
+from ludus.runs.lock import RunLock, is_locked
 
 if TYPE_CHECKING:
     import optuna
@@ -94,17 +94,14 @@ class Sweep:
 
     def __init__(self, path: Path, config: TrainerConfig, space: SearchSpace, pruning: bool = True) -> None:
         library = require_optuna()
-        from optuna.storages import JournalStorage
-        from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+        from ludus.experiments.sweep.journal import open_journal
 
         self.path = path
         self.config = config
         self.space = space
-        journal = str(path / "study.journal")
-        storage = JournalStorage(JournalFileBackend(journal, lock_obj=JournalFileOpenLock(journal)))
-        with self._alone():
+        with _alone(path):
             self.study: optuna.Study = library.create_study(
-                storage=storage,
+                storage=open_journal(path / "study.journal"),
                 study_name="sweep",
                 direction="maximize",
                 load_if_exists=True,
@@ -129,18 +126,8 @@ class Sweep:
         _check_keys(config, space)
         path.mkdir(parents=True, exist_ok=True)
         config = config.model_copy(update={"sweep": None})
-        config_file, space_file = path / "config.yaml", path / "space.yaml"
-        if space_file.exists():
-            other = load_config(config_file).config
-            if config_hash(other) != config_hash(config) or read_yaml(space_file)[0] != dict(written):
-                raise UserError(
-                    "the directory holds another sweep, with other settings",
-                    where=str(path),
-                    fix="give another directory: --out",
-                )
-        else:
-            atomic.write_atomic(config_file, dump_yaml(config))
-            atomic.write_atomic(space_file, write_yaml(dict(written)))
+        with _alone(path):
+            _begin_or_join(path, config, written)
         return cls(path, config, space, pruning)
 
     # Trials
@@ -152,9 +139,9 @@ class Sweep:
 
     def next_trial(self, total: int) -> Trial | None:
         """A trial to work on: one that its process left unfinished, else a new one; None when `total` are there."""
-        with self._alone():
+        with _alone(self.path):
             for frozen in self.trials("RUNNING"):
-                trial = self._adopt(frozen)
+                trial = self._adopt(frozen.number)
                 if trial is not None:
                     return trial
             return self._ask() if len(self.trials()) < total else None
@@ -168,7 +155,7 @@ class Sweep:
         self.study.tell(trial.number, value if state == "COMPLETE" else None, TrialState[state])
         trial.lock.__exit__(None, None, None)
         if state == "COMPLETE":
-            with self._alone():
+            with _alone(self.path):
                 self.write_best()
 
     def let_go(self, trial: Trial) -> None:
@@ -218,8 +205,6 @@ class Sweep:
 
     def _ask(self) -> Trial:
         """A new trial whose settings fit together; those that do not are noted as misfits and cost nothing."""
-        from optuna.trial import TrialState
-
         problem: ConfigError | None = None
         for _ in range(_MISFITS_IN_A_ROW):
             handle = self.study.ask()
@@ -227,40 +212,79 @@ class Sweep:
                 key: _value(dimension, _suggest(handle, key, dimension))
                 for key, dimension in self.space.items()
             }
-            try:
-                load_config(self.path / "config.yaml", flags=settings)
-            except ConfigError as error:
-                problem = error
-                handle.set_user_attr("misfit", error.what)
-                self.study.tell(handle.number, state=TrialState.FAIL)
-                continue
-            lock = RunLock(self._folder(handle.number))
-            return Trial(handle.number, settings, {}, handle, lock.__enter__())
+            problem = self._misfit(settings)
+            if problem is None:
+                lock = RunLock(self._folder(handle.number))
+                return Trial(handle.number, settings, {}, handle, lock.__enter__())
+            self._discard(handle, problem.what)
         assert problem is not None
         raise ConfigError(_OUT_OF_TRIES.format(problem.what), key=problem.key, where="sweep", fix=problem.fix)
 
-    def _adopt(self, frozen: optuna.trial.FrozenTrial) -> Trial | None:
-        """The trial, if the process that worked on it is gone."""
+    def _adopt(self, number: int) -> Trial | None:
+        """The trial, if the process that worked on it is gone and there is something left to do."""
         from optuna.trial import Trial as Handle
 
+        folder = self._folder(number)
+        if is_locked(folder):
+            return None  # somebody works on it; to ask for the lock itself takes longer
         try:
-            lock = RunLock(self._folder(frozen.number)).__enter__()
+            lock = RunLock(folder).__enter__()
         except UserError:
-            return None  # somebody works on it
-        handle = Handle(self.study, frozen._trial_id)
-        return Trial(frozen.number, self.settings_of(frozen), frozen.intermediate_values, handle, lock)
+            return None
+        # as it is now that nobody else can change it: its process may have ended it just before it let go
+        frozen = next((one for one in self.trials("RUNNING") if one.number == number), None)
+        if frozen is not None:
+            handle, settings = Handle(self.study, frozen._trial_id), self.settings_of(frozen)
+            drawn = settings.keys() == self.space.keys()
+            problem = self._misfit(settings) if drawn else None
+            if drawn and problem is None:
+                return Trial(number, settings, frozen.intermediate_values, handle, lock)
+            self._discard(handle, "never all drawn" if problem is None else problem.what)
+        lock.__exit__(None, None, None)
+        return None
+
+    def _misfit(self, settings: Mapping[str, Any]) -> ConfigError | None:
+        """What keeps these settings from making a config."""
+        try:
+            load_config(self.path / "config.yaml", flags=settings)
+        except ConfigError as error:
+            return error
+        return None
+
+    def _discard(self, handle: optuna.trial.Trial, why: str) -> None:
+        """Settings that are not to be trained; they count for nothing."""
+        from optuna.trial import TrialState
+
+        handle.set_user_attr("misfit", why)
+        self.study.tell(handle.number, state=TrialState.FAIL)
 
     def _folder(self, number: int) -> Path:
         folder = self.path / "trials" / f"{number:04d}"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One process at a time: between counting the trials and beginning one, nobody else may."""
-        with (self.path / "sweep.lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process at a time: between counting the trials and beginning one, nobody else may."""
+    with (path / "sweep.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _begin_or_join(path: Path, config: TrainerConfig, written: Mapping[str, Any]) -> None:
+    config_file, space_file = path / "config.yaml", path / "space.yaml"
+    if space_file.exists():
+        other = load_config(config_file).config
+        if config_hash(other) != config_hash(config) or read_yaml(space_file)[0] != dict(written):
+            raise UserError(
+                "the directory holds another sweep, with other settings",
+                where=str(path),
+                fix="give another directory: --out",
+            )
+    else:
+        atomic.write_atomic(config_file, dump_yaml(config))
+        atomic.write_atomic(space_file, write_yaml(dict(written)))
 
 
 def _check_keys(config: TrainerConfig, space: SearchSpace) -> None:
