@@ -52,7 +52,7 @@ class FakeApi:
             raise ValueError(f"artifact '{name}' not found")
 
         def fetch(root: str | None = None) -> str:
-            Path(str(root)).mkdir(parents=True)
+            Path(str(root)).mkdir(parents=True, exist_ok=True)
             for file in self.names:
                 (Path(str(root)) / file).write_bytes(b"PK")
             return str(root)

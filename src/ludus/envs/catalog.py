@@ -9,6 +9,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.envs.registration import parse_env_id
 
+from ludus.config.own_modules import import_own_module
 from ludus.envs.registration import register_envs
 from ludus.errors import MissingExtra, UnknownName, UserError
 
@@ -97,7 +98,7 @@ def find_gym_spec(env_id: str) -> GymSpec:
 
 def import_registering_module(module: str, env_id: str) -> None:
     try:
-        importlib.import_module(module)
+        import_own_module(module)
     except ModuleNotFoundError as error:
         # a module missing further down is a fault in the user's module, and shows its own traceback
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from ludus.config.own_modules import import_own_module
 from ludus.envs.atari import EpisodicLife, FireReset, atari_preset
 from ludus.envs.masks import ActionMaskWrapper
 from ludus.envs.wrappers import ClipAction, Env, FrameSkip, FrameStack, RewardScalingWrapper, mujoco_preset
@@ -148,7 +148,7 @@ def _name_and_kwargs(entry: WrapperEntry) -> tuple[str, dict[str, Any]]:
 def _import_wrapper(name: str) -> WrapperFactory:
     module_name, _, attribute = name.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        module = import_own_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise  # the user's module is there, and one that it imports is not

@@ -7,7 +7,6 @@ extractor and its layer, not about matrices.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Mapping
 from typing import Any, cast
@@ -18,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ludus.config.own_modules import import_own_module
 from ludus.errors import ConfigError, UnknownName
 from ludus.policies import own_models
 from ludus.policies.observations import is_byte_space, is_image_space, to_tensor
@@ -288,7 +288,7 @@ def _find(name: str) -> type[nn.Module]:
     if not colon:
         return _find_in_folders(name)
     try:
-        module = importlib.import_module(module_name)
+        module = import_own_module(module_name)
     except ModuleNotFoundError as error:
         # Only the module that was asked for; one missing inside the user's code is the user's traceback.
         if error.name is None or not (module_name + ".").startswith(error.name + "."):

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ludus.config.own_modules import is_foreign
 from ludus.errors import ConfigError
 
 FOLDERS = ("models", "rl_pipeline/models")
@@ -41,7 +42,12 @@ def find_class(name: str, where: str) -> Any:
 
 def _files() -> list[Path]:
     found = [path for folder in FOLDERS for path in Path(folder).rglob("*.py")]
-    return sorted(path for path in found if path.is_file() and path.stat().st_size <= _LARGEST_FILE)
+    return sorted(path for path in found if path.is_file() and _may_be_run(path))
+
+
+def _may_be_run(path: Path) -> bool:
+    """Not what came along with a run or a download, which may have been put there too."""
+    return path.stat().st_size <= _LARGEST_FILE and not any(map(is_foreign, path.parents))
 
 
 def _classes_in(path: Path) -> set[str]:

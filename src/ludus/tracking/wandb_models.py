@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ludus.config.own_modules import DOWNLOADED
 from ludus.errors import MissingExtra, UserError
 
 SCHEME = "wandb:"
@@ -52,7 +53,7 @@ def download(reference: Reference, folder: Path) -> list[Path]:
         import wandb
     except ImportError as error:
         raise MissingExtra("fetching models from Weights & Biases", "wandb") from error
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and any(path.name != DOWNLOADED for path in folder.iterdir()):
         raise UserError(
             f"'{folder}' is not empty", where=str(folder.absolute()), fix="choose another with --to"
         )
@@ -62,10 +63,12 @@ def download(reference: Reference, folder: Path) -> list[Path]:
             artifact = api.artifact(f"{reference.project}/{reference.name}")
             for name in artifact.manifest.entries:
                 _check_inside(name)
+            mark_as_download(folder)
             artifact.download(root=str(folder))
         else:
             _check_inside(reference.file)
             run = api.run(f"{reference.project}/{reference.name}")
+            mark_as_download(folder)
             run.file(reference.file).download(root=str(folder), replace=False)
     except UserError:
         raise
@@ -75,7 +78,13 @@ def download(reference: Reference, folder: Path) -> list[Path]:
             where=f"{SCHEME}{reference.project}/{reference.name}",
             fix="check the name and the network; `wandb login` once for private projects",
         ) from error
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != DOWNLOADED)
+
+
+def mark_as_download(folder: Path) -> None:
+    """Say of a folder, before anything is in it, that nothing in it is the user's own code."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / DOWNLOADED).touch()
 
 
 def _check_inside(name: str) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
+from ludus.config.own_modules import import_own_module
 from ludus.envs.unity.cdr import Message
 from ludus.errors import ConfigError
 from ludus.types import Array
@@ -44,7 +44,7 @@ def load_hook(name: str | None) -> type[UseCaseHook]:
         return UseCaseHook
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute, None) if module and attribute else None
+        found = getattr(import_own_module(module), attribute, None) if module and attribute else None
     except ModuleNotFoundError as error:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
             raise  # a fault in the user's module, which shows its own traceback
