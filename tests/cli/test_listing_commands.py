@@ -211,17 +211,31 @@ def test_the_schema_knows_every_key_that_a_config_accepts(ludus: Command) -> Non
     assert schema["properties"]["total_timesteps"]["default"] == 1_000_000
 
 
-@pytest.mark.parametrize("algorithm", ["PPO", "A2C", "DQN", "SAC"])
+@pytest.mark.parametrize(
+    ("algorithm", "engine", "env"),
+    [
+        ("PPO", "native", "CartPole-v1"),
+        ("A2C", "native", "CartPole-v1"),
+        ("DQN", "native", "CartPole-v1"),
+        ("SAC", "native", "Pendulum-v1"),
+        ("PPO", "sb3", "CartPole-v1"),
+        ("TD3", "sb3", "Pendulum-v1"),
+        ("QR-DQN", "sb3", "CartPole-v1"),
+        ("MaskablePPO", "sb3", "Text/TicTacToe-v0"),
+    ],
+)
 def test_init_writes_a_commented_config_that_loads_to_the_algorithms_defaults(
-    algorithm: str, ludus: Command, tmp_path: Path
+    algorithm: str, engine: str, env: str, ludus: Command, tmp_path: Path
 ) -> None:
-    outcome = ludus("init", "my own.yaml", "--algo", algorithm.lower(), "--json")
+    # an engine need not be named where only one has the algorithm
+    chosen = ["--engine", "sb3"] if (algorithm, engine) == ("PPO", "sb3") else []
+    outcome = ludus("init", "my own.yaml", "--algo", algorithm.lower(), *chosen, "--json")
     assert outcome.code == 0, outcome.err
     config = load_config(tmp_path / "my own.yaml").config
-    assert config.algorithm == algorithm
+    assert (config.algorithm, config.engine) == (algorithm, engine)
     assert config.typed_hyperparams() == type(config.typed_hyperparams())()
     assert config.env is not None
-    assert config.env.id == ("Pendulum-v1" if algorithm == "SAC" else "CartPole-v1")
+    assert config.env.id == env
     text = (tmp_path / "my own.yaml").read_text()
     assert text.startswith("# yaml-language-server: $schema=file:")
     keys = [line for line in text.splitlines() if ":" in line and not line.startswith("#")]

@@ -83,7 +83,7 @@ def typed_as(option: str, value: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        if error.where in ("", "env.id"):
+        if error.where in ("", "env.id", "algorithm"):
             error.where = f"command line: {option} {shlex.quote(value)}".replace("  ", " ")
         raise
 

@@ -11,7 +11,7 @@ import typer
 from ludus.cli.failures import typed_as
 from ludus.cli.options import EnvId, Json
 from ludus.cli.output import Output
-from ludus.errors import UserError
+from ludus.errors import UnknownName, UserError
 
 if TYPE_CHECKING:
     from ludus.config.registry import Algorithm
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 _COMMENT_COLUMN = 34
 
 # An env that each algorithm can play; the others take CartPole-v1.
-_FITTING_ENVS = {"SAC": "Pendulum-v1"}
+_FITTING_ENVS = {
+    **dict.fromkeys(("SAC", "TD3", "DDPG", "TQC", "CrossQ"), "Pendulum-v1"),
+    "MaskablePPO": "Text/TicTacToe-v0",
+}
 
 _COMMENTS = {
     "learning_rate": "or {linear: [3.0e-4, 0.0]}, cosine, exponential",
@@ -32,12 +35,23 @@ _COMMENTS = {
     "clip_range": "how far one update may move the policy",
     "tau": "how much of the target network is replaced at each update",
 }
+_OFF_POLICY_COMMENTS = {
+    "n_steps": "how many rewards are summed before the value of what follows is trusted",
+    "buffer_size": "so many steps are remembered",
+    "learning_starts": "steps before the first update",
+    "batch_size": "remembered steps per gradient step",
+    "train_freq": "steps between updates, or [1, episode]",
+    "gradient_steps": "per update; -1: as many as steps were taken",
+    "action_noise": "{normal: 0.1} or {ornstein_uhlenbeck: 0.1}",
+}
+_NETS = ("policy_net_arch", "value_net_arch")
 
 _TEMPLATE = """\
 # What to train. Every key may be left out but env; the values here are the defaults, or close to them.
 # Check it with `ludus config {file}`, train it with `ludus train {file}`.
 
 algorithm: {algorithm}  # {algorithms}
+engine: {engine}  # native, or sb3 for the algorithms of Stable-Baselines3 (needs the extra "sb3")
 env:
   id: {env}  # `ludus envs` lists them; module:MyEnv-v0 for your own
   kwargs: {{}}  # arguments of the env
@@ -77,19 +91,28 @@ def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("ludus.yaml"),
     algo: Annotated[str, typer.Option("--algo", metavar="NAME", help="PPO, A2C, DQN, SAC, …")] = "PPO",
     env: EnvId = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", metavar="NAME", help="native or sb3; default: the one that has it."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write a commented starter config."""
-    from ludus.config.registry import find_algorithm
+    from ludus.config.registry import ENGINES, engine_with, find_algorithm
     from ludus.envs.catalog import check_env_exists
 
     output = Output(json, listing=True)
+    if engine is None:
+        found = engine_with(algo)
+        engine = found if found in ENGINES else "native"
+    elif engine not in ENGINES:
+        raise UnknownName("engine", engine, ENGINES, where=f"command line: --engine {engine}")
     with typed_as("--algo", algo):
-        algorithm = find_algorithm(algo)
+        algorithm = find_algorithm(algo, engine)
     env = env or _FITTING_ENVS.get(algorithm.name, "CartPole-v1")
     with typed_as("--env", env):
         check_env_exists(env)
-    text = starter(algorithm, env, str(file))
+    text = starter(algorithm, env, str(file), engine)
     try:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
@@ -102,11 +125,11 @@ def init(
             f"there is no folder '{file.parent}'", where=str(file.absolute()), fix="make it first"
         ) from None
     output.pairs([("wrote", str(file)), ("next", f"ludus train {_quoted(file)}")])
-    output.result({"file": str(file), "algorithm": algorithm.name, "env": env})
+    output.result({"file": str(file), "algorithm": algorithm.name, "engine": engine, "env": env})
 
 
-def starter(algorithm: Algorithm, env: str, file: str) -> str:
-    """The text of a config that trains `algorithm` on `env`."""
+def starter(algorithm: Algorithm, env: str, file: str, engine: str = "native") -> str:
+    """The text of a config that trains `algorithm` of `engine` on `env`."""
     from ludus.config.editor_schema import shipped_schema_uri
     from ludus.config.registry import algorithm_names
 
@@ -116,7 +139,8 @@ def starter(algorithm: Algorithm, env: str, file: str) -> str:
     text = _TEMPLATE.format(
         file=_quoted(Path(file)),
         algorithm=algorithm.name,
-        algorithms=", ".join(algorithm_names()),
+        algorithms=", ".join(algorithm_names(engine)),
+        engine=engine,
         env=env,
         n_envs=1 if off_policy else 8,
         normalize_reward=str(not off_policy).lower(),
@@ -134,9 +158,12 @@ def _hyperparameters(algorithm: Algorithm) -> str:
         return "  {}\n"
     lines = []
     defaults = model()
+    comments = _COMMENTS | (_OFF_POLICY_COMMENTS if "buffer_size" in model.model_fields else {})
     for name, field in model.model_fields.items():
+        if name in _NETS and getattr(defaults, name) is None:
+            continue  # Stable-Baselines3's own, which has no name
         line = f"  {name}: {inline_yaml(getattr(defaults, name))}"
-        comment = field.description or _COMMENTS.get(name)
+        comment = field.description or comments.get(name)
         lines.append(f"{line}  # {comment}" if comment else line)
     return "\n".join(lines) + "\n"
 

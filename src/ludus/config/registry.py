@@ -86,7 +86,7 @@ def find_algorithm(name: str, engine: str = "native") -> Algorithm:
         return registered[name.upper()]
     except KeyError:
         known = algorithm_names(engine)
-        other = _engine_of(name, besides=engine)
+        other = engine_with(name, besides=engine)
         if other is not None:
             raise _belongs_elsewhere(name, engine, other, known) from None
         raise UnknownName(
@@ -113,12 +113,12 @@ def _belongs_elsewhere(name: str, engine: str, other: str, known: list[str]) -> 
         fix = f"with a language section: {', '.join(known)}"
     else:
         what = f"{name} is an algorithm of engine: {other}, not of engine: {engine}"
-        fix = f"set engine: {other} (--engine {other})"
+        fix = f"set engine: {other}, or type engine={other}"
     return ConfigError(what, key="algorithm", fix=fix)
 
 
-def _engine_of(name: str, besides: str) -> str | None:
-    """Another engine that is installed and has an algorithm of this name."""
+def engine_with(name: str, besides: str = "") -> str | None:
+    """The first engine (or `language`) but `besides` that is installed and has an algorithm of this name."""
     for engine in _PROVIDERS:
         with suppress(MissingExtra):
             if engine != besides and name.upper() in map(str.upper, algorithm_names(engine)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from ludus.config.importers.document import Document
@@ -153,5 +154,5 @@ def _play(t: Translation) -> PlaySection | None:
     places = [t.document.place(("play", name)) for name in ("experiment", "pretrained_model")]
     for name in ("experiment", "pretrained_model"):
         if t.has("play", name):
-            t.note(f"`ludus play {t.document.path.name}` plays it", "play", name)
+            t.note(f"`ludus play {shlex.quote(str(t.document.path))}` plays it", "play", name)
     return PlaySection(str(experiment), str(model), *places)
