@@ -277,6 +277,77 @@ def test_a_hostile_zip_runs_no_code_trusted_or_not(
     assert mark.exists()  # so the payload was a real one
 
 
+def _with(folder: Path, name: str, change: Any) -> Path:
+    """A model of SB3 with one part changed: `data` comes as a dict, `policy.pth` as tensors by name."""
+    stable_baselines3.PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=32).save(folder / "good.zip")
+    with zipfile.ZipFile(folder / "good.zip") as good, zipfile.ZipFile(folder / "bad.zip", "w") as bad:
+        for part in good.namelist():
+            content = good.read(part)
+            if part == name == "data":
+                content = json.dumps(change(json.loads(content))).encode()
+            elif part == name:
+                buffer = io.BytesIO()
+                torch.save(change(torch.load(io.BytesIO(content), weights_only=True)), buffer)
+                content = buffer.getvalue()
+            bad.writestr(part, content, zipfile.ZIP_DEFLATED)
+    return folder / "bad.zip"
+
+
+_LUDUS = {"features_extractor_class": "LudusExtractor"}
+MALFORMED: dict[str, tuple[str, Any]] = {
+    "settings that are a list": ("data", lambda data: []),
+    "an extractor without a name": ("data", lambda data: data | {"policy_kwargs": _LUDUS}),
+    "an extractor that is a function": (
+        "data",
+        lambda data: (
+            data
+            | {
+                "policy_kwargs": _LUDUS
+                | {
+                    "features_extractor_kwargs": {
+                        "name": "os:system",
+                        "features_dim": 4,
+                        "arguments": {"command": "x"},
+                    }
+                }
+            }
+        ),
+    ),
+    "a discount beyond one": ("data", lambda data: data | {"gamma": 7}),
+    "a layer without a number": (
+        "policy.pth",
+        lambda weights: weights | {"mlp_extractor.policy_net.x.weight": torch.zeros(2, 2)},
+    ),
+    "a layer without dimensions": (
+        "policy.pth",
+        lambda weights: weights | {"mlp_extractor.policy_net.0.weight": torch.tensor(1.0)},
+    ),
+    "a layer that is missing": (
+        "policy.pth",
+        lambda weights: {name: value for name, value in weights.items() if name != "action_net.weight"},
+    ),
+    "weights that are no names": ("policy.pth", lambda weights: [1, 2]),
+    "weights that unfold to many times their size": (
+        "policy.pth",
+        lambda weights: weights | {"action_net.weight": torch.zeros(40_000_000)},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_a_zip_that_is_not_what_it_says_is_refused_in_three_lines(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = _with(tmp_path, *MALFORMED[what])
+    capsys.readouterr()
+    root = str(tmp_path / "runs")
+    assert main(["import", str(bad), "--env", "CartPole-v1", "--trust", "--root", root]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert ("many times" in what) == ("unfold" in lines[0])
+    assert not Path(root).exists()
+
+
 @pytest.mark.parametrize(
     ("algorithm", "env", "message"),
     [("TD3", "Pendulum-v1", "TD3|SAC"), ("QRDQN", "CartPole-v1", "QR-DQN"), ("TQC", "Pendulum-v1", "TQC")],

@@ -39,6 +39,7 @@ from ludus.policies.observations import normalizable
 
 KNOWN = ("PPO", "A2C", "DQN", "SAC")
 _EXTRACTORS = {"DQN": "q_net.features_extractor.", "SAC": "critic.features_extractor."}
+_ALWAYS_FINE, _LARGEST_RATIO = 10_000_000, 20
 _ACTIVATION = re.compile(r"torch\.nn\.modules\.activation\.(\w+)")
 
 
@@ -59,6 +60,15 @@ def read_sb3_zip(path: Path, algorithm: str | None = None) -> ImportedModel:
     Raises UserError for another file, another algorithm, or a network that Ludus has no words for.
     """
     data, weights = _read(path)
+    try:
+        return _understood(data, weights, algorithm, path)
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+        raise _no_model(error, path) from None
+
+
+def _understood(
+    data: Mapping[str, Any], weights: Mapping[str, torch.Tensor], algorithm: str | None, path: Path
+) -> ImportedModel:
     name = _known(algorithm or _guess(data, weights), path)
     given = _mapping(data.get("policy_kwargs"))
     network, inner = _extractor(given, weights, _EXTRACTORS.get(name, "features_extractor."), path)
@@ -109,25 +119,46 @@ def read_statistics(path: Path, env: Callable[[], gym.Env[Any, Any]]) -> dict[st
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     try:
         with zipfile.ZipFile(path) as archive:
+            for part in ("data", "policy.pth"):
+                _check_size(archive.getinfo(part), path)
             data = json.loads(archive.read("data"))
             weights = torch.load(
                 io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True
             )
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise UserError(
-            f"this is no model of Stable-Baselines3 ({type(error).__name__}: {error})",
-            where=str(path),
-            fix="give the zip that model.save() wrote",
-        ) from None
-    except (pickle.UnpicklingError, RuntimeError) as error:
+    except UserError:
+        raise
+    except pickle.UnpicklingError as error:
         raise UserError(
             f"its weights hold more than tensors, which Ludus does not read: {str(error).splitlines()[0]}",
             where=str(path),
             fix="do not load this file anywhere, unless you know why",
         ) from None
+    except (
+        Exception
+    ) as error:  # zipfile and torch raise many kinds for a file that is damaged, or another one
+        raise _no_model(error, path) from None
     if not isinstance(data, dict) or not _are_tensors(weights):
-        raise UserError("this is no model of Stable-Baselines3", where=str(path))
+        raise _no_model(None, path)
     return data, dict(weights)
+
+
+def _check_size(part: zipfile.ZipInfo, path: Path) -> None:
+    """UserError for a part that is small in the file and would fill the memory; SB3 itself compresses nothing."""
+    if part.file_size > _ALWAYS_FINE + _LARGEST_RATIO * part.compress_size:
+        raise UserError(
+            f"'{part.filename}' would unfold to {part.file_size:,} bytes, many times its size in the zip",
+            where=str(path),
+            fix="give the zip that model.save() wrote",
+        )
+
+
+def _no_model(error: Exception | None, path: Path) -> UserError:
+    why = "" if error is None else f" ({type(error).__name__}: {' '.join(str(error).split()):.150})"
+    return UserError(
+        f"this is no model of Stable-Baselines3{why}",
+        where=str(path),
+        fix="give the zip that model.save() wrote",
+    )
 
 
 def _are_tensors(weights: Any) -> bool:
