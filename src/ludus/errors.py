@@ -18,6 +18,11 @@ EXIT_INTERRUPTED = 130  # SIGINT
 EXIT_TERMINATED = 143  # SIGTERM
 
 
+def printable(text: str) -> str:
+    """`text` on one line, with whatever would steer a terminal written out: names come from files of strangers."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class LudusError(Exception):
     """Base of every error that Ludus raises itself."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ludus.cli.app import main
+from ludus.config.loading import load_config
 
 _CALL = "__import__('pathlib').Path({mark!r}).touch()"
 
@@ -87,6 +88,22 @@ def test_no_payload_creates_its_file(
     main([command, name])
     assert not Path(mark).exists()
     assert set(os.listdir(tmp_path)) - before <= {"runs", "experiments"}
+
+
+def test_a_key_cannot_leave_the_comment_that_lists_it_nor_steer_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    block = '{n_timesteps: 64, n_envs: 1, "x\\npretrained_model: evil #": 1, "y\\e[2J": 1}'
+    Path("ppo.yml").write_text(f"CartPole-v1: {block}\n")
+    assert main(["convert", "ppo.yml"]) == 0
+    printed = capsys.readouterr().out
+    Path("mine.yaml").write_text(printed)
+    assert load_config("mine.yaml").config == load_config("ppo.yml").config
+    assert "\\x1b[2J" in printed and "\x1b" not in printed
+    Path("bad.yaml").write_text('algorithm: "\\e[2JPPO"\nenv: CartPole-v1\n')
+    assert main(["config", "bad.yaml"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
 
 
 def test_the_payload_would_work_if_it_were_run(tmp_path: Path) -> None:

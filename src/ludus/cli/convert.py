@@ -36,7 +36,7 @@ def convert(
     from ludus.cli.foreign import remark_as_dict, remarks_as_comments
     from ludus.config.loading import load_config
     from ludus.config.plain_yaml import write_yaml
-    from ludus.errors import UserError
+    from ludus.errors import UserError, printable
 
     output = Output(json, listing=True)
     flags = {"env.id": env, "algorithm": algo, "engine": engine}
@@ -48,7 +48,7 @@ def convert(
             where=file,
             fix=f"if it is a Ludus config, use it as it is: ludus config {file}",
         )
-    lines = [f"# From {file}: {imported.kind}", write_yaml(imported.data).rstrip()]
+    lines = [f"# From {printable(file)}: {imported.kind}", write_yaml(imported.data).rstrip()]
     lines += remarks_as_comments(imported)
     output.print("\n".join(lines))
     if not json and imported.lost and not sys.stdout.isatty():

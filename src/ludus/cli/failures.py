@@ -20,6 +20,7 @@ from ludus.errors import (
     LudusError,
     UserError,
     nearest,
+    printable,
 )
 
 _TYPER = os.path.dirname(typer.__file__)
@@ -135,7 +136,7 @@ def _print_lines(lines: Sequence[str]) -> None:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(line.strip() for line in text.splitlines() if line.strip())
+    return printable(" ".join(line.strip() for line in text.splitlines() if line.strip()))
 
 
 def _first_line(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from ludus.config.importers.document import Document
 from ludus.config.importers.literals import Symbol, unreadable_in
 from ludus.config.plain_yaml import Key
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, printable
 
 SB3_DEFAULT = "default of Stable-Baselines3"
 
@@ -35,7 +35,7 @@ class Remark:
     lost: bool
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.why}"
+        return printable(f"{self.place}: {self.why}")
 
 
 @dataclass(frozen=True)
