@@ -19,9 +19,9 @@ def pid_of(place: str) -> int:
 
 
 class Injector(BaseCallback):
-    """Kills `losses` random collectors, each at a random moment after some update of those in `at`.
+    """Kills a random collector within some seconds after each collection in `at` was begun, counted from 1.
 
-    `node` takes a node of the cluster down instead, with everything on it.
+    With a `cluster` it takes a node of it down instead, with everything there.
     """
 
     def __init__(self, at: list[int], seed: int, cluster: Any = None, within: float = 0.05) -> None:
@@ -39,7 +39,9 @@ class Injector(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         self._rollouts += 1
-        if self._rollouts in self._at:
+        if self._rollouts in self._at and self._within == 0:
+            self._strike()
+        elif self._rollouts in self._at:
             timer = threading.Timer(self._random.random() * self._within, self._strike)
             timer.start()
             self._threads.append(timer)

@@ -87,17 +87,18 @@ class NoPolicy:
         return {}
 
 
-def collector_over(slowness: list[int], bound: int) -> tuple[AsyncCollector, ScriptedFleet]:
+def collector_over(slowness: list[int], bound: int, away: int = 1) -> tuple[AsyncCollector, ScriptedFleet]:
     fleet = ScriptedFleet(slowness)
-    return AsyncCollector(fleet, None, 3, bound), fleet  # type: ignore[arg-type]
+    return AsyncCollector(fleet, None, 3, bound, away), fleet  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("away", [1, 2])
 @pytest.mark.parametrize("bound", [0, 1, 2, 5])
 @pytest.mark.parametrize("slowness", [[1, 1], [1, 7], [1, 1, 1, 20], [3, 1, 2]])
 def test_no_collection_is_older_than_the_bound_and_none_is_lost_or_used_twice(
-    bound: int, slowness: list[int]
+    away: int, bound: int, slowness: list[int]
 ) -> None:
-    collector, _ = collector_over(slowness, bound)
+    collector, _ = collector_over(slowness, bound, away)
     learnt: list[float] = []
     worst = 0.0
     for _ in range(60):

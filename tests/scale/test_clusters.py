@@ -9,13 +9,17 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_runs import same
+
+from ludus.runs.directory import RunDirectory
 
 LUDUS = [str(Path(sys.executable).parent / "ludus")]
 TINY = ["--algo", "ppo", "--env", "CartPole-v1", "--n-envs", "2", "--steps", "512"]
@@ -90,6 +94,30 @@ def test_a_run_with_the_token_trains_there(own_cluster: dict[str, Any]) -> None:
     done = ludus("train", *FAST, *TINY, "--scale", own_cluster["address"], "--json", cwd=home, **environment)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["steps"] == 512
+
+
+def test_a_run_that_is_killed_there_is_resumed_to_the_same_bytes(own_cluster: dict[str, Any]) -> None:
+    home, environment = own_cluster["home"], own_cluster["environment"]
+    words = ["train", *FAST[:3], *TINY[:6], "--steps", "12800", "--scale", own_cluster["address"]]
+    words += ["checkpoint.every=2560", "timestamp=false"]
+    assert ludus(*words, "--name", "whole", cwd=home, **environment).returncode == 0
+    cut = subprocess.Popen(
+        [*LUDUS, *words, "--name", "cut"], cwd=home, env=os.environ | environment, stderr=subprocess.DEVNULL
+    )
+    runs = home / "runs" / "CartPole-v1" / "PPO"
+    wait_for(lambda: (runs / "cut" / "checkpoints" / "000000002560").exists())
+    cut.kill()
+    cut.wait()
+    done = ludus("resume", str(runs / "cut"), "--exact", cwd=home, **environment)
+    assert done.returncode == 0, done.stderr
+    same(RunDirectory.open(runs / "whole"), RunDirectory.open(runs / "cut"))
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 90.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("token", ["", "somebody-elses-token-0123456789abcdef"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,17 +40,16 @@ def versions(config: Any, count: int) -> list[Version]:
     """Policies unlike each other, as a learner would publish them."""
     trainer = trainer_for(config)
     policy = trainer.create_model()
-    found = []
-    for number in range(count):
-        version = Version.of(number, policy, None)
-        found.append(
-            Version(
-                number,
-                {name: array * (1.0 + 0.1 * number) for name, array in version.arrays.items()},
-                version.epsilon,
-                None,
-            )
+    assert trainer.learner is not None
+    first = Version.of(0, policy, trainer.learner.place.reward_normalizer)  # type: ignore[attr-defined]
+    found = [
+        replace(
+            first,
+            number=number,
+            arrays={name: array * (1.0 + 0.1 * number) for name, array in first.arrays.items()},
         )
+        for number in range(count)
+    ]
     trainer.close()
     return found
 

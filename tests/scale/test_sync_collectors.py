@@ -10,10 +10,13 @@ from losing import Injector
 from safetensors.numpy import load_file
 from tiny_runs import resumed, rows, same, steps_of, tiny, trained, trainer_for
 
+from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
-from ludus.errors import CollectorsLost, ConfigError
+from ludus.errors import CollectorsLost, ConfigError, EnvFault
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
+from ludus.scale.collectors import SyncCollector
+from ludus.scale.shard import Version
 
 pytestmark = pytest.mark.usefixtures("four_nodes")
 EVERY = {"checkpoint": {"every": 512, "keep": 0}}
@@ -58,11 +61,12 @@ def test_from_a_middle_checkpoint_to_the_same_end(undisturbed: RunDirectory, tmp
     same(undisturbed, cut)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "within"), [(1, 0.0), (2, 0.05), (3, 0.5)])
 def test_losing_collectors_at_random_moments_changes_nothing(
-    seed: int, undisturbed: RunDirectory, tmp_path: Path
+    seed: int, within: float, undisturbed: RunDirectory, tmp_path: Path
 ) -> None:
-    injector = Injector(at=[2, 6], seed=seed)
+    """The third collection is the first after a checkpoint."""
+    injector = Injector(at=[3, 6], seed=seed, within=within)
     run = trained(scaled(tmp_path, 2), callback=injector)
     assert injector.killed == 2
     same(undisturbed, run)
@@ -73,7 +77,7 @@ def test_too_many_losses_end_the_run_with_the_cause_and_a_checkpoint(tmp_path: P
     trainer = trainer_for(config)
     try:
         with pytest.raises(CollectorsLost) as caught:
-            trainer.train(callback=Injector(at=[3, 5, 7], seed=3))
+            trainer.train(callback=Injector(at=[3, 5, 7], seed=3, within=0.0))
         assert "was lost" in caught.value.what and "process" in caught.value.what
         assert caught.value.where == "scale.max_failures"
         assert trainer.run is not None
@@ -92,11 +96,73 @@ def test_envs_that_cannot_be_shared_evenly_are_refused(tmp_path: Path) -> None:
     assert caught.value.key == "scale.collectors"
 
 
+def test_what_an_env_raises_ends_the_run_with_its_own_traceback(tmp_path: Path) -> None:
+    env = {"id": "odd_envs:FaultyWalk-v0", "kwargs": {"fails_at": 200}}
+    with pytest.raises(EnvFault) as caught:
+        trained(scaled(tmp_path, 2, env=env))
+    assert "odd_envs.py" in caught.value.user_traceback
+
+
+def test_versions_and_experience_are_read_where_they_lie(four_nodes: Any, tmp_path: Path) -> None:
+    import ray
+    from ray.experimental import get_object_locations
+
+    config = scaled(tmp_path, 4, scale={"cpus_per_collector": 0.5}, n_envs=8, hyperparams={"n_steps": 2048})
+    trainer = trainer_for(config)
+    try:
+        policy = trainer.create_model()
+        collector = trainer.collector
+        assert isinstance(collector, SyncCollector)
+        collector.barrier(0)
+        fleet = collector.fleet
+        version = fleet.publish(Version.of(0, policy, None))
+        tickets = [fleet.ask(index, "collect", version) for index in range(4)]
+        harvests = [fleet.answer(index, ticket) for index, ticket in enumerate(tickets)]
+        places = get_object_locations([version])[version]["node_ids"]
+        assert (
+            len(places) == len(set(places)) <= 5
+        )  # the driver's node, and each where a collector plays: once
+        for harvest in harvests:
+            obs = harvest.experience.obs
+            assert not obs.flags.writeable and not obs.flags.owndata  # Ray's own memory, unpickled never
+    finally:
+        trainer.close()
+    assert ray.is_initialized()  # a connection that somebody else made stays
+
+
+def test_four_collectors_on_four_nodes_learn_cartpole(four_nodes: Any, tmp_path: Path) -> None:
+    loaded = load_config("cartpole-ppo", [f"save_dir={tmp_path}", "scale.collectors=4", "seed=1"])
+    trainer = trainer_for(loaded.config)
+    try:
+        trainer.create_model()
+        collector = trainer.collector
+        assert isinstance(collector, SyncCollector)
+        where = {node["NodeID"] for node in ray_nodes_in_use()}
+        assert len(where) == 4
+        trainer.train()
+        assert trainer.evaluate(100)[0] >= 475
+    finally:
+        trainer.close()
+
+
+def ray_nodes_in_use() -> list[dict[str, Any]]:
+    """The nodes whose only CPU is taken."""
+    import ray
+    from ray._private.state import available_resources_per_node
+
+    free = available_resources_per_node()
+    return [
+        node
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("CPU") and not free.get(node["NodeID"], {}).get("CPU")
+    ]
+
+
 def test_losing_a_node_changes_nothing(undisturbed: RunDirectory, four_nodes: Any, tmp_path: Path) -> None:
     """Last of all: the cluster is smaller afterwards."""
     config = scaled(tmp_path / "node", 4)
     whole = trained(config.model_copy(update={"save_dir": str(tmp_path / "whole")}))
-    injector = Injector(at=[3], seed=1, cluster=four_nodes)
+    injector = Injector(at=[3], seed=1, cluster=four_nodes, within=0.0)
     run = trained(config, callback=injector)
     assert injector.killed == 1
     same(whole, run)

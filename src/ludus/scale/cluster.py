@@ -26,6 +26,7 @@ _USUAL_ENVIRONMENT = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",  # Ray reports its use over the internet unless told not to
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",  # at Ray's 15 whatever else runs on the machine comes first
 }
 
 

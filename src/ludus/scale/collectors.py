@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,9 @@ class SyncCollector(ShardedCollector):
 
     def barrier(self, number: int) -> None:
         self._barrier = number
+        self._memories = [
+            None if memory is None else replace(memory, returns=None) for memory in self._memories
+        ]
         self._at_barrier = list(self._memories)
         self._diaries = [_Diary() for _ in range(len(self.fleet))]
         self._tell_all("barrier", number)
@@ -206,16 +209,23 @@ class AsyncCollector(ShardedCollector):
     """Shards play on while the learner learns. An update takes as many collections as there are shards, whoever's.
 
     `max_staleness` bounds how many updates old the version of a collection may be when it is learnt from: an update
-    waits for one that would be too old at the next. Nothing that was played is thrown away.
+    waits for one that would be too old at the next. Nothing that was played is thrown away. `away` is how many
+    collections a shard is sent out for at a time: two for short ones, so that it never waits for the driver.
     """
 
     seeded = False
 
     def __init__(
-        self, fleet: Fleet, rewards: RewardNormalizer | None, max_failures: int, max_staleness: int
+        self,
+        fleet: Fleet,
+        rewards: RewardNormalizer | None,
+        max_failures: int,
+        max_staleness: int,
+        away: int = 1,
     ) -> None:
         super().__init__(fleet, rewards, max_failures)
         self._max_staleness = max_staleness
+        self._away = max(1, min(away, max_staleness))
         self._outings: list[_Outing] = []
         self._befores: dict[int, dict[str, Moments]] = {}
         self._playing = False
@@ -274,7 +284,7 @@ class AsyncCollector(ShardedCollector):
         """Whether shard `index` may play once more before what it has played is learnt from."""
         own = [outing for outing in self._outings if outing.shard == index]
         away = sum(outing.harvest is None for outing in own)
-        return len(own) <= self._max_staleness and away < max(1, min(_AWAY_AT_ONCE, self._max_staleness))
+        return len(own) <= self._max_staleness and away < self._away
 
     def _enough(self, number: int) -> list[_Outing] | None:
         """What update `number` learns from; None while some of it is not there yet."""
@@ -311,9 +321,6 @@ class AsyncCollector(ShardedCollector):
         if memory is not None:
             self._tell(index, "load", memory)
         self._tell(index, "begin_anew", self.losses.total)
-
-
-_AWAY_AT_ONCE = 2  # one that is played and one that waits, so that a shard never waits for the driver
 
 
 @dataclass(eq=False)

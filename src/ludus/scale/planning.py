@@ -61,7 +61,8 @@ def make_collector(
     rewards = learner.place.reward_normalizer
     if scale.mode == "sync":
         return SyncCollector(fleet, rewards, scale.max_failures)
-    return AsyncCollector(fleet, rewards, scale.max_failures, scale.max_staleness)
+    away = 2 if isinstance(learner.h, OffPolicyHyperparameters) else 1
+    return AsyncCollector(fleet, rewards, scale.max_failures, scale.max_staleness, away)
 
 
 def plan_shards(

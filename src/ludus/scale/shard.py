@@ -159,7 +159,7 @@ class Shard:
 
     def barrier(self, number: int) -> None:
         """Bring the games to the common point of checkpoint `number`."""
-        self._collector.barrier(number)
+        self._collector.begin(number)  # open games are not saved here: a lost shard begins and plays again
 
     def begin_anew(self, losses: int) -> None:
         """Begin new episodes: those that were open are lost. `losses` makes their seeds other ones than before."""
