@@ -105,6 +105,12 @@ class LanguageTrainer(RunTrainer):
                 key="games.across_updates",
                 fix="set across_updates: false, or branch: 1",
             )
+        if config.scale is not None and config.scale.mode == "async":
+            raise ConfigError(
+                "self-play takes turns: games are played, then learnt from",
+                key="scale.mode",
+                fix="mode: sync; games.across_updates: true lets open games go on under the next version",
+            )
         self.tables = [make_table(game) for game in games.train]
         self.eval_tables = [make_table(game) for game in games.eval] or self.tables
         device = torch.device(config.device)
@@ -245,7 +251,9 @@ class LanguageTrainer(RunTrainer):
                 fix="add warmup: {source: minimax}, or a CSV with observation and action",
             )
         assert isinstance(self.learner, LanguageLearner)
-        return warm_up(self.learner, self.tables, settings, self.streams, self._tell_point, self._stop_if_asked)
+        return warm_up(
+            self.learner, self.tables, settings, self.streams, self._tell_point, self._stop_if_asked
+        )
 
     def _tell_point(self, point: Point) -> None:
         _log.info(

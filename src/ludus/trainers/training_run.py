@@ -238,7 +238,7 @@ class TrainingRun:
         return checkpoint
 
     def save_start(self) -> None:
-        """A checkpoint before the first step, for a run that may have to go back: at the barrier it has just come to."""
+        """A checkpoint before the first step, for a run that may have to go back: of the barrier it has come to."""
         self._barriers -= 1
         with self._writing("the first checkpoint"):
             self.save(exact=self.crew.collector.seeded)
