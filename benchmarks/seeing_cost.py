@@ -6,7 +6,8 @@ One process trains the same config again and again, by turns plain (metrics.json
 offline where it is installed, the terminal dashboard in a process of its own that looks at the run every second, and a
 mirror in another folder that is brought up to date every two seconds, fifteen times as often as in life: otherwise a
 training this short would be over before its first pass.
-Each pair gives one ratio of steps per second; the figure is their median, with the lowest and the highest.
+Each pair gives one ratio of steps per second; the figure is their median, with the lowest and the highest. Beside it
+stands the same ratio in processor time, of all processes, which other work on the machine disturbs less.
 """
 
 from __future__ import annotations
@@ -16,18 +17,15 @@ import functools
 import importlib.util
 import io
 import json
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from ludus.config.schema import TrainerConfig
-from ludus.runs.mirror.background import Mirror
-from ludus.trainers import run_trainer
-from ludus.trainers.factory import create_trainer
 
 ALLOWED = 0.05
 
@@ -45,19 +43,25 @@ def main() -> None:
     if arguments.watch is not None:
         look_every_second(Path(arguments.watch))
         return
+    # imported here: whoever watches does without
+    from ludus.runs.mirror.background import Mirror
+    from ludus.trainers import run_trainer
+
     run_trainer.Mirror = functools.partial(Mirror, every=2.0, look=1.0)  # type: ignore[assignment,misc]
     with tempfile.TemporaryDirectory() as folder:
         train(Path(folder) / "warm", arguments.env, arguments.steps // 4, seen=True)  # compiles and imports
         pairs = [one_pair(Path(folder), number, arguments) for number in range(arguments.pairs)]
-    ratios = sorted(seen / plain for plain, seen in pairs)
+    ratios = sorted(seen.speed / plain.speed for plain, seen in pairs)
+    cost = statistics.median(seen.processor / plain.processor for plain, seen in pairs)
     found = {
         "env": arguments.env,
         "steps": arguments.steps,
         "seen_by": seen_by(),
-        "pairs": [{"plain": round(plain), "seen": round(seen)} for plain, seen in pairs],
+        "pairs": [{"plain": round(plain.speed), "seen": round(seen.speed)} for plain, seen in pairs],
         "ratio": round(statistics.median(ratios), 4),
         "lowest": round(ratios[0], 4),
         "highest": round(ratios[-1], 4),
+        "processor_time": round(cost, 4),
         "within": statistics.median(ratios) >= 1 - ALLOWED,
     }
     if arguments.json:
@@ -67,6 +71,7 @@ def main() -> None:
     print(
         f"({arguments.pairs} pairs, {found['lowest']:.1%} to {found['highest']:.1%}; at least 95 % is promised)"
     )
+    print(f"processor time of a step: {found['processor_time']:.1%} of the plain one")
 
 
 def seen_by() -> list[str]:
@@ -75,22 +80,36 @@ def seen_by() -> list[str]:
     return ["TensorBoard", *wandb, "ludus watch", *mirror]
 
 
-def one_pair(folder: Path, number: int, arguments: argparse.Namespace) -> tuple[float, float]:
-    """Steps per second plain and seen; who is first changes from pair to pair."""
-    speeds = {}
+@dataclass(frozen=True)
+class Measured:
+    """One training: its steps per second, and the processor time that it and whoever saw it took."""
+
+    speed: float
+    processor: float
+
+
+def one_pair(folder: Path, number: int, arguments: argparse.Namespace) -> tuple[Measured, Measured]:
+    """Plain and seen; who is first changes from pair to pair."""
+    found = {}
     for seen in (False, True) if number % 2 == 0 else (True, False):
-        place = folder / f"{number}-{seen}"
-        speeds[seen] = train(place, arguments.env, arguments.steps, seen=seen)
-    print(
-        f"pair {number + 1}: {speeds[False]:,.0f} plain, {speeds[True]:,.0f} seen",
-        file=sys.stderr,
-        flush=True,
-    )
-    return speeds[False], speeds[True]
+        place, before = folder / f"{number}-{seen}", processor_time()
+        speed = train(place, arguments.env, arguments.steps, seen=seen)
+        found[seen] = Measured(speed, processor_time() - before)
+    words = (f"{one.speed:,.0f} steps/s, {one.processor:.1f} s" for one in (found[False], found[True]))
+    print(f"pair {number + 1}: {', seen '.join(words)}", file=sys.stderr, flush=True)
+    return found[False], found[True]
+
+
+def processor_time() -> float:
+    """Seconds of all cores that this process and its ended children took."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def train(place: Path, env: str, steps: int, *, seen: bool) -> float:
     """One training; its steps per second."""
+    from ludus.config.schema import TrainerConfig
+    from ludus.trainers.factory import create_trainer
+
     tracking: dict[str, Any] = {"tensorboard": seen}
     if seen and importlib.util.find_spec("wandb"):
         tracking["wandb"] = {"project": "cost", "mode": "offline"}
