@@ -120,5 +120,6 @@ def _dots(text: str) -> Array:
     return rows
 
 
+@lru_cache(maxsize=64)
 def _grey(color: tuple[int, int, int]) -> int:
     return int(np.dot(color, _GREY))

@@ -158,29 +158,27 @@ class Match:
     def states(self, side: int) -> dict[str, int]:
         """What the engine tells of one side, each value within its bounds."""
         fighter = self.fight.fighters[side]
-        return {
-            name: min(max(self._state(name, bounds, side, fighter), bounds[1]), bounds[2])
-            for name, bounds in self.rules.player.items()
-        }
+        told = self._told(side, fighter)
+        found = {}
+        for name, (_, low, high) in self.rules.player.items():
+            value = told.get(name, low)
+            if name.endswith("_bar"):
+                value = low + round((high - low) * (fighter.dizziness if name == "stun_bar" else fighter.bar))
+            found[name] = low if value < low else high if value > high else value
+        return found
 
     def common_states(self) -> dict[str, int]:
         return {"stage": self.stage, "timer": self.timer}
 
     # Within
 
-    def _state(self, name: str, bounds: Bounds, side: int, fighter: Fighter) -> int:
-        _, low, high = bounds
-        stem, _, number = name.rpartition("_")
-        if number.isdigit() and stem in ("character", "health"):
-            index = int(number) - 1
-            if stem == "character":
-                return self.characters[side][index] if index < len(self.characters[side]) else 0
-            return self._health(fighter.healths[index])
-        if name == "side":  # 0 stands left of the other
-            return int(fighter.facing < 0)
-        values = {
+    def _told(self, side: int, fighter: Fighter) -> dict[str, int]:
+        """The states that are no bars, by name, of every game."""
+        team = self.characters[side]
+        told = {
+            "side": int(fighter.facing < 0),  # 0 stands left of the other
             "wins": self.wins[side],
-            "character": self.characters[side][min(fighter.active, len(self.characters[side]) - 1)],
+            "character": team[min(fighter.active, len(team) - 1)],
             "health": self._health(fighter.healths[0]),
             "active_character": fighter.active,
             "stunned": int(fighter.dizzy > 0),
@@ -188,13 +186,11 @@ class Match:
             "super_count": int(fighter.bar >= 1.0),
             "super_max_count": 1,
         }
-        if name in values:
-            return values[name]
-        if name == "stun_bar":
-            return low + round((high - low) * fighter.dizziness)
-        if name.endswith("_bar"):
-            return low + round((high - low) * fighter.bar)
-        return low
+        for number, character in enumerate(team, start=1):
+            told[f"character_{number}"] = character
+        for number, health in enumerate(fighter.healths, start=1):
+            told[f"health_{number}"] = self._health(health)
+        return told
 
     def _health(self, part: float) -> int:
         low, high = self.rules.health
