@@ -36,11 +36,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--updates", type=int, default=4)
     given = parser.parse_args()
+    # a share of a CPU each, on Ray's books: both kinds are there at a time, and one of them plays
+    scale = {"ray": "local", "collectors": given.collectors, "cpus_per_collector": 0.5}
     with tempfile.TemporaryDirectory() as folder:
         contestants = {
             "process": contestant(given, folder, None),
-            "sync": contestant(given, folder, {"collectors": given.collectors}),
-            "async": contestant(given, folder, {"collectors": given.collectors, "mode": "async"}),
+            "sync": contestant(given, folder, scale),
+            "async": contestant(given, folder, scale | {"mode": "async"}),
         }
         try:
             seconds: dict[str, list[float]] = {name: [] for name in contestants}

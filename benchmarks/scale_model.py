@@ -111,7 +111,7 @@ def config_for(given: argparse.Namespace, folder: str, collectors: int, mode: st
         vector="serial",
         hyperparams={"n_steps": given.n_steps, "batch_size": 64, "n_epochs": 10},
         save_dir=folder,
-        scale={"collectors": collectors, "mode": mode},
+        scale={"ray": "local", "collectors": collectors, "mode": mode},
     )
 
 
@@ -138,7 +138,7 @@ def measure(given: argparse.Namespace) -> Costs:
         )
         shard.close()
         trainer.close()
-    session = connect("auto", cpus=2)
+    session = connect("local", cpus=2)
     ray = import_ray()
 
     @ray.remote(num_cpus=0.1)

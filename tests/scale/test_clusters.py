@@ -131,8 +131,9 @@ def test_a_run_without_the_token_is_refused_in_three_lines(
     assert len(lines) == 3 and "refused" in lines[0] and "RAY_AUTH_TOKEN_PATH" in lines[2], done.stderr
 
 
-def test_an_address_where_nothing_is_gives_three_lines(tmp_path: Path) -> None:
-    done = ludus("cluster", "status", "somewhere", cwd=tmp_path)
+@pytest.mark.parametrize("address", ["somewhere", "127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_an_address_where_nothing_is_gives_three_lines(address: str, tmp_path: Path) -> None:
+    done = ludus("cluster", "status", address, cwd=tmp_path)
     assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 3, done.stderr
 
 

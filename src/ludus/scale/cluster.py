@@ -11,21 +11,27 @@ import importlib.util
 import logging
 import os
 import secrets
-from contextlib import suppress
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ludus.errors import MissingExtra, UserError
 
 _log = logging.getLogger("ludus.scale")
 _TOKEN = Path.home() / ".ray" / "auth_token"  # where Ray looks for it
 
+_KNOCK_SECONDS = 10.0
 # what Ray reads when it is imported; each may be set otherwise by the user
 _USUAL_ENVIRONMENT = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",  # Ray reports its use over the internet unless told not to
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_NUM_REDIS_GET_RETRIES": "8",  # a second each, for a cluster to answer
     "RAY_worker_niceness": "0",  # at Ray's 15 whatever else runs on the machine comes first
 }
 
@@ -131,16 +137,32 @@ def make_token() -> str:
 
 
 def join_cluster(ray: Any, address: str) -> None:
-    """Raises ConnectionError for "auto" where this machine belongs to no cluster."""
+    """Connect to a cluster that runs already. ClusterRefused, or UserError where none answers.
+
+    For "auto" ConnectionError where this machine belongs to none.
+    """
+    said = ""
+    _knock(address)
     try:
-        ray.init(address=address, log_to_driver=False, configure_logging=False)
-    except ray.exceptions.AuthenticationError as error:
-        raise ClusterRefused(
-            f"the Ray cluster refused this process: {str(error).splitlines()[0]}",
-            where=f"scale.ray: {address}",
-            fix="bring the cluster's token: RAY_AUTH_TOKEN_PATH=FILE, or ~/.ray/auth_token (`ray get-auth-token`)",
-        ) from error
-    except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
+        with _unsaid() as file:
+            try:
+                ray.init(address=address, log_to_driver=False, configure_logging=False)
+            finally:
+                file.seek(0)
+                said = file.read()
+    except (
+        ray.exceptions.AuthenticationError,
+        ConnectionError,
+        TimeoutError,
+        RuntimeError,
+        ValueError,
+    ) as error:
+        if isinstance(error, ray.exceptions.AuthenticationError) or "InvalidAuthToken" in said:
+            raise ClusterRefused(
+                "the Ray cluster refused this process: its token is missing or another one",
+                where=f"scale.ray: {address}",
+                fix="bring the cluster's: RAY_AUTH_TOKEN_PATH=FILE, or ~/.ray/auth_token (`ray get-auth-token`)",
+            ) from error
         if address == "auto" and isinstance(error, ConnectionError):
             raise
         raise UserError(
@@ -148,6 +170,35 @@ def join_cluster(ray: Any, address: str) -> None:
             where=f"scale.ray: {address}",
             fix="check the address and the port, and that Ray has the same version there",
         ) from error
+
+
+def _knock(address: str) -> None:
+    """UserError where nothing listens at `address`: Ray itself would try for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"no Ray cluster answers: {error}",
+            where=f"scale.ray: {address}",
+            fix="check the address and the port; `ludus cluster up` starts one",
+        ) from error
+
+
+@contextmanager
+def _unsaid() -> Iterator[IO[str]]:
+    """What is written to stderr meanwhile goes into a file: Ray's C++ parts tell there why they are not let in."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile("w+", errors="replace") as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield file
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def _start(ray: Any, cpus: float) -> None:
