@@ -60,14 +60,9 @@ def test_two_samplers_and_two_learners_are_resumed_exactly(whole: RunDirectory, 
 def test_a_run_killed_outright_goes_on_to_the_same_end(
     whole: RunDirectory, four_nodes: Any, tmp_path: Path
 ) -> None:
-    config = scaled(tmp_path, scale=SCALE | {"ray": four_nodes.address})
-    path = tmp_path / "config.json"
-    path.write_text(config.model_dump_json())
-    code = (
-        "import sys; from test_self_play_on_ray import train; from ludus.config.schema import TrainerConfig\n"
-        "train(TrainerConfig.model_validate_json(open(sys.argv[1]).read()))"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code, str(path)])
+    changed = [f"save_dir={tmp_path}", f"scale.ray={four_nodes.address}"]
+    command = [sys.executable, "-m", "ludus", "train", str(whole.config_path), "--quiet"]
+    process = subprocess.Popen([*command, *changed])
     try:
         latest = until(lambda: next(tmp_path.glob("*/*/*/checkpoints/latest.json"), None))
         cut = RunDirectory.open(latest.parents[1])

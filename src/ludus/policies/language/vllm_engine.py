@@ -10,7 +10,9 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +95,8 @@ class VLLMEngine:
         )
 
     def drop(self, name: str) -> None:
-        path = self._path(name)
-        self._llm.llm_engine.remove_lora(self._adapters.pop(name))
-        shutil.rmtree(path)
+        shutil.rmtree(self._path(name))  # vLLM itself lets go of what nobody asks for
+        del self._adapters[name]
 
     def sample(self, requests: Sequence[Request], settings: SamplerConfig, seed: int) -> list[Completion]:
         from vllm import SamplingParams
@@ -135,7 +136,10 @@ class VLLMEngine:
         ]
 
     def forget(self) -> None:
-        self._llm.reset_prefix_cache()
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        with suppress(EngineDeadError):  # then it has forgotten everything
+            self._llm.reset_prefix_cache()
 
     def close(self) -> None:
         self._stop()
@@ -148,7 +152,10 @@ class VLLMEngine:
 
         for tries in range(1, MOST_TRIES + 1):
             try:
-                found: list[Any] = self._llm.generate(prompts, drawing, lora_request=adapters, use_tqdm=False)
+                with _waking(self._llm.llm_engine.engine_core, EngineDeadError):
+                    found: list[Any] = self._llm.generate(
+                        prompts, drawing, lora_request=adapters, use_tqdm=False
+                    )
                 return found
             except EngineDeadError as error:
                 _log.warning("vLLM died (try %d of %d): it is started again", tries, MOST_TRIES)
@@ -201,3 +208,23 @@ class VLLMEngine:
 
     def _path(self, name: str) -> Path:
         return self._folder / f"adapter-{self._adapters[name]}"
+
+
+@contextmanager
+def _waking(core: Any, error: type[Exception]) -> Iterator[None]:
+    """Wakes whoever waits for an engine that was killed in the middle of a batch: vLLM notices, but lets them wait."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.5):
+            if core.resources.engine_dead:
+                core.outputs_queue.put_nowait(error())
+                return
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
