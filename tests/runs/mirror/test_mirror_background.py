@@ -186,6 +186,7 @@ def test_two_processes_do_not_mirror_one_run(tmp_path: Path) -> None:
         (OSError(30, "Read-only file system"), "does not let this account"),
         (ConnectionRefusedError(111, "Connection refused"), "cannot be reached"),
         (TimeoutError("timed out"), "cannot be reached"),
+        (FileNotFoundError(2, "No such file or directory"), "there is no such place"),
         (
             RuntimeError("GET https://x/y?upload_id=AB&key=s3cr3t " + "k" * 40),
             "RuntimeError: GET https://x/y… …",

@@ -196,6 +196,7 @@ _MEANINGS = (
         r"connect|gaierror|servernotfound|name resolution|timeout|timed out|unreachable|broken pipe|\b50[0234]\b",
         "it cannot be reached",
     ),
+    (r"filenotfounderror|no such file", "there is no such place"),
 )
 
 
