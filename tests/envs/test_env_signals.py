@@ -106,6 +106,9 @@ def test_balatro_tells_score_ante_and_money_and_names_its_actions() -> None:
     assert told["ante"] == 1 and told["money"] == 4 and told["score"] == 0
     names = signals_of(env).actions
     assert len(names) == env.action_space.n and names[0] == "take the blind"
+    by_moves = EnvSpec("ludus/Balatro-v0", kwargs={"actions": "moves"})()
+    names = signals_of(by_moves).actions
+    assert len(names) == by_moves.action_space.n and "play the best hand" in names
 
 
 class Odd(gym.Env[Any, Any]):

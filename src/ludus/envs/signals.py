@@ -197,8 +197,10 @@ def _balatro_target(env: Any, obs: Any, info: dict[str, Any]) -> float:
 
 def _balatro_actions(env: Any) -> Sequence[str]:
     from ludus.envs.balatro.actions import describe
+    from ludus.envs.balatro.moves import describe_move
 
-    return [describe(action) for action in range(int(env.action_space.n))]
+    in_words = describe_move if env.settings.actions == "moves" else describe
+    return [in_words(action) for action in range(int(env.action_space.n))]
 
 
 _BALATRO = [

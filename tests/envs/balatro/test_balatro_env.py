@@ -87,6 +87,7 @@ def test_the_observation_hides_what_lies_face_down() -> None:
     hand = obs[slices(12)["hand"]].reshape(12, -1)
     assert hand[:8, 2].all()  # face down
     assert hand[:8, 3:].sum() == 0
+    assert obs[slices(12)["deck"]].tolist() == [1.0] * 52  # what is face down is not told by what is missing
 
 
 def test_the_batched_backend_takes_the_game_and_others_step_it_alike() -> None:

@@ -10,7 +10,8 @@ import numpy as np
 from ludus.envs.balatro import state as st
 from ludus.envs.balatro.actions import n_actions
 from ludus.envs.balatro.engine import begin, look, step
-from ludus.envs.balatro.moves import N_MOVES, write_moves
+from ludus.envs.balatro.move_table import write_moves
+from ludus.envs.balatro.moves import N_MOVES
 from ludus.envs.balatro.observation import observation_size
 from ludus.envs.balatro.render import draw_game, show
 from ludus.envs.balatro.report import episode_report

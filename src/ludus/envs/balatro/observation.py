@@ -225,13 +225,23 @@ def _next_blind(s: Any) -> Any:
 
 @kernel
 def _write_deck(s: Any, o: Any) -> None:
-    """What the draw pile still holds, in no order."""
+    """What may still be drawn, in no order: the draw pile and, as the game's own view of the deck has it, the cards
+    that lie face down in the hand. Without these they could be told by what is missing.
+    """
     for i in range(s[N_DRAW]):
-        card = s[CARD + s[DRAW_PILE + i]]
-        enhancement = enhancement_of(card)
-        if enhancement != M_STONE:
-            o[O_DECK + suit_of(card) * 13 + rank_of(card) - 2] += 1.0
-        o[O_DECK_ENHANCEMENTS + enhancement] += 0.1
+        _count_card(s[CARD + s[DRAW_PILE + i]], o)
+    for i in range(s[N_HAND]):
+        card = s[CARD + s[HAND + i]]
+        if card & HIDDEN:
+            _count_card(card, o)
+
+
+@kernel
+def _count_card(card: Any, o: Any) -> None:
+    enhancement = enhancement_of(card)
+    if enhancement != M_STONE:
+        o[O_DECK + suit_of(card) * 13 + rank_of(card) - 2] += 1.0
+    o[O_DECK_ENHANCEMENTS + enhancement] += 0.1
 
 
 @kernel

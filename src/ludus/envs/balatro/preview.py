@@ -1,4 +1,4 @@
-"""What a player works out before acting: hands to play and their scores, cards worth keeping, jokers worth having.
+"""What a player works out before playing: hands that can be played and their scores, cards worth keeping.
 
 Nothing hidden is used. Scores are taken on a copy of the game in which cards that lie face down are blank and chance
 is another: what a Lucky card did there says nothing about what it will do. While jokers lie face down, none counts.
@@ -22,7 +22,6 @@ from ludus.envs.balatro.cards import (
     rank_shown,
 )
 from ludus.envs.balatro.compiled import kernel
-from ludus.envs.balatro.jokers import add_joker, remove_joker, swap_jokers
 from ludus.envs.balatro.lineup import count_joker
 from ludus.envs.balatro.names import (
     BL_PSYCHIC,
@@ -41,59 +40,27 @@ from ludus.envs.balatro.state import (
     BOSS_OFF,
     CARD,
     CARD_BONUS,
-    DRAW_PILE,
     DRAWS,
     FACE_DOWN,
     HAND,
     HAND_SCORE,
     HANDS_LEFT,
-    HANDS_PER_ROUND,
     J_STICKERS,
-    LEVEL,
-    N_DRAW,
     N_HAND,
-    N_HANDS,
     N_JOKERS,
     N_PLAY,
     PLAY,
-    PLAYED,
     SEED_HIGH,
     SEED_LOW,
     W_HAND,
 )
 
-# Of `best`, for each poker hand: the set that scores most, its score.
+# the score of a poker hand that cannot be played
 NONE = -1.0
-
-# Hands that stand for a poker hand where no cards are held: what is played, then what is held. Rank and suit.
-_K, _Q, _J, _A = 13, 12, 11, 14
-_STANDARD: tuple[tuple[tuple[int, int], ...], ...] = (
-    ((_A, 0),),
-    ((_K, 0), (_K, 1)),
-    ((_K, 0), (_K, 1), (8, 2), (8, 3)),
-    ((10, 0), (10, 1), (10, 2)),
-    ((10, 0), (9, 1), (8, 2), (7, 3), (6, 0)),
-    ((_K, 1), (10, 1), (8, 1), (6, 1), (4, 1)),
-    ((_K, 0), (_K, 1), (_K, 2), (8, 0), (8, 3)),
-    ((10, 0), (10, 1), (10, 2), (10, 3)),
-    ((10, 1), (9, 1), (8, 1), (7, 1), (6, 1)),
-    ((10, 0), (10, 1), (10, 2), (10, 3), (10, 0)),
-    ((_K, 1), (_K, 1), (_K, 1), (8, 1), (8, 1)),
-    ((10, 1), (10, 1), (10, 1), (10, 1), (10, 1)),
-)
-_HELD = ((_A, 2), (_Q, 3), (5, 0))
-STANDARD_HAND = np.zeros((N_HANDS, 5), dtype=np.int64)
-STANDARD_SIZE = np.array([len(hand) for hand in _STANDARD], dtype=np.int64)
-for _row, _hand in enumerate(_STANDARD):
-    for _column, (_rank, _suit) in enumerate(_hand):
-        STANDARD_HAND[_row, _column] = _rank | _suit << 4
-STANDARD_HELD = np.array([rank | suit << 4 for rank, suit in _HELD], dtype=np.int64)
-
-LIKELY = np.array([0.3, 1.0, 1.0, 0.6, 0.4, 0.6, 0.4, 0.1, 0.0, 0.0, 0.0, 0.0])  # before anything was played
 
 
 @kernel
-def _copy(s: Any, f: Any, t: Any, g: Any) -> None:
+def copy_known(s: Any, f: Any, t: Any, g: Any) -> None:
     """The game as its player knows it, with other chance."""
     t[:] = s
     g[:] = f
@@ -114,7 +81,7 @@ def _copy(s: Any, f: Any, t: Any, g: Any) -> None:
 @kernel
 def preview(s: Any, f: Any, t: Any, g: Any, q: Any, log: Any, bits: Any) -> Any:
     """(poker hand, score) of playing the cards at these positions of the hand."""
-    _copy(s, f, t, g)
+    copy_known(s, f, t, g)
     n, kept = 0, 0
     for i in range(s[N_HAND]):
         place = s[HAND + i]
@@ -185,7 +152,7 @@ def keeping(s: Any, n: Any, w: Any) -> None:
 
 
 @kernel
-def _best_of(s: Any, allowed: Any, rank: Any, count: Any, n: Any) -> Any:
+def best_of(s: Any, allowed: Any, rank: Any, count: Any, n: Any) -> Any:
     """The `count` most valuable cards of a rank among the allowed positions, as bits; 0 when there are fewer."""
     bits = 0
     for _ in range(count):
@@ -216,7 +183,7 @@ def _straight(s: Any, allowed: Any, present: Any, low: Any, need: Any, shortcut:
                 rank += 1
         if rank > 14 or not (present >> rank) & 1:
             return 0
-        card = _best_of(s, allowed, 14 if rank == 1 else rank, 1, n)
+        card = best_of(s, allowed, 14 if rank == 1 else rank, 1, n)
         if card == 0:
             return 0
         bits |= card
@@ -224,7 +191,7 @@ def _straight(s: Any, allowed: Any, present: Any, low: Any, need: Any, shortcut:
 
 
 @kernel
-def _present(s: Any, allowed: Any, n: Any) -> Any:
+def present_ranks(s: Any, allowed: Any, n: Any) -> Any:
     present = 0
     for i in range(n):
         if (allowed >> i) & 1:
@@ -307,14 +274,14 @@ def _try_kinds(
             if (allowed >> i) & 1 and _shown_rank(s, i) == rank:
                 count += 1
         if count >= 5:
-            _try(s, f, t, g, q, log, _best_of(s, allowed, rank, 5, n), n, w, sets, scores)
+            _try(s, f, t, g, q, log, best_of(s, allowed, rank, 5, n), n, w, sets, scores)
         if count >= 4 and not flush:
-            _try(s, f, t, g, q, log, _best_of(s, allowed, rank, 4, n), n, w, sets, scores)
+            _try(s, f, t, g, q, log, best_of(s, allowed, rank, 4, n), n, w, sets, scores)
         if count >= 3:
             if three == 0:
                 three = rank
                 if not flush:
-                    _try(s, f, t, g, q, log, _best_of(s, allowed, rank, 3, n), n, w, sets, scores)
+                    _try(s, f, t, g, q, log, best_of(s, allowed, rank, 3, n), n, w, sets, scores)
             elif lower == 0:
                 lower = rank
         if count >= 2:
@@ -323,14 +290,14 @@ def _try_kinds(
             elif second == 0:
                 second = rank
             if not flush and (first == rank or second == rank):
-                _try(s, f, t, g, q, log, _best_of(s, allowed, rank, 2, n), n, w, sets, scores)
+                _try(s, f, t, g, q, log, best_of(s, allowed, rank, 2, n), n, w, sets, scores)
     if first and second and not flush:
-        bits = _best_of(s, allowed, first, 2, n) | _best_of(s, allowed, second, 2, n)
+        bits = best_of(s, allowed, first, 2, n) | best_of(s, allowed, second, 2, n)
         _try(s, f, t, g, q, log, bits, n, w, sets, scores)
     if three:
         pair = first if first != three else second
         if pair:
-            bits = _best_of(s, allowed, three, 3, n) | _best_of(s, allowed, pair, 2, n)
+            bits = best_of(s, allowed, three, 3, n) | best_of(s, allowed, pair, 2, n)
             _try(s, f, t, g, q, log, bits, n, w, sets, scores)
 
 
@@ -338,7 +305,7 @@ def _try_kinds(
 def _try_straights(
     s: Any, f: Any, t: Any, g: Any, q: Any, log: Any, allowed: Any, n: Any, w: Any, sets: Any, scores: Any
 ) -> None:
-    present = _present(s, allowed, n)
+    present = present_ranks(s, allowed, n)
     need = 4 if count_joker(s, J_FOUR_FINGERS) > 0 else 5
     shortcut = count_joker(s, J_SHORTCUT) > 0
     tried = 0
@@ -399,146 +366,3 @@ def best_hands(
         _try(s, f, t, g, q, log, bits, n, w, sets, scores)
         _try_straights(s, f, t, g, q, log, allowed, n, w, sets, scores)
         _try_kinds(s, f, t, g, q, log, allowed, n, w, sets, scores, True)
-
-
-@kernel
-def suit_outs(s: Any, suit: Any) -> Any:
-    """How many cards of the draw pile count for a flush of a suit."""
-    smeared = count_joker(s, J_SMEARED) > 0
-    count = 0
-    for i in range(s[N_DRAW]):
-        if in_flush(s[CARD + s[DRAW_PILE + i]], suit, smeared):
-            count += 1
-    for i in range(s[N_HAND]):  # a card that lies face down may as well lie in the pile
-        card = s[CARD + s[HAND + i]]
-        if card & HIDDEN and in_flush(card, suit, smeared):
-            count += 1
-    return count
-
-
-@kernel
-def rank_outs(s: Any, outs: Any) -> None:
-    """outs[rank] = how many cards of the draw pile show a rank; aces also at 1."""
-    outs[:] = 0
-    for i in range(s[N_DRAW]):
-        outs[rank_shown(s[CARD + s[DRAW_PILE + i]])] += 1
-    for i in range(s[N_HAND]):
-        card = s[CARD + s[HAND + i]]
-        if card & HIDDEN:
-            outs[rank_shown(card)] += 1
-    outs[1] = outs[14]
-
-
-@kernel
-def at_least(need: Any, draws: Any, outs: Any, pile: Any) -> Any:
-    """The chance that `draws` cards of a pile hold at least `need` of its `outs`."""
-    if need <= 0:
-        return 1.0
-    draws = min(draws, pile)
-    if need > draws or need > outs:
-        return 0.0
-    chance = 0.0
-    for hits in range(need, min(draws, outs) + 1):
-        term = 1.0
-        for k in range(hits):
-            term *= (outs - k) * (draws - k) / (k + 1.0) / (pile - k)
-        for k in range(draws - hits):
-            term *= max(0.0, (pile - outs - k)) / (pile - hits - k)
-        chance += term
-    return chance
-
-
-@kernel
-def straight_draw(s: Any, n: Any, outs: Any) -> Any:
-    """(positions of the longest part of a straight as bits, its length, outs to the next card)."""
-    present = _present(s, (1 << n) - 1, n)
-    best, length, best_outs = 0, 0, -1
-    for low in range(1, 11):
-        count, missing = 0, 0
-        for rank in range(low, low + 5):
-            if (present >> rank) & 1:
-                count += 1
-            else:
-                missing += outs[rank]
-        if count > length or (count == length and missing > best_outs):
-            best, length, best_outs = low, count, missing
-    bits = 0
-    for rank in range(best, best + 5):
-        if (present >> rank) & 1:
-            bits |= _best_of(s, (1 << n) - 1, 14 if rank == 1 else rank, 1, n)
-    return bits, length, best_outs
-
-
-@kernel
-def usual_hands(s: Any) -> Any:
-    """The two poker hands that this run scores with: often played, or of a high level."""
-    first, second = 0, 1
-    top, next_top = -1.0, -1.0
-    for hand in range(N_HANDS):
-        weight = LIKELY[hand] + s[PLAYED + hand] * 0.3 + (s[LEVEL + hand] - 1)
-        if s[PLAYED + hand] == 0 and hand > 8:
-            weight = 0.0
-        if weight > top:
-            first, second, top, next_top = hand, first, weight, top
-        elif weight > next_top:
-            second, next_top = hand, weight
-    return first, second
-
-
-@kernel
-def standard_score(t: Any, g: Any, q: Any, log: Any, hand: Any) -> Any:
-    """What a poker hand of plain cards scores in the copy `t`, which is used up."""
-    n = STANDARD_SIZE[hand]
-    for k in range(n):
-        t[CARD + k] = STANDARD_HAND[hand, k]
-        t[CARD_BONUS + k] = 0
-        t[PLAY + k] = k
-    for k in range(3):
-        t[CARD + n + k] = STANDARD_HELD[k]
-        t[CARD_BONUS + n + k] = 0
-        t[HAND + k] = n + k
-    t[N_PLAY] = n
-    t[N_HAND] = 3
-    t[BLIND] = 0
-    t[HANDS_LEFT] = max(1, t[HANDS_PER_ROUND] - 2)
-    evaluate(t, g, q, log)
-    return g[HAND_SCORE]
-
-
-@kernel
-def strength(
-    s: Any,
-    f: Any,
-    t: Any,
-    g: Any,
-    q: Any,
-    log: Any,
-    first: Any,
-    second: Any,
-    add: Any,
-    edition: Any,
-    drop: Any,
-) -> Any:
-    """log10 of what two standard hands score together, with a joker added (0: none) and one dropped (-1: none)."""
-    total = 0.0
-    for k in range(2):
-        _copy(s, f, t, g)
-        if drop >= 0:
-            remove_joker(t, g, q, drop)
-        if add > 0:
-            add_joker(t, g, q, add, edition, 0)
-        total += np.log10(1.0 + standard_score(t, g, q, log, first if k == 0 else second))
-    return total / 2
-
-
-@kernel
-def swapped_strength(
-    s: Any, f: Any, t: Any, g: Any, q: Any, log: Any, first: Any, second: Any, at: Any
-) -> Any:
-    """`strength` with the jokers at `at` and to its right swapped."""
-    total = 0.0
-    for k in range(2):
-        _copy(s, f, t, g)
-        swap_jokers(t, g, at, at + 1)
-        total += np.log10(1.0 + standard_score(t, g, q, log, first if k == 0 else second))
-    return total / 2

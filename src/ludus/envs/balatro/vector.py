@@ -17,7 +17,8 @@ from ludus.envs.balatro.actions import n_actions
 from ludus.envs.balatro.curriculum import AnteCurriculum
 from ludus.envs.balatro.engine import begin, look, step
 from ludus.envs.balatro.env import NO_LOG, NO_QUEUE, SEED_LIMIT
-from ludus.envs.balatro.moves import N_MOVES, write_moves
+from ludus.envs.balatro.move_table import write_moves
+from ludus.envs.balatro.moves import N_MOVES
 from ludus.envs.balatro.observation import observation_size
 from ludus.envs.balatro.report import episode_report
 from ludus.envs.balatro.settings import Settings
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ludus.envs.make import EnvSpec
 
 ENV_ID = "ludus/Balatro-v0"
-GAMES_PER_THREAD = 256  # fewer are done before a thread has begun
+GAMES_PER_THREAD = {"cards": 256, "moves": 64}  # fewer are done before a thread has begun
 
 
 def why_not(spec: EnvSpec) -> str | None:
@@ -82,7 +83,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         self._legal: BoolArray = np.zeros((n_envs, n_actions(max_hand)), dtype=bool)
         self._table: Array = np.zeros((n_envs, N_MOVES), dtype=np.int64)
         self._given: tuple[Array, BoolArray] | None = None
-        cores = min(threads or usable_cores(), n_envs // GAMES_PER_THREAD)
+        cores = min(threads or usable_cores(), n_envs // GAMES_PER_THREAD[self.settings.actions])
         self._pool = ThreadPoolExecutor(cores) if cores > 1 else None
         edges = np.linspace(0, n_envs, max(1, cores) + 1).astype(int)
         self._parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
