@@ -15,9 +15,11 @@ from comparisons import TINY, start
 
 from ludus.cli.app import main
 from ludus.config.loading import load_config
+from ludus.config.registry import algorithm_names
+from ludus.config.search_space import Choice, Range, parse_space
 from ludus.experiments.processes.watch import RunWatch
 from ludus.experiments.sweep.running import Work, _falls_behind
-from ludus.experiments.sweep.study import Sweep
+from ludus.experiments.sweep.study import Sweep, choose_space
 from ludus.runs.directory import RunDirectory
 
 CONFIG = """
@@ -196,6 +198,22 @@ def test_a_process_killed_while_it_wrote_keeps_nobody_waiting_and_spoils_nothing
     again.tell(first, 1.0, "COMPLETE")
     assert [trial.value for trial in _sweep(tmp_path).trials()] == [1.0]
     assert time.monotonic() - began < 20, "a lock that nobody holds was waited for"
+
+
+@pytest.mark.parametrize(
+    ("engine", "algorithm"),
+    [("native", name) for name in algorithm_names()] + [("sb3", name) for name in algorithm_names("sb3")],
+)
+def test_every_algorithm_brings_a_search_space_that_its_config_takes(engine: str, algorithm: str) -> None:
+    flags = {"env.id": "CartPole-v1", "algorithm": algorithm, "engine": engine}
+    written, where = choose_space(load_config(None, [], flags).config)
+    assert len(written) >= 4 and where == f"built into {algorithm}"
+    for key, dimension in parse_space(written).items():
+        ends = dimension.values if isinstance(dimension, Choice) else (dimension.low, dimension.high)
+        for value in ends:
+            whole = isinstance(dimension, Range) and dimension.whole
+            fitting = {"hyperparams.batch_size": 32} if algorithm == "PPO" and "n_steps" in key else {}
+            load_config(None, [], {**flags, **fitting, key: int(value) if whole else value})
 
 
 def test_another_space_in_the_same_directory_is_refused(

@@ -21,7 +21,6 @@ from pydantic import BaseModel
 
 from ludus.config.loading import config_hash, dump_yaml, load_config, read_yaml
 from ludus.config.plain_yaml import write_yaml
-from ludus.config.registry import find_algorithm
 from ludus.config.schema import TrainerConfig
 from ludus.config.search_space import Choice, Dimension, SearchSpace, parse_space
 from ludus.errors import ConfigError, MissingExtra, UnknownName, UserError
@@ -57,13 +56,6 @@ def choose_space(config: TrainerConfig, file: Path | None = None) -> tuple[dict[
         return config.sweep, "sweep"
     model = config.algorithm_entry().hyperparameters
     built_in = {} if model is None else dict(model.search_space)
-    if not built_in and config.engine != "native":
-        try:
-            twin = find_algorithm(config.algorithm).hyperparameters
-        except UnknownName:
-            twin = None
-        known = set() if model is None else set(model.model_fields)
-        built_in = {} if twin is None else {k: v for k, v in twin.search_space.items() if k in known}
     if not built_in:
         raise ConfigError(
             f"{config.algorithm} brings no search space of its own",
