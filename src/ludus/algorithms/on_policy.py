@@ -319,7 +319,7 @@ class CapturedActorCritic:
         self._memory: dict[str, torch.Tensor] = {}
         self._steps = self._seen = 0
 
-    def remember(self, n_steps: int) -> None:
+    def expect(self, n_steps: int) -> None:
         """Keep what the next `n_steps` calls of `act` are given: it is on the GPU then, where the update needs it."""
         if n_steps != self._steps:
             self._memory = {}

@@ -106,9 +106,12 @@ class EnvCollector(Collector):
         return self.stepper.can_save_games
 
     def barrier(self, number: int) -> None:
-        """See `Stepper.barrier`; games that are saved as they stand begin once and then go on."""
-        if self.saves_games and self._begun:
-            return
+        """`begin`, but games that are saved as they stand begin once and then go on."""
+        if not (self.saves_games and self._begun):
+            self.begin(number)
+
+    def begin(self, number: int) -> None:
+        """See `Stepper.barrier`."""
         self._begun = True
         self.stepper.barrier(number)
         if self.reward_normalizer is not None:
@@ -174,9 +177,9 @@ class RolloutCollector(EnvCollector):
     def collect(self, policy: ActorCritic) -> Rollout:
         stepper, T = self.stepper, self.n_steps
         rollout = self._storage(policy)
-        remember = getattr(policy.fast, "remember", None)
-        if remember is not None:
-            remember(T)
+        expect = getattr(policy.fast, "expect", None)
+        if expect is not None:
+            expect(T)
         episodes: list[EpisodeRecord] = []
         truncated_ends: list[tuple[int, int, Any]] = []
         if policy.training:
