@@ -2,8 +2,8 @@
 
 The games are in antes 3 to 8 with five jokers held, as a trained agent meets them. They are played at random, but
 no joker is sold and blinds are small enough to be beaten, so that the games stay there and go through rounds, shops
-and packs alike; a game that ends all the same is put back. Only the steps are timed: with observation and mask, not
-the choice of actions.
+and packs alike; a game that ends all the same (one step in a hundred) is put back. Only the steps are timed: with
+observation and mask, in arrays that are the caller's, but without the choice of actions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ludus.envs.balatro.vector import BalatroVectorEnv
 from ludus.types import Array, BoolArray
 
 JOKERS = 5
-_TARGET = 2_000.0
+_TARGET = 200.0
 
 
 @entry

@@ -10,7 +10,7 @@ from ludus.envs.balatro import moves as mv
 from ludus.envs.balatro import names as n
 from ludus.envs.balatro import state as st
 from ludus.envs.balatro.bot import RulesBot
-from ludus.envs.balatro.cards import HIDDEN
+from ludus.envs.balatro.cards import HIDDEN, count_pile
 from ludus.envs.balatro.env import BalatroEnv
 from ludus.envs.balatro.observation import observation_size
 from ludus.envs.balatro.settings import Settings
@@ -80,6 +80,7 @@ def test_nothing_hidden_is_seen_or_worked_out() -> None:
     pile[0], t[st.HAND] = t[st.HAND], int(pile[0])  # a card face down changes places with one of the pile
     t[st.CARD + pile[0]] &= ~HIDDEN
     t[st.CARD + t[st.HAND]] |= HIDDEN
+    count_pile(t)
     for env in (one, other):
         env.restore(env.snapshot())
     assert (one.action_masks() == other.action_masks()).all()

@@ -58,6 +58,7 @@ def check_game(s: Array, f: Array) -> None:
     assert set(draw + hand) <= live, "a destroyed card is still about"
     for place in live:
         assert 2 <= s[st.CARD + place] & 15 <= 14
+    check_pile(s, [int(s[st.CARD + p]) for p in draw])
     assert s[st.MONEY] >= -20 * 15 - 100
     assert (s[st.LEVEL : st.LEVEL + 12] >= 1).all()
     jokers = s[st.JOKER : st.JOKER + st.MAX_JOKERS]
@@ -69,6 +70,17 @@ def check_game(s: Array, f: Array) -> None:
     if s[st.PHASE] in (n.SHOPPING, n.CHOOSING_BLIND, n.CASHING_OUT):
         assert s[st.N_DRAW] == s[st.N_CARDS], "every card is back between rounds"
     assert np.isfinite(f[st.J_VALUE : st.J_VALUE + st.MAX_JOKERS]).all()
+
+
+def check_pile(s: Array, cards: list[int]) -> None:
+    """What is noted about the draw pile is what lies in it."""
+    by_face, by_enhancement = np.zeros(52, dtype=int), np.zeros(9, dtype=int)
+    for card in cards:
+        by_enhancement[card >> 6 & 15] += 1
+        if card >> 6 & 15 != n.M_STONE:
+            by_face[(card >> 4 & 3) * 13 + (card & 15) - 2] += 1
+    assert (s[st.PILE_CARDS : st.PILE_CARDS + 52] == by_face).all()
+    assert (s[st.PILE_ENHANCED : st.PILE_ENHANCED + 9] == by_enhancement).all()
 
 
 @pytest.mark.parametrize(
@@ -203,3 +215,29 @@ def test_games_with_other_seeds_differ_and_the_same_seed_repeats() -> None:
 
     assert (start(5) == start(5)).all()
     assert (start(5) != start(6)).any()
+
+
+def test_arrays_that_somebody_holds_are_not_written_again() -> None:
+    envs = BalatroVectorEnv(2)
+    obs, infos = envs.reset(seed=1)
+    row, mask = obs[1], infos["action_mask"]  # a part keeps the whole
+    kept, kept_mask = row.copy(), mask.copy()
+    del obs, infos
+    rng = np.random.default_rng(1)
+    following = mask
+    for _ in range(12):
+        _, _, _, _, infos = envs.step(random_actions(following, rng))
+        following = infos["action_mask"]
+    assert (row == kept).all()
+    assert (mask == kept_mask).all()
+
+
+def test_arrays_that_nobody_holds_are_used_again() -> None:
+    envs = BalatroVectorEnv(2)
+    _, infos = envs.reset(seed=1)
+    rng = np.random.default_rng(1)
+    places = set()
+    for _ in range(30):
+        obs, _, _, _, infos = envs.step(random_actions(infos["action_mask"], rng))
+        places.add(obs.ctypes.data)
+    assert len(places) <= 4

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ludus.envs.balatro.replay import replay_file
+from ludus.envs.balatro import actions as act
+from ludus.envs.balatro import state as st
+from ludus.envs.balatro.replay import replay_file, replay_scenario, scenario_table
 from ludus.errors import UserError
 
 DATA = Path(__file__).parents[2] / "data" / "balatro"
@@ -45,3 +48,51 @@ def test_a_file_that_is_no_recording_is_refused_by_line(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(UserError, match="not JSON"):
         replay_file(path)
+
+
+START = {
+    "ante": 8,
+    "blind": "bl_small",
+    "target": 1e9,
+    "hands_left": 9,
+    "discards_left": 5,
+    "dollars": 10,
+    "hand": ["S_K", "H_K", "D_Q", "S_J", "D_8", "D_7", "C_5", "D_4"],
+}
+
+
+def recorded(jokers: list[str]) -> dict[str, Any]:
+    """A scenario as our own generator plays it out, with what a recording would show."""
+    start = {**START, "jokers": [{"name": name} for name in jokers]}
+    table = scenario_table(start)
+    steps = []
+    for action, cards in (("play", [0, 1]), ("discard", [0, 2]), ("play", [0, 1, 2]), ("play", [3])):
+        table.do((act.play_action if action == "play" else act.discard_action)(cards))
+        after = {
+            "hand": table.hand(),
+            "chips": float(table.f[st.CHIPS]),
+            "dollars": int(table.s[st.MONEY]),
+            "hand_levels": table.levels(),
+        }
+        steps.append({"action": action, "cards": cards, "after": after})
+    return {"name": "own", "start": start, "steps": steps}
+
+
+@pytest.mark.parametrize(
+    "jokers",
+    [
+        ["Misprint", "Space Joker"],
+        ["Business Card", "Reserved Parking", "Bloodstone"],
+        ["Mail-In Rebate", "To Do List"],
+        ["The Idol", "Castle"],
+        ["Ancient Joker", "8 Ball"],
+    ],
+)
+def test_what_chance_decided_is_found_where_the_recording_does_not_say(jokers: list[str]) -> None:
+    scenario = recorded(jokers)
+    assert replay_scenario(scenario) is None
+    last = scenario["steps"][-1]["after"]
+    last["chips"] += 1  # which no outcome explains
+    difference = replay_scenario(scenario)
+    assert difference is not None
+    assert (difference["step"], difference["field"]) == (3, "chips")

@@ -18,6 +18,7 @@ from ludus.envs.balatro.consumables import can_target, can_use
 from ludus.envs.balatro.facts import TARGETS_MAX, TARGETS_MIN
 from ludus.envs.balatro.lineup import consumable_room, joker_fits, spendable
 from ludus.envs.balatro.names import (
+    BL_FINAL_BELL,
     C_DEATH,
     C_FOOL,
     CASHING_OUT,
@@ -29,6 +30,8 @@ from ludus.envs.balatro.names import (
     J_HANGING_CHAD,
     J_IDOL,
     J_PHOTOGRAPH,
+    J_RAISED_FIST,
+    J_SHOOT_THE_MOON,
     J_TRIBOULET,
     M_GLASS,
     OPENING_PACK,
@@ -42,6 +45,7 @@ from ludus.envs.balatro.names import (
 )
 from ludus.envs.balatro.shop import booster_price, reroll_cost, shop_price, voucher_price
 from ludus.envs.balatro.state import (
+    BLIND,
     BLIND_ON_DECK,
     BOOSTER_SLOTS,
     BOSS_REROLLED,
@@ -89,8 +93,19 @@ SWAP_JOKERS = SELL_JOKER + MAX_JOKERS  # the joker at k with the one to its righ
 MOVE_CARD = SWAP_JOKERS + MAX_JOKERS - 1  # the card at k to the left end of the hand
 CARDS = MOVE_CARD + MAX_HAND  # CARDS + 2 * set, and one more for a discard
 
+# Hanging Chad, Photograph and the jokers that multiply as single cards score, Brainstorm through them; Raised Fist,
+# which tells left from right among equals, and Shoot the Moon, since Steel cards and Baron multiply between its sums
+_READ_ORDER = np.zeros(151, dtype=np.uint8)
+_READ_ORDER[
+    [
+        *(J_HANGING_CHAD, J_PHOTOGRAPH, J_BLOODSTONE, J_ANCIENT, J_IDOL, J_TRIBOULET, J_BRAINSTORM),
+        *(J_RAISED_FIST, J_SHOOT_THE_MOON),
+    ]
+] = 1
+
 SETS = np.array([bits for bits in range(1, 1 << MAX_HAND) if bits.bit_count() <= 5], dtype=np.int64)
 SET_SIZE = np.array([int(bits).bit_count() for bits in SETS], dtype=np.int64)
+_PLAYS = np.tile(np.array([True, False]), len(SETS))  # the mask of all sets when there are no discards left
 N_SETS = np.array([int(np.searchsorted(SETS, 1 << h)) for h in range(MAX_HAND + 1)], dtype=np.int64)
 
 
@@ -158,20 +173,10 @@ def describe(action: int) -> str:
 def reads_order(s: Any) -> Any:
     """Whether any rule in sight depends on the order of the hand.
 
-    Those are Hanging Chad, Photograph and the jokers and cards that multiply as single cards score (a sum and a
-    product do not commute), Brainstorm and Blueprint through them, and Death, which tells left from right.
+    Those are the jokers above, cards that multiply as they score (a sum and a product do not commute), and Death.
     """
     for i in range(s[N_JOKERS]):
-        joker = s[JOKER + i]
-        if joker in (
-            J_HANGING_CHAD,
-            J_PHOTOGRAPH,
-            J_BLOODSTONE,
-            J_ANCIENT,
-            J_IDOL,
-            J_TRIBOULET,
-            J_BRAINSTORM,
-        ):
+        if _READ_ORDER[s[JOKER + i]]:
             return True
     for k in range(s[N_CONSUMABLES]):
         if s[CONSUMABLE + k] == C_DEATH:
@@ -193,15 +198,16 @@ def _mask_sets(s: Any, mask: Any, max_hand: Any) -> None:
     count = N_SETS[n]
     discards = s[DISCARDS_LEFT] > 0
     forced = 0
-    for i in range(s[N_HAND]):
-        if s[CARD + s[HAND + i]] & FORCED:
-            forced |= 1 << i
+    if s[BLIND] == BL_FINAL_BELL:
+        for i in range(s[N_HAND]):
+            if s[CARD + s[HAND + i]] & FORCED:
+                forced |= 1 << i
     if forced == 0:
         if discards:
             mask[CARDS : CARDS + 2 * count] = True
         else:
-            for k in range(count):
-                mask[CARDS + 2 * k] = True
+            for k in range(2 * count):
+                mask[CARDS + k] = _PLAYS[k]
         return
     for k in range(count):
         if (SETS[k] & forced) == forced:
@@ -229,7 +235,7 @@ def item_fits(s: Any, item: Any, edition: Any) -> Any:
 
 
 @kernel
-def _mask_shop(s: Any, mask: Any) -> None:
+def _mask_shop(s: Any, mask: Any, max_hand: Any) -> None:
     money = spendable(s)
     mask[NEXT_ROUND] = True
     cost = reroll_cost(s)
@@ -240,7 +246,7 @@ def _mask_shop(s: Any, mask: Any) -> None:
             cost = shop_price(s, k)
             if cost <= money or cost == 0:
                 mask[BUY + k] = item_fits(s, item, s[SHOP_EDITION + k])
-                mask[BUY_AND_USE + k] = C_FOOL <= item < PLAYING_CARD and can_use(s, item, False)
+                mask[BUY_AND_USE + k] = C_FOOL <= item < PLAYING_CARD and can_use(s, item, False, max_hand)
     cost = voucher_price(s)
     for k in range(VOUCHER_SLOTS):
         mask[REDEEM + k] = s[SHOP_VOUCHER + k] != 0 and cost <= money
@@ -251,23 +257,23 @@ def _mask_shop(s: Any, mask: Any) -> None:
 
 
 @kernel
-def _mask_pack(s: Any, mask: Any) -> None:
+def _mask_pack(s: Any, mask: Any, max_hand: Any) -> None:
     mask[SKIP_PACK] = True
     for k in range(PACK_SLOTS):
         item = s[PACK + k]
         if item == PLAYING_CARD:
             mask[PICK + k] = s[N_CARDS] < MAX_CARDS
         elif item >= C_FOOL:
-            mask[PICK + k] = can_use(s, item, False)
+            mask[PICK + k] = can_use(s, item, False, max_hand)
         elif item > 0:
             mask[PICK + k] = joker_fits(s, s[PACK_EDITION + k])
 
 
 @kernel
-def _mask_belongings(s: Any, mask: Any) -> None:
+def _mask_belongings(s: Any, mask: Any, max_hand: Any) -> None:
     """Using, selling and reordering what is held."""
     for k in range(s[N_CONSUMABLES]):
-        mask[USE + k] = can_use(s, s[CONSUMABLE + k], True)
+        mask[USE + k] = can_use(s, s[CONSUMABLE + k], True, max_hand)
         mask[SELL_CONSUMABLE + k] = True
     for i in range(s[N_JOKERS]):
         mask[SELL_JOKER + i] = not s[J_STICKERS + i] & ETERNAL
@@ -289,13 +295,13 @@ def write_mask(s: Any, mask: Any, max_hand: Any) -> None:
         return
     if phase == GAME_OVER:
         return
-    _mask_belongings(s, mask)
+    _mask_belongings(s, mask, max_hand)
     if phase == SELECTING_HAND:
         _mask_sets(s, mask, max_hand)
     elif phase == SHOPPING:
-        _mask_shop(s, mask)
+        _mask_shop(s, mask, max_hand)
     elif phase == OPENING_PACK:
-        _mask_pack(s, mask)
+        _mask_pack(s, mask, max_hand)
     elif phase == CHOOSING_BLIND:
         mask[TAKE_BLIND] = True
         mask[SKIP_BLIND] = s[BLIND_ON_DECK] < 2
@@ -303,6 +309,9 @@ def write_mask(s: Any, mask: Any, max_hand: Any) -> None:
         mask[REROLL_BOSS] = again and spendable(s) >= 10
     if s[N_HAND] > 1 and s[HAND_MOVES] > 0 and (s[N_HAND] > max_hand or reads_order(s)):
         for i in range(1, s[N_HAND]):
+            mask[MOVE_CARD + i] = True
+    for i in range(max_hand, s[N_HAND]):
+        if s[CARD + s[HAND + i]] & FORCED:  # no set has it there: it can be fetched whatever was moved before
             mask[MOVE_CARD + i] = True
 
 

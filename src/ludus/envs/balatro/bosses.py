@@ -207,17 +207,17 @@ def begin_blind(s: Any, f: Any, q: Any) -> None:
     elif blind == BL_MANACLE:
         s[HAND_SIZE] -= 1
     elif blind == BL_FINAL_ACORN:
-        _hide_and_shuffle_jokers(s, f, q)
+        for i in range(s[N_JOKERS]):
+            s[J_STICKERS + i] |= FACE_DOWN
     refresh_debuffs(s)
 
 
 @kernel
-def _hide_and_shuffle_jokers(s: Any, f: Any, q: Any) -> None:
-    n = s[N_JOKERS]
-    for i in range(n):
-        s[J_STICKERS + i] |= FACE_DOWN
-    for i in range(n - 1, 0, -1):
-        swap_jokers(s, f, i, position(s, q, i + 1))
+def shuffle_jokers(s: Any, f: Any, q: Any) -> None:
+    """Amber Acorn mixes the jokers once all of them had their turn in the order they stood in, even if disabled."""
+    if s[BLIND] == BL_FINAL_ACORN:
+        for i in range(s[N_JOKERS] - 1, 0, -1):
+            swap_jokers(s, f, i, position(s, q, i + 1))
 
 
 @kernel

@@ -24,6 +24,8 @@ from ludus.envs.balatro.state import (
     N_DRAW,
     N_HAND,
     N_PLAY,
+    PILE_CARDS,
+    PILE_ENHANCED,
     PLAY,
 )
 
@@ -184,9 +186,44 @@ def new_card(s: Any, card: Any) -> Any:
 
 
 @kernel
+def _count_in_pile(s: Any, card: Any, by: Any) -> None:
+    enhancement = enhancement_of(card)
+    s[PILE_ENHANCED + enhancement] += by
+    if enhancement != M_STONE:
+        s[PILE_CARDS + suit_of(card) * 13 + rank_of(card) - 2] += by
+
+
+@entry
+def count_pile(s: Any) -> None:
+    """Counts what the draw pile holds; to be called by whoever lays cards there or changes them by hand."""
+    for k in range(PILE_CARDS, PILE_ENHANCED + 9):
+        s[k] = 0
+    plain = 0
+    for i in range(s[N_DRAW]):
+        card = s[CARD + s[DRAW_PILE + i]]
+        if enhancement_of(card) == 0:  # most are: a count in memory would have to wait for itself
+            plain += 1
+            s[PILE_CARDS + suit_of(card) * 13 + rank_of(card) - 2] += 1
+        else:
+            _count_in_pile(s, card, 1)
+    s[PILE_ENHANCED] = plain
+
+
+@kernel
 def to_draw_pile(s: Any, place: Any) -> None:
     s[DRAW_PILE + s[N_DRAW]] = place
     s[N_DRAW] += 1
+    _count_in_pile(s, s[CARD + place], 1)
+
+
+@kernel
+def from_draw_pile(s: Any, at: Any) -> Any:
+    """Takes the card at a position of the draw pile, in whose place the last one goes; its place in the record."""
+    place = s[DRAW_PILE + at]
+    s[N_DRAW] -= 1
+    s[DRAW_PILE + at] = s[DRAW_PILE + s[N_DRAW]]
+    _count_in_pile(s, s[CARD + place], -1)
+    return place
 
 
 @kernel
@@ -216,8 +253,7 @@ def destroy_card(s: Any, place: Any) -> None:
             break
     for i in range(s[N_DRAW]):
         if s[DRAW_PILE + i] == place:
-            s[N_DRAW] -= 1
-            s[DRAW_PILE + i] = s[DRAW_PILE + s[N_DRAW]]
+            from_draw_pile(s, i)
             break
     for i in range(s[N_PLAY]):
         if s[PLAY + i] == place:
@@ -244,6 +280,7 @@ def collect_cards(s: Any) -> None:
             s[DRAW_PILE + count] = place
             count += 1
     s[N_DRAW] = count
+    count_pile(s)
 
 
 @kernel

@@ -1,34 +1,39 @@
 """`kernel` and `entry`: how a rule is compiled, and the one trap of the compiler's cache.
 
 numba keeps compiled code on disk and looks at the file of a function alone to see whether it is current; a rule
-changed in one file would go on living inside the callers in the others. So whenever any file of this folder
-changes, all compiled code of the folder is thrown away.
+changed in one file would go on living inside the callers in the others. So whenever a file of this folder with
+rules or their tables changes, all compiled code of the folder is thrown away.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from llvmlite import ir  # type: ignore[import-untyped]
 from llvmlite.binding import Linkage  # type: ignore[import-untyped]
 from numba import njit, types
-from numba.core import sigutils
+from numba.core import cgutils, sigutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FOLDER = Path(__file__).parent
 _STAMP = _FOLDER / "__pycache__" / "kernels.stamp"
+_IMPORTED = re.compile(r"^from ludus\.envs\.balatro(?:\.(\w+) import| import (\w+))", re.MULTILINE)
 
 
 def kernel(function: F) -> F:
     """A rule that only compiled code calls. It is compiled into its callers and has no life of its own."""
     options: dict[str, Any] = {
+        "_nrt": False,
         "no_cpython_wrapper": True,
         "no_cfunc_wrapper": True,
         "pipeline_class": _KernelCompiler,
@@ -46,11 +51,38 @@ def entry(function: F) -> F:
 
     Give it integers, not bools: to find that a bool will do costs numba a hundred microseconds at every call.
     """
-    dispatcher: Any = njit(cache=True, nogil=True, error_model="numpy", pipeline_class=_EntryCompiler)(
-        function
-    )
+    return _entry(function, makes_arrays=False)
+
+
+def entry_with_arrays(function: F) -> F:
+    """An entry that makes or copies arrays itself, which other rules cannot.
+
+    For that, numba counts who holds an array, at every call of every rule that is given one: half the time of a step.
+    """
+    return _entry(function, makes_arrays=True)
+
+
+def _entry(function: F, makes_arrays: bool) -> F:
+    options: dict[str, Any] = {"cache": True, "nogil": True, "pipeline_class": _EntryCompiler}
+    dispatcher: Any = njit(error_model="numpy", _nrt=makes_arrays, **options)(function)
     _for_one_kind_of_integer(dispatcher)
     return dispatcher  # type: ignore[no-any-return]
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def fetch(_: Any, array: Any, row: Any, cell: Any) -> Any:
+    """Asks the processor to bring a cell of a two-dimensional array near, since it will be written soon."""
+
+    def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        cell = cgutils.get_item_pointer(context, builder, signature.args[0], view, arguments[1:])  # type: ignore[no-untyped-call]
+        word = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [cell.type, word, word, word])
+        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
+        builder.call(prefetch, [cell, word(1), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp), make
 
 
 # numba would optimise every rule, and all that it calls, and make machine code of it, again for every rule that calls
@@ -136,9 +168,19 @@ class _NotForPython:
         )
 
 
+def _files_of_rules() -> list[Path]:
+    """The files with compiled rules, and those of the folder that they take names from."""
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in _FOLDER.glob("*.py")}
+    found = [name for name, source in sources.items() if "@kernel" in source or "@entry" in source]
+    for name in found:  # which grows on the way
+        imported = {a or b for a, b in _IMPORTED.findall(sources[name])} & set(sources)
+        found += sorted(imported - set(found))
+    return [_FOLDER / f"{name}.py" for name in found]
+
+
 def _source_hash() -> str:
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted([*_FOLDER.glob("*.py"), _FOLDER / "facts.json"]):
+    for path in sorted([*_files_of_rules(), _FOLDER / "facts.json"]):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

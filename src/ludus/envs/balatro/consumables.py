@@ -1,6 +1,5 @@
 """Tarots, planets and spectrals: when one can be used, on which cards, and what it does."""
 
-# ruff: noqa: SIM110 (compiled code has no generators)
 from __future__ import annotations
 
 from typing import Any
@@ -41,6 +40,7 @@ from ludus.envs.balatro.lineup import (
     luck,
 )
 from ludus.envs.balatro.names import (
+    BL_FINAL_BELL,
     BLUE_SEAL,
     C_ANKH,
     C_AURA,
@@ -106,6 +106,7 @@ from ludus.envs.balatro.names import (
 )
 from ludus.envs.balatro.pools import create_planet, create_tarot, sure_edition
 from ludus.envs.balatro.state import (
+    BLIND,
     CARD,
     CARD_BONUS,
     DEBUFFED,
@@ -146,6 +147,8 @@ def _plain_jokers(s: Any) -> Any:
 @kernel
 def _forced(s: Any) -> Any:
     """The position of the card that Cerulean Bell keeps selected; -1 for none."""
+    if s[BLIND] != BL_FINAL_BELL:
+        return -1
     for i in range(s[N_HAND]):
         if s[CARD + s[HAND + i]] & FORCED:
             return i
@@ -153,11 +156,16 @@ def _forced(s: Any) -> Any:
 
 
 @kernel
-def can_use(s: Any, item: Any, held: Any) -> Any:
-    """Whether a consumable can be used now. A `held` one frees its own place first."""
+def can_use(s: Any, item: Any, held: Any, reach: Any) -> Any:
+    """Whether a consumable can be used now. A `held` one frees its own place first.
+
+    Targets are among the first `reach` cards of the hand.
+    """
     if TARGETS_MAX[item] > 0:
+        if _forced(s) >= reach:
+            return False
         if item == C_AURA:
-            return _can_aura(s)
+            return _can_aura(s, reach)
         if item == C_CRYPTID and s[N_CARDS] > MAX_CARDS - 2:
             return False
         return s[N_HAND] >= (2 if item == C_DEATH else 1)
@@ -180,9 +188,9 @@ def can_use(s: Any, item: Any, held: Any) -> Any:
 
 
 @kernel
-def _can_aura(s: Any) -> Any:
+def _can_aura(s: Any, reach: Any) -> Any:
     forced = _forced(s)
-    for i in range(s[N_HAND]):
+    for i in range(min(s[N_HAND], reach)):
         if (forced < 0 or forced == i) and edition_of(s[CARD + s[HAND + i]]) == 0:
             return True
     return False

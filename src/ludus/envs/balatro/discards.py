@@ -19,7 +19,7 @@ from ludus.envs.balatro.cards import (
 from ludus.envs.balatro.compiled import kernel
 from ludus.envs.balatro.joker_hands import cards_destroyed
 from ludus.envs.balatro.jokers import remove_joker
-from ludus.envs.balatro.lineup import acting, count_joker
+from ludus.envs.balatro.lineup import note_acting
 from ludus.envs.balatro.names import (
     J_BURNT,
     J_CASTLE,
@@ -27,9 +27,7 @@ from ludus.envs.balatro.names import (
     J_GREEN_JOKER,
     J_HIT_THE_ROAD,
     J_MAIL,
-    J_PAREIDOLIA,
     J_RAMEN,
-    J_SMEARED,
     J_TRADING,
     J_YORICK,
     M_GLASS,
@@ -54,6 +52,8 @@ from ludus.envs.balatro.state import (
     N_JOKERS,
     N_PLAY,
     PLAY,
+    W_ACTING,
+    W_ALL_FACES,
     W_CARDS,
     W_SMEARED,
 )
@@ -64,11 +64,10 @@ def _burn(s: Any, n: Any) -> None:
     """Burnt Joker: the first discard of a round raises the level of the hand it would have been."""
     times = 0
     for i in range(s[N_JOKERS]):
-        at = acting(s, i)
+        at = s[W_ACTING + i]
         if at >= 0 and s[JOKER + at] == J_BURNT:
             times += 1
     if times > 0:
-        s[W_SMEARED] = count_joker(s, J_SMEARED) > 0
         hand, _, _ = name_hand(s, s[W_CARDS : W_CARDS + 5], n)
         s[LEVEL + hand] += times
 
@@ -79,7 +78,7 @@ def _jokers_on_discard(s: Any, f: Any, q: Any, card: Any, last: Any, n: Any, fac
     debuffed = (card & DEBUFF) != 0
     destroyed = False
     for i in range(s[N_JOKERS]):
-        at = acting(s, i)
+        at = s[W_ACTING + i]
         joker = s[JOKER + at] if at >= 0 else 0
         if joker == J_MAIL:
             if not debuffed and rank_shown(card) == s[MAIL_RANK]:
@@ -137,9 +136,9 @@ def take_from_hand(s: Any, bits: Any) -> None:
 def discard_cards(s: Any, f: Any, q: Any, bits: Any, by_hook: Any) -> None:
     """Discards the cards at these positions of the hand. PLAY is left empty: keep it before, if it is needed."""
     take_from_hand(s, bits)
+    note_acting(s)
     n = s[N_PLAY]
-    all_faces = count_joker(s, J_PAREIDOLIA) > 0
-    s[W_SMEARED] = count_joker(s, J_SMEARED) > 0
+    all_faces = s[W_ALL_FACES]
     faces = 0
     for k in range(n):
         s[W_CARDS + k] = s[CARD + s[PLAY + k]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ludus.envs.balatro.cards import HIDDEN, IDENTITY, is_face, sort_hand
+from ludus.envs.balatro.cards import HIDDEN, IDENTITY, from_draw_pile, is_face, sort_hand
 from ludus.envs.balatro.chance import GIVEN_DRAW, below, given, happens
 from ludus.envs.balatro.compiled import kernel
 from ludus.envs.balatro.lineup import count_joker, luck
@@ -72,9 +72,7 @@ def draw(s: Any, q: Any, wanted: Any) -> None:
         at = _given_card(s, q)
         if at < 0:
             at = below(s, s[N_DRAW])
-        place = s[DRAW_PILE + at]
-        s[N_DRAW] -= 1
-        s[DRAW_PILE + at] = s[DRAW_PILE + s[N_DRAW]]
+        place = from_draw_pile(s, at)
         if _comes_face_down(s, q, s[CARD + place]):
             s[CARD + place] |= HIDDEN
         s[HAND + s[N_HAND]] = place

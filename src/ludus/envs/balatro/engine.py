@@ -8,7 +8,7 @@ import numpy as np
 
 from ludus.envs.balatro import actions as act
 from ludus.envs.balatro.actions import CARDS, SETS, refill_moves, write_mask
-from ludus.envs.balatro.compiled import entry, kernel
+from ludus.envs.balatro.compiled import entry, fetch, kernel
 from ludus.envs.balatro.consumables import use
 from ludus.envs.balatro.facts import TARGETS_MAX
 from ludus.envs.balatro.jokers import add_joker, swap_jokers
@@ -17,6 +17,7 @@ from ludus.envs.balatro.names import (
     C_FOOL,
     GAME_OVER,
     PLAYING_CARD,
+    SELECTING_HAND,
     SHOPPING,
     TARGETING,
     V_OVERSTOCK_NORM,
@@ -24,7 +25,7 @@ from ludus.envs.balatro.names import (
 )
 from ludus.envs.balatro.observation import write_observation
 from ludus.envs.balatro.packs import add_to_deck, close_pack, open_pack, picked, skip_pack
-from ludus.envs.balatro.rounds import discard, play
+from ludus.envs.balatro.rounds import discard, go_on, play
 from ludus.envs.balatro.runs import cash_out, next_round, reroll_boss, skip_blind, start_run, take_blind
 from ludus.envs.balatro.shop import (
     booster_price,
@@ -46,6 +47,7 @@ from ludus.envs.balatro.state import (
     JOKER_MOVES,
     LAST_ANTE,
     MONEY,
+    N_HAND,
     PACK,
     PACK_CARD,
     PACK_EDITION,
@@ -214,6 +216,8 @@ def apply(s: Any, f: Any, q: Any, log: Any, action: Any) -> None:
         _pick(s, f, q, action - act.PICK)
     else:
         _with_belongings(s, f, q, action)
+    if s[PHASE] == SELECTING_HAND and s[N_HAND] == 0:
+        go_on(s, f, q)  # the last card of the hand was destroyed
     refill_moves(s)
 
 
@@ -233,6 +237,21 @@ def next_seed(s: Any) -> Any:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.int64(x >> np.uint64(2))
+
+
+@kernel
+def copy_row(row: Any, to: Any) -> None:
+    """Makes a row of a game, `s` or `f`, what another is."""
+    for k in range(len(row)):
+        to[k] = row[k]
+
+
+@kernel
+def _fetch_row(rows: Any, i: Any) -> None:
+    """Has row i brought near while something else is done: the games together do not fit near the processor."""
+    if i < len(rows):
+        for k in range(0, rows.shape[1], 64 // rows.itemsize):
+            fetch(rows, i, k)
 
 
 @entry
@@ -273,6 +292,8 @@ def step(
         action = actions[i]
         f[REWARD] = 0.0
         s[STEPS] += 1
+        _fetch_row(obs, i)
+        _fetch_row(mask, i)
         if 0 <= action < legal.shape[1] and legal[i, action]:
             apply(s, f, queue, log, action)
         else:
@@ -282,9 +303,10 @@ def step(
         if done[i]:
             ended += 1
         if done[i] and autoreset:
-            final_s[i] = s
-            final_f[i] = f
+            copy_row(s, final_s[i])
+            copy_row(f, final_f[i])
             begin(s, f, queue, next_seed(s), s[DECK], s[STAKE], s[LAST_ANTE])
+        _fetch_row(games_s, i + 1)
         write_observation(s, f, obs[i], max_hand)
         write_mask(s, mask[i], max_hand)
     return ended

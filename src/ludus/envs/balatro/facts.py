@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +51,26 @@ DECK_NAMES = _numbered(FACTS["decks"][:15], 0, "name")
 STAKE_NAMES = {index + 1: row["name"].replace(" Chip", " Stake") for index, row in enumerate(FACTS["stakes"])}
 
 
+@lru_cache(maxsize=4096)
+def _letters(name: str) -> str:
+    """A name without case, accents and punctuation."""
+    plain = unicodedata.normalize("NFKD", name).lower()
+    return "".join(c for c in plain if c.isascii() and (c.isalnum() or c == "_"))
+
+
+# what the game shows where its files are spelled otherwise
+_OTHER_SPELLINGS = {"canio": "caino", "gluttenousjoker": "gluttonousjoker", "heirophant": "thehierophant"}
+
+
 def number_of(table: Mapping[int, str], name: str) -> int | None:
-    """The integer of a name or key in one of the tables above, case-insensitively; None when it is not there."""
-    wanted = name.strip().lower()
+    """The integer of a name or key in one of the tables above; None when it is not there.
+
+    Case, accents and punctuation do not matter, and both spellings of a name that the game has are known.
+    """
+    wanted = _letters(name)
+    wanted = _OTHER_SPELLINGS.get(wanted, wanted)
     for number, known in table.items():
-        if known.lower() == wanted:
+        if _letters(known) == wanted:
             return number
     return None
 
@@ -156,3 +173,10 @@ ANSWERS_TO[
 ] |= 1
 ANSWERS_TO[[n.J_SHOOT_THE_MOON, n.J_BARON, n.J_RESERVED_PARKING, n.J_RAISED_FIST]] |= 2
 ANSWERS_TO[[n.J_HANGING_CHAD, n.J_SOCK_AND_BUSKIN, n.J_HACK, n.J_DUSK, n.J_SELZER]] |= 4
+
+# Jokers that bend what a card or a hand is, a bit each.
+FOUR_FINGERS, SHORTCUT, SMEARED, SPLASH, PAREIDOLIA = 1, 2, 4, 8, 16
+BENDS = np.zeros(151, dtype=np.int64)
+BENDS[[n.J_FOUR_FINGERS, n.J_SHORTCUT, n.J_SMEARED, n.J_SPLASH, n.J_PAREIDOLIA]] = [
+    *(FOUR_FINGERS, SHORTCUT, SMEARED, SPLASH, PAREIDOLIA)
+]

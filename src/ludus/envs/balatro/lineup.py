@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ludus.envs.balatro.compiled import entry, kernel
-from ludus.envs.balatro.facts import ANSWERS_TO, ITEM_COST
+from ludus.envs.balatro.facts import ANSWERS_TO, BENDS, ITEM_COST, PAREIDOLIA, SMEARED
 from ludus.envs.balatro.names import (
     C_ERIS,
     C_MERCURY,
@@ -41,8 +41,11 @@ from ludus.envs.balatro.state import (
     VOUCHER,
     W_ACTING,
     W_AGAIN,
+    W_ALL_FACES,
+    W_BENDS,
     W_FOR_HELD,
     W_FOR_SCORED,
+    W_SMEARED,
 )
 
 
@@ -82,16 +85,21 @@ def acting(s: Any, i: Any) -> Any:
 @kernel
 def note_acting(s: Any) -> None:
     """Writes down, for the hand or discard that follows, whose rule each joker carries out and what it answers to."""
-    scored, held, again = 0, 0, 0
+    scored, held, again, bends = 0, 0, 0, 0
     for i in range(s[N_JOKERS]):
         at = acting(s, i)
         s[W_ACTING + i] = at
+        if not s[J_STICKERS + i] & DEBUFFED:
+            bends |= BENDS[s[JOKER + i]]
         if at >= 0:
             answers = ANSWERS_TO[s[JOKER + at]]
             scored |= (answers & 1) << i
             held |= ((answers >> 1) & 1) << i
             again |= ((answers >> 2) & 1) << i
     s[W_FOR_SCORED], s[W_FOR_HELD], s[W_AGAIN] = scored, held, again
+    s[W_BENDS] = bends
+    s[W_SMEARED] = (bends & SMEARED) != 0
+    s[W_ALL_FACES] = (bends & PAREIDOLIA) != 0
 
 
 @entry

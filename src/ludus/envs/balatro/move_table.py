@@ -14,7 +14,7 @@ from ludus.envs.balatro import actions as act
 from ludus.envs.balatro.actions import CARDS, N_SETS, SETS
 from ludus.envs.balatro.bosses import progress
 from ludus.envs.balatro.cards import FACE_MASK, HIDDEN, is_face, rank_shown
-from ludus.envs.balatro.compiled import entry, kernel
+from ludus.envs.balatro.compiled import entry_with_arrays, kernel
 from ludus.envs.balatro.facts import (
     BOOSTER_CARDS,
     BOOSTER_KIND,
@@ -403,7 +403,7 @@ def _write_moves(
             return
 
 
-@entry
+@entry_with_arrays
 def write_moves(
     games_s: Any,
     games_f: Any,

@@ -52,7 +52,6 @@ from ludus.envs.balatro.state import (
     DEBUFFED,
     DISCARDS_LEFT,
     DISCARDS_PER_ROUND,
-    DRAW_PILE,
     ETERNAL,
     FACE_DOWN,
     HAND,
@@ -67,7 +66,9 @@ from ludus.envs.balatro.state import (
     J_VALUE,
     JOKER,
     LEVEL,
+    LOGS,
     MAIL_RANK,
+    MAX_CARDS,
     MAX_CONSUMABLES,
     MAX_JOKERS,
     MONEY,
@@ -88,6 +89,8 @@ from ludus.envs.balatro.state import (
     PAYOUT,
     PERISHABLE,
     PHASE,
+    PILE_CARDS,
+    PILE_ENHANCED,
     PLAYED,
     PLAYED_ROUND,
     RENTAL,
@@ -106,6 +109,7 @@ from ludus.envs.balatro.state import (
     WAITING,
     WAITING_BACK,
 )
+from ludus.types import Array
 
 CARD_FEATURES = 39
 JOKER_FEATURES = 12
@@ -171,49 +175,72 @@ def slices(max_hand: int) -> dict[str, slice]:
     return {name: slice(start, start + size) for (name, size), start in zip(blocks, starts, strict=True)}
 
 
+def _sums_of(step: float, count: int) -> Array:
+    """0, step, 2 * step, … as adding them up one by one in float32 gives them."""
+    sums = np.zeros(count, dtype=np.float32)
+    for i in range(1, count):
+        sums[i] = np.float32(float(sums[i - 1]) + step)
+    return sums
+
+
+_TENTHS = _sums_of(0.1, MAX_CARDS + 1)
+
+
 @kernel
-def _log10(x: Any) -> Any:
-    return np.log10(1.0 + min(max(0.0, x), 1e300)) / 10.0
+def _log10(f: Any, place: Any, x: Any) -> Any:
+    """log10(1 + x) / 10, remembered in LOGS: most numbers stay the same for many steps."""
+    at = LOGS + 2 * place
+    if f[at] != x:
+        f[at] = x
+        f[at + 1] = np.log10(1.0 + min(max(0.0, x), 1e300)) / 10.0
+    return f[at + 1]
+
+
+@kernel
+def _ratio(x: Any, whole: Any) -> Any:
+    """x / whole in float32, which is what the quotient in float64 rounds to."""
+    return np.float32(x) / np.float32(whole)
 
 
 @kernel
 def _write_run(s: Any, f: Any, o: Any) -> None:
     target = f[TARGET] if s[BLIND] else blind_target(s, _next_blind(s))
-    o[0] = s[ANTE] / 8.0
-    o[1] = s[BLIND_ON_DECK] / 2.0
-    o[2] = _log10(float(s[MONEY]))
-    o[3] = min(s[MONEY], 50) / 50.0
-    o[4] = min(s[MONEY] // 5, 10) / 10.0
-    o[5] = s[HANDS_LEFT] / 5.0
-    o[6] = s[DISCARDS_LEFT] / 5.0
-    o[7] = s[HANDS_PER_ROUND] / 5.0
-    o[8] = s[DISCARDS_PER_ROUND] / 5.0
-    o[9] = s[HAND_SIZE] / 10.0
-    o[10] = s[N_HAND] / 10.0
-    o[11] = _log10(target)
-    o[12] = _log10(f[CHIPS])
+    cost = reroll_cost(s)
+    o[0] = _ratio(s[ANTE], 8.0)
+    o[1] = _ratio(s[BLIND_ON_DECK], 2.0)
+    o[2] = _log10(f, 3, float(s[MONEY]))
+    o[3] = _ratio(min(s[MONEY], 50), 50.0)
+    o[4] = _ratio(min(s[MONEY] // 5, 10), 10.0)
+    o[5] = _ratio(s[HANDS_LEFT], 5.0)
+    o[6] = _ratio(s[DISCARDS_LEFT], 5.0)
+    o[7] = _ratio(s[HANDS_PER_ROUND], 5.0)
+    o[8] = _ratio(s[DISCARDS_PER_ROUND], 5.0)
+    o[9] = _ratio(s[HAND_SIZE], 10.0)
+    o[10] = _ratio(s[N_HAND], 10.0)
+    o[11] = _log10(f, 0, target)
+    o[12] = _log10(f, 1, f[CHIPS])
     o[13] = progress(f[CHIPS], target)
-    o[14] = _log10(target - min(f[CHIPS], 1e300))
-    o[15] = joker_room(s) / 5.0
-    o[16] = consumable_room(s) / 5.0
-    o[17] = reroll_cost(s) / 10.0
-    o[18] = 1.0 if reroll_cost(s) <= spendable(s) else 0.0
-    o[19] = s[N_DRAW] / 52.0
-    o[20] = s[N_CARDS] / 52.0
+    o[14] = _log10(f, 2, target - min(f[CHIPS], 1e300))
+    o[15] = _ratio(joker_room(s), 5.0)
+    o[16] = _ratio(consumable_room(s), 5.0)
+    o[17] = _ratio(cost, 10.0)
+    o[18] = 1.0 if cost <= spendable(s) else 0.0
+    o[19] = _ratio(s[N_DRAW], 52.0)
+    o[20] = _ratio(s[N_CARDS], 52.0)
     o[21] = float(s[BOSS_OFF])
-    o[22] = s[PACK_PICKS] / 2.0
-    o[23] = s[IDOL_RANK] / 14.0
-    o[24] = s[IDOL_SUIT] / 3.0
-    o[25] = s[MAIL_RANK] / 14.0
+    o[22] = _ratio(s[PACK_PICKS], 2.0)
+    o[23] = _ratio(s[IDOL_RANK], 14.0)
+    o[24] = _ratio(s[IDOL_SUIT], 3.0)
+    o[25] = _ratio(s[MAIL_RANK], 14.0)
     o[26 + s[ANCIENT_SUIT]] = 1.0
     o[30 + s[CASTLE_SUIT]] = 1.0
-    o[34] = s[STAKE] / 8.0
-    o[35] = s[PAYOUT] / 20.0
-    o[36] = s[N_JOKERS] / 5.0
-    o[37] = (s[MOUTH_HAND] + 1) / 12.0 if s[BLIND] else 0.0
+    o[34] = _ratio(s[STAKE], 8.0)
+    o[35] = _ratio(s[PAYOUT], 20.0)
+    o[36] = _ratio(s[N_JOKERS], 5.0)
+    o[37] = _ratio(s[MOUTH_HAND] + 1, 12.0) if s[BLIND] else 0.0
     if s[PHASE] == TARGETING:
-        o[38] = TARGETS_MAX[s[WAITING]] / 3.0
-        o[39] = (s[WAITING] - C_FOOL + 1) / 52.0
+        o[38] = _ratio(TARGETS_MAX[s[WAITING]], 3.0)
+        o[39] = _ratio(s[WAITING] - C_FOOL + 1, 52.0)
 
 
 @kernel
@@ -228,20 +255,17 @@ def _write_deck(s: Any, o: Any) -> None:
     """What may still be drawn, in no order: the draw pile and, as the game's own view of the deck has it, the cards
     that lie face down in the hand. Without these they could be told by what is missing.
     """
-    for i in range(s[N_DRAW]):
-        _count_card(s[CARD + s[DRAW_PILE + i]], o)
+    for k in range(52):
+        o[O_DECK + k] = np.float32(s[PILE_CARDS + k])
+    for k in range(9):
+        o[O_DECK_ENHANCEMENTS + k] = _TENTHS[s[PILE_ENHANCED + k]]
     for i in range(s[N_HAND]):
         card = s[CARD + s[HAND + i]]
         if card & HIDDEN:
-            _count_card(card, o)
-
-
-@kernel
-def _count_card(card: Any, o: Any) -> None:
-    enhancement = enhancement_of(card)
-    if enhancement != M_STONE:
-        o[O_DECK + suit_of(card) * 13 + rank_of(card) - 2] += 1.0
-    o[O_DECK_ENHANCEMENTS + enhancement] += 0.1
+            enhancement = enhancement_of(card)
+            if enhancement != M_STONE:
+                o[O_DECK + suit_of(card) * 13 + rank_of(card) - 2] += 1.0
+            o[O_DECK_ENHANCEMENTS + enhancement] += 0.1
 
 
 @kernel
@@ -253,15 +277,15 @@ def _write_jokers(s: Any, f: Any, o: Any) -> None:
         if stickers & FACE_DOWN:
             continue
         o[O_JOKERS_HELD + joker - 1] += 1.0 - i / MAX_JOKERS
-        o[at + 1] = JOKER_RARITY[joker] / 4.0
-        o[at + 2] = _log10(f[J_VALUE + i])
-        o[at + 3] = s[J_COUNT + i] / 10.0
+        o[at + 1] = _ratio(JOKER_RARITY[joker], 4.0)
+        o[at + 2] = _log10(f, 4 + i, f[J_VALUE + i])
+        o[at + 3] = _ratio(s[J_COUNT + i], 10.0)
         if s[J_EDITION + i] > 0:
             o[at + 3 + s[J_EDITION + i]] = 1.0
         o[at + 8] = 1.0 if stickers & ETERNAL else 0.0
         o[at + 9] = 1.0 if stickers & PERISHABLE else 0.0
         o[at + 10] = (1.0 if stickers & RENTAL else 0.0) + (2.0 if stickers & DEBUFFED else 0.0)
-        o[at + 11] = joker_sell_value(s, i) / 10.0
+        o[at + 11] = _ratio(joker_sell_value(s, i), 10.0)
 
 
 @kernel
@@ -270,18 +294,18 @@ def _write_offer(
 ) -> None:
     at = O_OFFERS + k * OFFER_FEATURES
     o[at] = 1.0
-    o[at + 1] = cost / 10.0
+    o[at + 1] = _ratio(cost, 10.0)
     o[at + 2] = 1.0 if cost <= spendable(s) else 0.0
     if edition > 0:
         o[at + 2 + edition] = 1.0
     o[at + 7] = float(stickers)
     if item == PLAYING_CARD:
-        o[at + 8] = rank_of(card) / 14.0
-        o[at + 9] = suit_of(card) / 3.0
-        o[at + 10] = enhancement_of(card) / 8.0
-        o[at + 11] = seal_of(card) / 4.0
+        o[at + 8] = _ratio(rank_of(card), 14.0)
+        o[at + 9] = _ratio(suit_of(card), 3.0)
+        o[at + 10] = _ratio(enhancement_of(card), 8.0)
+        o[at + 11] = _ratio(seal_of(card), 4.0)
     elif item < C_FOOL:
-        o[at + 12] = JOKER_RARITY[item] / 4.0
+        o[at + 12] = _ratio(JOKER_RARITY[item], 4.0)
     else:
         o[at + 13] = 1.0
     o[O_OFFERED + item] += 1.0 - k / 8.0
@@ -318,9 +342,9 @@ def _write_offers(s: Any, o: Any) -> None:
             at = O_BOOSTERS + k * BOOSTER_FEATURES
             o[at] = 1.0
             o[at + 1 + BOOSTER_KIND[booster]] = 1.0
-            o[at + 6] = BOOSTER_CARDS[booster] / 5.0
-            o[at + 7] = BOOSTER_PICKS[booster] / 2.0
-            o[at + 8] = booster_price(s, k) / 10.0
+            o[at + 6] = _ratio(BOOSTER_CARDS[booster], 5.0)
+            o[at + 7] = _ratio(BOOSTER_PICKS[booster], 2.0)
+            o[at + 8] = _ratio(booster_price(s, k), 10.0)
 
 
 @kernel
@@ -347,7 +371,7 @@ def _write_hand(s: Any, o: Any, max_hand: Any) -> None:
             o[at + 28 + edition_of(card)] = 1.0
         if seal_of(card) > 0:
             o[at + 32 + seal_of(card)] = 1.0
-        o[at + 37] = s[CARD_BONUS + place] / 50.0
+        o[at + 37] = _ratio(s[CARD_BONUS + place], 50.0)
         o[at + 38] = 1.0 if card & PLAYED_ANTE else 0.0
 
 
@@ -360,9 +384,11 @@ def write_observation(s: Any, f: Any, o: Any, max_hand: Any) -> None:
     o[O_BLIND + (s[BLIND] if s[BLIND] else _next_blind(s))] = 1.0
     o[O_BOSS + s[BOSS]] = 1.0
     for hand in range(N_HANDS):
-        o[O_LEVELS + hand] = s[LEVEL + hand] / 10.0
-        o[O_PLAYED + hand] = s[PLAYED + hand] / 20.0
-        o[O_PLAYED_ROUND + hand] = s[PLAYED_ROUND + hand] / 4.0
+        o[O_LEVELS + hand] = _ratio(s[LEVEL + hand], 10.0)
+    for hand in range(N_HANDS):
+        o[O_PLAYED + hand] = _ratio(s[PLAYED + hand], 20.0)
+    for hand in range(N_HANDS):
+        o[O_PLAYED_ROUND + hand] = _ratio(s[PLAYED_ROUND + hand], 4.0)
     _write_deck(s, o)
     _write_jokers(s, f, o)
     for k in range(s[N_CONSUMABLES]):

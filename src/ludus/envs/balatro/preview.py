@@ -22,6 +22,7 @@ from ludus.envs.balatro.cards import (
     rank_shown,
 )
 from ludus.envs.balatro.compiled import kernel
+from ludus.envs.balatro.engine import copy_row
 from ludus.envs.balatro.lineup import count_joker
 from ludus.envs.balatro.names import (
     BL_PSYCHIC,
@@ -62,8 +63,8 @@ NONE = -1.0
 @kernel
 def copy_known(s: Any, f: Any, t: Any, g: Any) -> None:
     """The game as its player knows it, with other chance."""
-    t[:] = s
-    g[:] = f
+    copy_row(s, t)
+    copy_row(f, g)
     t[SEED_LOW] = 20240220
     t[SEED_HIGH] = 7
     t[DRAWS] = 0

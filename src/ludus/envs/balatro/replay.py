@@ -2,15 +2,16 @@
 
 Two kinds of files are read: scenarios (a line is a short game: a start and its steps) and traces (a line is an action
 and what the game showed after it). What chance decided is read off what was shown: the cards drawn, the cards that
-The Hook took, the tag that a skip must have given, the boss, the contents of shops.
+The Hook took, the tag that a skip must have given, the boss, the contents of shops, chance effects (`hindsight.py`).
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ludus.envs.balatro import chance
 from ludus.envs.balatro import names as n
 from ludus.envs.balatro import state as st
 from ludus.envs.balatro.bosses import begin_blind, refresh_debuffs
-from ludus.envs.balatro.cards import collect_cards, packed
+from ludus.envs.balatro.cards import collect_cards, count_pile, packed
 from ludus.envs.balatro.engine import apply, begin
 from ludus.envs.balatro.facts import (
     BLIND_KEYS,
@@ -33,6 +34,7 @@ from ludus.envs.balatro.facts import (
     VOUCHER_KEYS,
     number_of,
 )
+from ludus.envs.balatro.hindsight import ALL_FAIL, hidden_targets, outcomes
 from ludus.envs.balatro.jokers import swap_jokers
 from ludus.envs.balatro.score import put_joker
 from ludus.errors import UserError
@@ -85,6 +87,8 @@ class Table:
     def __init__(self, seed: int = 1, deck: int = 0, stake: int = 1) -> None:
         self.games = st.Games.empty(1)
         self.s, self.f = self.games.s[0], self.games.f[0]
+        self.luck: list[tuple[int, int]] = []  # outcomes of chance effects in what is done next
+        self.asked: Counter[int] = Counter()  # how many of each kind of them were used
         begin(self.s, self.f, _queue([]), seed, deck, stake, 0)
 
     def hand(self) -> list[str]:
@@ -94,7 +98,28 @@ class Table:
 
     def do(self, action: int, given: Iterable[tuple[int, int]] = ()) -> None:
         """Carries out an action with these outcomes of chance."""
-        apply(self.s, self.f, _queue(given), _NO_LOG, action)
+        queue = _queue([*given, *self.luck])
+        apply(self.s, self.f, queue, _NO_LOG, action)
+        left = Counter(int(kind) for kind in queue[::2])
+        self.asked = Counter(kind for kind, _ in self.luck) - left
+
+    def explained(self, attempt: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
+        """Attempts an action with every outcome of its chance effects until what it leads to shows no difference.
+
+        Returns None then, else the difference where none of them happens.
+        """
+        saved = self.games.copy()
+        self.luck = [*ALL_FAIL, (chance.GIVEN_NUMBER, 0), (chance.GIVEN_NUMBER, 0)]
+        difference = attempt()
+        procs, numbers = self.asked[chance.GIVEN_PROC], self.asked[chance.GIVEN_NUMBER]
+        if difference is not None and procs + numbers > 0:
+            for self.luck in outcomes(procs, numbers):
+                self.games.put_back(saved)
+                if attempt() is None:
+                    difference = None
+                    break
+        self.luck = []
+        return difference
 
     def cards(self, kind: str, positions: list[int], shown: list[str] | None) -> None:
         """Plays or discards, drawing what the hand shown afterwards must have drawn."""
@@ -171,31 +196,54 @@ def _move_to_hand(s: Any, card: int) -> None:
             s[st.DRAW_PILE + i] = s[st.DRAW_PILE + s[st.N_DRAW]]
             s[st.HAND + s[st.N_HAND]] = place
             s[st.N_HAND] += 1
+            count_pile(s)
             return
     raise UserError(f"the deck has no {card_name(card)} left")
 
 
 def replay_scenario(scenario: Mapping[str, Any]) -> dict[str, Any] | None:
-    """None when every step agrees, else the first that does not: step, field, recorded and own value."""
+    """None when every step agrees, else the first that does not: step, field, recorded and own value.
+
+    Where a joker asks for something that the scenario does not tell, it agrees if it does for anything asked for.
+    """
     table = scenario_table(scenario["start"])
-    for number, step in enumerate(scenario["steps"]):
-        after = step["after"]
-        over = after.get("phase") not in (None, "SELECTING_HAND")
-        table.cards(step["action"], list(step["cards"]), None if over else after.get("hand"))
-        own = {
-            "phase": _PHASES[int(table.s[st.PHASE])],
-            "hand": table.hand(),
-            "chips": float(table.f[st.CHIPS]),
-            "dollars": int(table.s[st.MONEY]),
-            "hands_left": int(table.s[st.HANDS_LEFT]),
-            "discards_left": int(table.s[st.DISCARDS_LEFT]),
-            "hand_levels": table.levels(),
-        }
-        checked = ("phase", "chips", "dollars", "hands_left", "discards_left", "hand_levels")
-        difference = _difference(after, own, checked if over else (*checked, "hand"))
+    saved = table.games.copy()
+    furthest: dict[str, Any] | None = None
+    for targets in hidden_targets(table.s):
+        table.games.put_back(saved)
+        for cell, value in targets.items():
+            table.s[cell] = value
+        difference = _replay_steps(table, scenario["steps"])
+        if difference is None:
+            return None
+        if furthest is None or difference["step"] > furthest["step"]:
+            furthest = difference
+    return {"name": scenario.get("name", ""), **(furthest or {})}
+
+
+def _replay_steps(table: Table, steps: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+    for number, step in enumerate(steps):
+        difference = table.explained(partial(_replay_step, table, step))
         if difference is not None:
-            return {"name": scenario.get("name", ""), "step": number, **difference}
+            return {"step": number, **difference}
     return None
+
+
+def _replay_step(table: Table, step: Mapping[str, Any]) -> dict[str, Any] | None:
+    after = step["after"]
+    over = after.get("phase") not in (None, "SELECTING_HAND")
+    table.cards(step["action"], list(step["cards"]), None if over else after.get("hand"))
+    own = {
+        "phase": _PHASES[int(table.s[st.PHASE])],
+        "hand": table.hand(),
+        "chips": float(table.f[st.CHIPS]),
+        "dollars": int(table.s[st.MONEY]),
+        "hands_left": int(table.s[st.HANDS_LEFT]),
+        "discards_left": int(table.s[st.DISCARDS_LEFT]),
+        "hand_levels": table.levels(),
+    }
+    checked = ("phase", "chips", "dollars", "hands_left", "discards_left", "hand_levels")
+    return _difference(after, own, checked if over else (*checked, "hand"))
 
 
 def _difference(
@@ -227,7 +275,13 @@ class TraceReplay:
         else:
             if self.table is None:
                 raise UserError(f"'{name}' comes before 'start_run'")
-            getattr(self, f"_{name}", self._unknown)(self.table, dict(arguments), after or {})
+            return self.table.explained(partial(self._attempt, name, dict(arguments), after))
+        return None if after is None else self._compare(after)
+
+    def _attempt(
+        self, name: str, arguments: dict[str, Any], after: Mapping[str, Any] | None
+    ) -> dict[str, Any] | None:
+        getattr(self, f"_{name}", self._unknown)(self.table, arguments, after or {})
         return None if after is None else self._compare(after)
 
     def _unknown(self, table: Table, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:

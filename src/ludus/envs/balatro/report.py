@@ -10,6 +10,8 @@ from ludus.envs.balatro.facts import BLIND_NAMES, HANDS, ITEM_NAMES
 
 def episode_report(s: Any, f: Any) -> dict[str, Any]:
     """How far a run came: `ante`, `round`, best hand (`score`), money, jokers held, hands played, and its end."""
+    jokers = s[st.JOKER : st.JOKER + int(s[st.N_JOKERS])].tolist()
+    played = zip(HANDS, s[st.PLAYED : st.PLAYED + st.N_HANDS].tolist(), strict=True)
     return {
         "ante": int(s[st.ANTE]),
         "round": int(s[st.ROUND]),
@@ -18,6 +20,6 @@ def episode_report(s: Any, f: Any) -> dict[str, Any]:
         "money": int(s[st.MONEY]),
         "length": int(s[st.STEPS]),
         "lost_to": BLIND_NAMES.get(int(s[st.LOST_TO]), ""),
-        "jokers": [ITEM_NAMES[int(j)] for j in s[st.JOKER : st.JOKER + int(s[st.N_JOKERS])]],
-        "hands": {name: int(s[st.PLAYED + i]) for i, name in enumerate(HANDS) if s[st.PLAYED + i]},
+        "jokers": [ITEM_NAMES[joker] for joker in jokers],
+        "hands": {name: times for name, times in played if times},
     }

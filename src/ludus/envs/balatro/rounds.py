@@ -11,6 +11,7 @@ from ludus.envs.balatro.bosses import (
     end_blind,
     progress,
     refresh_debuffs,
+    shuffle_jokers,
 )
 from ludus.envs.balatro.cards import (
     DEBUFF,
@@ -137,7 +138,6 @@ from ludus.envs.balatro.state import (
     MOST_PLAYED,
     N_CARDS,
     N_CONSUMABLES,
-    N_DRAW,
     N_HAND,
     N_HANDS,
     N_JOKERS,
@@ -275,6 +275,7 @@ def start_round(s: Any, f: Any, q: Any) -> None:
     collect_cards(s)
     begin_blind(s, f, q)
     _jokers_at_blind(s, f, q)
+    shuffle_jokers(s, f, q)
     refresh_debuffs(s)
     s[PHASE] = SELECTING_HAND
     draw_up(s, q)
@@ -333,10 +334,10 @@ def play(s: Any, f: Any, q: Any, log: Any, bits: Any) -> None:
 
 @kernel
 def go_on(s: Any, f: Any, q: Any) -> None:
-    """Draws the next hand; without a card left the round is over."""
+    """Draws the next hand; without a card left, or a hand that holds none, the round is over."""
     draw_up(s, q)
     after_draw(s, q)
-    if s[N_HAND] == 0 and s[N_DRAW] == 0:
+    if s[N_HAND] == 0:
         end_round(s, f, q)
 
 

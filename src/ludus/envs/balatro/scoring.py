@@ -26,12 +26,16 @@ from ludus.envs.balatro.cards import (
 from ludus.envs.balatro.chance import happens
 from ludus.envs.balatro.compiled import entry, kernel
 from ludus.envs.balatro.facts import (
+    FOUR_FINGERS,
     HAND_CHIPS,
     HAND_CHIPS_UP,
     HAND_MULT,
     HAND_MULT_UP,
     JOKER_RARITY,
     PLANET_HAND,
+    SHORTCUT,
+    SMEARED,
+    SPLASH,
 )
 from ludus.envs.balatro.hands import poker_hand, stones
 from ludus.envs.balatro.joker_cards import extra_triggers, held_triggers, jokers_for_held, jokers_for_scored
@@ -42,7 +46,7 @@ from ludus.envs.balatro.joker_hands import (
     jokers_after,
     jokers_before,
 )
-from ludus.envs.balatro.lineup import count_joker, luck, note_acting
+from ludus.envs.balatro.lineup import luck, note_acting
 from ludus.envs.balatro.names import (
     B_PLASMA,
     C_ERIS,
@@ -51,13 +55,8 @@ from ludus.envs.balatro.names import (
     GOLD_SEAL,
     HOLOGRAPHIC,
     J_BASEBALL,
-    J_FOUR_FINGERS,
     J_MATADOR,
-    J_PAREIDOLIA,
-    J_SHORTCUT,
     J_SIXTH_SENSE,
-    J_SMEARED,
-    J_SPLASH,
     M_BONUS,
     M_GLASS,
     M_LUCKY,
@@ -95,6 +94,7 @@ from ludus.envs.balatro.state import (
     VOUCHER,
     W_ACTING,
     W_ALL_FACES,
+    W_BENDS,
     W_CARDS,
     W_CHIPS,
     W_CONTAINED,
@@ -102,7 +102,6 @@ from ludus.envs.balatro.state import (
     W_MONEY,
     W_MULT,
     W_SCORING,
-    W_SMEARED,
 )
 from ludus.envs.balatro.tally import (
     FROM_BLIND,
@@ -123,11 +122,10 @@ from ludus.envs.balatro.tally import (
 
 @kernel
 def name_hand(s: Any, cards: Any, n: Any) -> Any:
-    """`poker_hand` with the jokers that bend it; Splash and Stone cards are in `scoring`."""
-    hand, contained, scoring = poker_hand(
-        cards, n, count_joker(s, J_FOUR_FINGERS) > 0, count_joker(s, J_SHORTCUT) > 0, s[W_SMEARED]
-    )
-    if count_joker(s, J_SPLASH) > 0:
+    """`poker_hand` with the jokers that bend it, after `note_acting`; Splash and Stone cards are in `scoring`."""
+    bends = s[W_BENDS]
+    hand, contained, scoring = poker_hand(cards, n, bends & FOUR_FINGERS, bends & SHORTCUT, bends & SMEARED)
+    if bends & SPLASH:
         scoring = (1 << n) - 1
     else:
         scoring |= stones(cards, n)
@@ -286,8 +284,6 @@ def evaluate(s: Any, f: Any, q: Any, log: Any) -> None:
     note_acting(s)
     for k in range(n):
         s[W_CARDS + k] = s[CARD + s[PLAY + k]]
-    s[W_SMEARED] = count_joker(s, J_SMEARED) > 0
-    s[W_ALL_FACES] = count_joker(s, J_PAREIDOLIA) > 0
     hand, contained, scoring = name_hand(s, s[W_CARDS : W_CARDS + 5], n)
     s[W_HAND], s[W_CONTAINED], s[W_SCORING] = hand, contained, scoring
     s[PLAYED + hand] += 1

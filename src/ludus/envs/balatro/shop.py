@@ -267,8 +267,10 @@ def open_shop(s: Any, q: Any) -> None:
 
 @kernel
 def fill_new_places(s: Any, q: Any) -> None:
-    """Overstock was redeemed: its place is filled at once."""
-    _fill_place(s, q, shop_size(s) - 1)
+    """Overstock was redeemed: its place is filled at once, and with it those that were bought empty."""
+    for k in range(shop_size(s)):
+        if s[SHOP + k] == 0:
+            _fill_place(s, q, k)
 
 
 @kernel

@@ -80,6 +80,7 @@ HAND_MOVES, JOKER_MOVES = _s.take(), _s.take()  # reorderings left until somethi
 CARD, CARD_BONUS, N_CARDS = _s.take(MAX_CARDS), _s.take(MAX_CARDS), _s.take()
 CARD_TOP = _s.take()  # no card lies at this place or above
 DRAW_PILE, N_DRAW = _s.take(MAX_CARDS), _s.take()
+PILE_CARDS, PILE_ENHANCED = _s.take(52), _s.take(9)  # what is in it, by suit and rank, and by enhancement
 HAND, N_HAND = _s.take(MAX_HAND), _s.take()
 PLAY, N_PLAY = _s.take(5), _s.take()
 
@@ -136,6 +137,7 @@ W_HAND, W_CONTAINED, W_SCORING, W_SMEARED, W_ALL_FACES, W_MONEY = (
 W_CARDS = _s.take(5)
 W_ACTING = _s.take(MAX_JOKERS)  # `acting` of every joker
 W_FOR_SCORED, W_FOR_HELD, W_AGAIN = _s.take(), _s.take(), _s.take()  # which jokers answer to what, as bits
+W_BENDS = _s.take()  # what the jokers bend, as the bits of `facts.BENDS`
 PURSE_FIXED = _s.take()  # Bull and Bootstraps read the money from before the hand: see `score`
 
 # floats
@@ -145,6 +147,7 @@ W_CHIPS, W_MULT = _f.take(), _f.take()  # of the hand that is being scored
 J_VALUE = _f.take(MAX_JOKERS)
 REWARD = _f.take()  # of the step that is being taken
 R_CHIPS, R_BLIND, R_WIN, R_ILLEGAL = _f.take(), _f.take(), _f.take(), _f.take()  # what is rewarded
+LOGS = _f.take(2 * (4 + MAX_JOKERS))  # numbers that are shown and their logarithms, each taken once
 
 S_SIZE, F_SIZE = _s.size, _f.size
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,32 @@ if TYPE_CHECKING:
 
 ENV_ID = "ludus/Balatro-v0"
 GAMES_PER_THREAD = {"cards": 256, "moves": 64}  # fewer are done before a thread has begun
+
+_held_once = [np.empty(0)]
+_NOBODY_ELSE = sys.getrefcount(_held_once[0])  # of an array that only its list knows
+_SHELF_SIZE = 4
+
+
+class _Shelf:
+    """Arrays of one shape, to be filled anew. One that its last reader let go of is given out again.
+
+    The observations of a step are megabytes. To write into memory that the system has to clear first, page by page,
+    takes longer than to play the step.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: type) -> None:
+        self._shape, self._dtype = shape, dtype
+        self._arrays: list[Array] = []
+
+    def take(self) -> Array:
+        """An array that nobody else holds, with anything in it."""
+        for k in range(len(self._arrays)):
+            if sys.getrefcount(self._arrays[k]) == _NOBODY_ELSE:
+                return self._arrays[k]
+        array: Array = np.empty(self._shape, dtype=self._dtype)
+        if len(self._arrays) < _SHELF_SIZE:
+            self._arrays.append(array)
+        return array
 
 
 def why_not(spec: EnvSpec) -> str | None:
@@ -83,6 +110,8 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         self._legal: BoolArray = np.zeros((n_envs, n_actions(max_hand)), dtype=bool)
         self._table: Array = np.zeros((n_envs, N_MOVES), dtype=np.int64)
         self._given: tuple[Array, BoolArray] | None = None
+        self._observations = _Shelf((n_envs, *self._flat.shape), np.float32)
+        self._masks = _Shelf((n_envs, int(self.single_action_space.n)), np.bool_)
         cores = min(threads or usable_cores(), n_envs // GAMES_PER_THREAD[self.settings.actions])
         self._pool = ThreadPoolExecutor(cores) if cores > 1 else None
         edges = np.linspace(0, n_envs, max(1, cores) + 1).astype(int)
@@ -123,21 +152,21 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
     def _look(self) -> tuple[Observation, dict[str, Any]]:
         obs, mask = self._new_rows()
         max_hand = self.settings.max_hand
+        legal = self._legal if self._moves else mask
 
         def look_at(rows: slice) -> None:
-            look(self.games.s[rows], self.games.f[rows], obs[rows], self._legal[rows], max_hand)
-            self._move(self.games, rows, self._legal, self._table, mask, obs)
+            look(self.games.s[rows], self.games.f[rows], obs[rows], legal[rows], max_hand)
+            if self._moves:
+                self._move(self.games, rows, legal, self._table, mask, obs)
 
         self._on_all(look_at)
+        self._legal = legal
         return self._shown(obs, self.games), {"action_mask": mask}
 
     def _move(
         self, games: st.Games, rows: slice, legal: BoolArray, table: Array, mask: BoolArray, obs: Array
     ) -> None:
-        """What can be chosen, in `mask`; with moves, also what each of them is and what is worked out."""
-        if not self._moves:
-            mask[rows] = legal[rows]
-            return
+        """Which moves can be chosen, what each of them is, and what is worked out."""
         max_hand = self.settings.max_hand
         room = st.Games.empty(1)
         write_moves(
@@ -164,6 +193,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         actions = np.ascontiguousarray(actions, dtype=np.int64)
         if self._moves:
             actions = self._table[np.arange(n), actions]
+        legal = self._legal if self._moves else mask
 
         def step_some(rows: slice) -> int:
             ended: int = step(
@@ -175,7 +205,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
                 rewards[rows],
                 done[rows],
                 self._legal[rows],
-                self._legal[rows],
+                legal[rows],
                 settings.max_hand,
                 settings.max_steps,
                 1,
@@ -183,10 +213,12 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
                 self._final.f[rows],
                 NO_LOG,
             )
-            self._move(self.games, rows, self._legal, self._table, mask, obs)
+            if self._moves:
+                self._move(self.games, rows, legal, self._table, mask, obs)
             return ended
 
         ended = sum(self._on_all(step_some))
+        self._legal = legal
         self._returns += rewards
         infos: dict[str, Any] = {"action_mask": mask}
         if ended:
@@ -207,11 +239,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         if self._given is not None:
             given, self._given = self._given, None
             return given
-        n = self.num_envs
-        return (
-            np.empty((n, *self._flat.shape), dtype=np.float32),
-            np.empty((n, int(self.single_action_space.n)), dtype=bool),
-        )
+        return self._observations.take(), self._masks.take()
 
     def _endings(self, indices: Array) -> dict[str, Any]:
         """Last observations and reports of the runs that ended, as gymnasium's SAME_STEP wants them."""
@@ -220,9 +248,11 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         obs: Array = np.empty((len(indices), *self._flat.shape), dtype=np.float32)
         legal: BoolArray = np.empty((len(indices), self._legal.shape[1]), dtype=bool)
         look(last.s, last.f, obs, legal, self.settings.max_hand)
-        mask: BoolArray = np.empty((len(indices), int(self.single_action_space.n)), dtype=bool)
-        table: Array = np.empty((len(indices), N_MOVES), dtype=np.int64)
-        self._move(last, slice(0, len(indices)), legal, table, mask, obs)
+        mask = legal
+        if self._moves:
+            mask = np.empty((len(indices), N_MOVES), dtype=bool)
+            table: Array = np.empty((len(indices), N_MOVES), dtype=np.int64)
+            self._move(last, slice(0, len(indices)), legal, table, mask, obs)
         mask[~mask.any(axis=1)] = (
             True  # nothing is chosen after the end, but a masked softmax must stay finite
         )
