@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 from learning_setup import learner, rollout
 
-from ludus.algorithms.kernels import sparse
+from ludus.algorithms.kernels import listing, sparse
 from ludus.policies.observations import to_tensor
 
 WIDE = spaces.Box(-np.inf, np.inf, (300,), np.float32)
@@ -74,7 +74,7 @@ def test_full_observations_take_the_other_kernels() -> None:
 def test_a_row_without_a_legal_action_allows_all() -> None:
     masks = np.zeros((2, 5), dtype=bool)
     masks[1, 3] = True
-    listed = sparse.listed(np.zeros((2, 300), dtype=np.float32), masks)
+    listed = listing.listed(np.zeros((2, 300), dtype=np.float32), masks)
     assert listed is not None
     starts, columns = listed[1]
     assert starts.tolist() == [0, 5, 6]

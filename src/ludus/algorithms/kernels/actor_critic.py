@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from ludus.algorithms.kernels import acting, policy_gradient, sparse
+from ludus.algorithms.kernels import acting, listing, policy_gradient, sparse
 from ludus.algorithms.kernels.cores import CoreChoice
 from ludus.algorithms.kernels.memory import (
     FlatMemory,
@@ -134,6 +134,7 @@ class ActorCriticKernels:
         kinds = np.array([activation_kind(policy.policy_net), int(shared), n_box], dtype=np.int64)
         self._plan = (dims_pi, dims_v, np.array(parts, dtype=np.int64), kinds)
         self._cores = CoreChoice(2 if threads > 1 and not shared else 1)
+        self._cores_to_act = CoreChoice(self._cores.most)
         self._widest = int(max(dims_pi[1:].sum(), dims_v[1:].sum()))
         self._buffers: Any = None
         self._buffer_rows = 0
@@ -142,15 +143,23 @@ class ActorCriticKernels:
         self._may_skip_zeros = (
             isinstance(space, spaces.Discrete)
             and not shared
-            and n_in >= sparse.WIDE
+            and n_in >= listing.WIDE
             and min(len(hidden), len(value_hidden)) > 0
         )
         self._list_buffers: Any = None
         self._list_rows = 0
+        self._expected = 0
         if self._may_skip_zeros:
-            self._turned = tuple(
-                np.empty((n_in, widths[0]), dtype=np.float32) for widths in (hidden, value_hidden)
+            self._turned, self._turned_for_acting = (
+                tuple(np.empty((n_in, widths[0]), dtype=np.float32) for widths in (hidden, value_hidden))
+                for _ in range(2)
             )
+
+    def expect(self, n_steps: int) -> None:
+        """Says that `n_steps` calls of `act` follow before the parameters change."""
+        if self._may_skip_zeros:
+            sparse.turn(self.memory.parameters, self._plan, *self._turned_for_acting)
+            self._expected = n_steps
 
     def act(self, obs: Array, masks: BoolArray | None) -> tuple[Array, Array, Array]:
         """Sampled actions (as the policy's own `act` gives them), log-probabilities and values for a batch."""
@@ -168,17 +177,21 @@ class ActorCriticKernels:
         values = np.empty(n, dtype=np.float32)
         listed = self._listed(obs, masks)
         if listed is not None:
-            sparse.act(
-                self.memory.parameters,
-                self._plan,
-                *listed,
-                noise,
-                *self._turned,
-                self._act_work,
-                actions_int,
-                log_probs,
-                values,
-            )
+            if self._expected == 0:
+                self.expect(1)
+            self._expected -= 1
+            with self._cores_to_act.choose() as cores:
+                numba.set_num_threads(cores)
+                sparse.act(
+                    self.memory.parameters,
+                    self._plan,
+                    *listed,
+                    noise,
+                    self._turned_for_acting,
+                    (self._act_work, self._value_work),
+                    (actions_int, log_probs),
+                    values,
+                )
             return actions_int[:, 0], log_probs, values
         acting.act(
             self.memory.parameters,
@@ -215,6 +228,7 @@ class ActorCriticKernels:
 
         Returns the mean metrics of the gradient steps, and the passes begun.
         """
+        self._expected = 0
         listed = self._listed(samples.obs, samples.masks)
         if listed is not None:
             return self._learn_listed(listed, samples, orders, batch_size, settings)
@@ -299,10 +313,10 @@ class ActorCriticKernels:
         return _means(stats, total, stopped, settings), passes
 
     def _listed(self, obs: Array, masks: BoolArray | None) -> Any:
-        """See `sparse.listed`; None where these networks or observations are not made for it."""
+        """See `listing.listed`; None where these networks or observations are not made for it."""
         if not self._may_skip_zeros or masks is None:
             return None
-        return sparse.listed(flat_rows(obs), masks)
+        return listing.listed(flat_rows(obs), masks)
 
     def compile(self) -> float:
         """Compile what will be called, or load it from the disk cache; returns the seconds it took."""
@@ -314,7 +328,7 @@ class ActorCriticKernels:
             self._compile_for(obs, np.ones((2, int(self._plan[0][-1])), dtype=bool))
         self._compile_for(obs, None)
         self._rng.bit_generator.state = state
-        self._cores = CoreChoice(self._cores.most)
+        self._cores, self._cores_to_act = CoreChoice(self._cores.most), CoreChoice(self._cores.most)
         return time.monotonic() - started
 
     def _compile_for(self, obs: Array, masks: BoolArray | None) -> None:
@@ -329,6 +343,7 @@ class ActorCriticKernels:
     def _allocate_acting(self, rows: int) -> None:
         self._act_rows = rows
         self._act_work = np.empty(rows * self._widest, dtype=np.float32)
+        self._value_work = np.empty(rows * self._widest, dtype=np.float32)
 
     def _allocate_learning(self, rows: int) -> None:
         n_in = int(self._plan[0][0])

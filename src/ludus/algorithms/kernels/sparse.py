@@ -37,79 +37,6 @@ from ludus.algorithms.kernels.policy_gradient import (
     optimize,
     value_loss,
 )
-from ludus.types import Array, BoolArray
-
-WIDE = 256  # inputs from which on looking for zeros is worth it
-DENSE = 0.25  # and the share of numbers above which it is not
-
-
-@njit(cache=True)
-def numbers_there(obs: Any, starts: Any, columns: Any, values: Any) -> None:
-    """The numbers of obs [n, d] that are not zero, row after row; those of row i from starts[i] on."""
-    place = 0
-    for i in range(len(obs)):
-        starts[i] = place
-        row = obs[i]
-        for k in range(len(row)):
-            if row[k] != 0:
-                columns[place] = k
-                values[place] = row[k]
-                place += 1
-    starts[len(obs)] = place
-
-
-@njit(cache=True)
-def legal_ones(masks: Any, starts: Any, columns: Any) -> None:
-    """The legal actions of masks [n, a], row after row; a row without any allows all, as everywhere."""
-    place = 0
-    for i in range(len(masks)):
-        starts[i] = place
-        row = masks[i]
-        for k in range(len(row)):
-            if row[k]:
-                columns[place] = k
-                place += 1
-        if place == starts[i]:
-            for k in range(len(row)):
-                columns[place] = k
-                place += 1
-    starts[len(masks)] = place
-
-
-@njit(cache=True)
-def count_numbers(obs: Any) -> int:
-    """How many numbers of obs [n, d] are not zero."""
-    count = 0
-    for i in range(len(obs)):
-        row = obs[i]
-        for k in range(len(row)):
-            count += row[k] != 0
-    return count
-
-
-@njit(cache=True)
-def count_legal(masks: Any) -> int:
-    """How many actions `legal_ones` will list."""
-    count = 0
-    for i in range(len(masks)):
-        row = masks[i]
-        here = 0
-        for k in range(len(row)):
-            here += row[k]
-        count += here if here > 0 else len(row)
-    return count
-
-
-def listed(obs: Array, masks: BoolArray) -> tuple[tuple[Array, Array, Array], tuple[Array, Array]] | None:
-    """What is there and what is legal, as the kernels below take it; None where too much is there."""
-    count = count_numbers(obs)
-    if count > DENSE * obs.size:
-        return None
-    there = (np.empty(len(obs) + 1, np.int64), np.empty(count, np.int32), np.empty(count, np.float32))
-    numbers_there(obs, *there)
-    legal = (np.empty(len(masks) + 1, np.int64), np.empty(count_legal(masks), np.int32))
-    legal_ones(masks, *legal)
-    return there, legal
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
@@ -121,6 +48,20 @@ def transpose(source: Any, out: Any) -> None:
         for k in range(columns):
             for j in range(low, high):
                 out[k, j] = source[j, k]
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def turn_first_layer(parameters: Any, offset: int, dims: Any, turned: Any) -> None:
+    """The first layer's weight as `hidden_forward` takes it."""
+    n_in, n_out = dims[0], dims[1]
+    transpose(parameters[offset : offset + n_in * n_out].reshape((n_out, n_in)), turned)
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def turn(parameters: Any, plan: Any, turned: Any, turned_for_values: Any) -> None:
+    """The first layers of both networks as `act` takes them."""
+    turn_first_layer(parameters, 0, plan[0], turned)
+    turn_first_layer(parameters, network_size(plan[0]), plan[1], turned_for_values)
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
@@ -155,11 +96,13 @@ def first_layer_gradient(there: Any, indices: Any, dy: Any, gradient: Any) -> No
 def hidden_forward(
     parameters: Any, offset: int, dims: Any, kind: int, there: Any, indices: Any, turned: Any, work: Any
 ) -> Any:
-    """The values of the last hidden layer, a view into `work`, which keeps those of all for `hidden_backward`."""
+    """The values of the last hidden layer, a view into `work`, which keeps those of all for `hidden_backward`.
+
+    `turned` is the first layer's weight as [n_in, n_out].
+    """
     rows = len(indices)
-    n_in, n_out = dims[0], dims[1]
-    transpose(parameters[offset : offset + n_in * n_out].reshape((n_out, n_in)), turned)
-    offset += n_in * n_out
+    n_out = dims[1]
+    offset += dims[0] * n_out
     y = work[: rows * n_out].reshape((rows, n_out))
     first_layer(turned, there, indices, y)
     activate(y, parameters[offset : offset + n_out], kind)
@@ -262,6 +205,7 @@ def policy_pass(
     actions, old_log_probs, advantages = whole
     legal_starts, legal_columns = legal
     n = len(indices)
+    turn_first_layer(parameters, 0, dims, turned)
     x = hidden_forward(parameters, 0, dims, kinds[0], there, indices, turned, work)
     width, n_out = dims[-2], dims[-1]
     start = network_size(dims) - width * n_out - n_out
@@ -346,6 +290,7 @@ def value_pass(
     returns, old_values = values_of
     offset = network_size(dims_pi)
     n = len(indices)
+    turn_first_layer(parameters, offset, dims, turned)
     x = hidden_forward(parameters, offset, dims, kinds[0], there, indices, turned, work)
     width = dims[-2]
     start = offset + network_size(dims) - width - 1
@@ -426,25 +371,15 @@ def update(
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def act(
-    parameters: Any,
-    plan: Any,
-    there: Any,
-    legal: Any,
-    noise: Any,
-    turned: Any,
-    turned_for_values: Any,
-    work: Any,
-    actions: Any,
-    log_probs: Any,
-    values: Any,
+def choose(
+    parameters: Any, plan: Any, there: Any, legal: Any, noise: Any, turned: Any, work: Any, chosen: Any
 ) -> None:
-    """Fill actions, log-probabilities and values; `noise` is uniform [N, 1]."""
+    """Fill the actions and their log-probabilities."""
     dims_pi, _, _, kinds = plan
+    actions, log_probs = chosen
     n = len(actions)
-    rows = np.arange(n)
     legal_starts, legal_columns = legal
-    x = hidden_forward(parameters, 0, dims_pi, kinds[0], there, rows, turned, work)
+    x = hidden_forward(parameters, 0, dims_pi, kinds[0], there, np.arange(n), turned, work)
     width, n_out = dims_pi[-2], dims_pi[-1]
     size = network_size(dims_pi)
     start = size - width * n_out - n_out
@@ -458,7 +393,6 @@ def act(
         k = pick(logs, 0, len(columns), nothing, False, noise[b, 0])
         actions[b, 0] = columns[k]
         log_probs[b] = logs[k]
-    state_values(parameters, plan, there, n, turned_for_values, work, values)
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
@@ -474,3 +408,26 @@ def state_values(parameters: Any, plan: Any, there: Any, n: int, turned: Any, wo
         for j in range(width):
             total += x[b, j] * parameters[start + j]
         values[b] = total
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST, parallel=True)
+def act(
+    parameters: Any,
+    plan: Any,
+    there: Any,
+    legal: Any,
+    noise: Any,
+    turned: Any,
+    work: Any,
+    chosen: Any,
+    values: Any,
+) -> None:
+    """Fill actions and log-probabilities (`chosen`) and values, side by side where there are two cores.
+
+    `noise` is uniform [N, 1], `turned` as `turn` leaves it; it and `work` are for the policy and the value network.
+    """
+    for side in prange(2):
+        if side == 0:
+            choose(parameters, plan, there, legal, noise, turned[0], work[0], chosen)
+        else:
+            state_values(parameters, plan, there, len(values), turned[1], work[1], values)
