@@ -45,7 +45,8 @@ def with_mark(mark: str) -> list[int]:
 def listening() -> dict[int, str]:
     """TCP ports that something listens on, and at which address (hexadecimal)."""
     found = {}
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+    tables = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]
+    for line in [line for table in tables for line in table.read_text().splitlines()[1:]]:
         _, local, _, state, *_ = line.split()
         if state == "0A":
             address, port = local.split(":")
@@ -58,17 +59,25 @@ def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     """A cluster that `ludus cluster up` started, in a home of its own."""
     home = tmp_path_factory.mktemp("home")
     mark = f"ludus-test-{uuid.uuid4()}"
-    with socket.socket() as probe:
+    with socket.socket() as probe, socket.socket() as other:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        other.bind(("127.0.0.1", 0))
+        port, client_port = probe.getsockname()[1], other.getsockname()[1]
     environment = {"HOME": str(home), "LUDUS_MARK": mark, "RAY_AUTH_TOKEN": ""}
     before = set(listening())
     try:
-        up = ludus("cluster", "up", "--port", str(port), "--cpus", "2", "--json", cwd=home, **environment)
+        words = ["cluster", "up", "--port", str(port), "--client-port", str(client_port), "--cpus", "2"]
+        up = ludus(*words, "--json", cwd=home, **environment)
         assert up.returncode == 0, up.stderr
         told = json.loads(up.stdout.splitlines()[-1])
         ports = {port: address for port, address in listening().items() if port not in before}
-        yield {"home": home, "environment": environment, "ports": ports, **told}
+        yield {
+            "home": home,
+            "environment": environment,
+            "ports": ports,
+            "client": f"ray://127.0.0.1:{client_port}",
+            **told,
+        }
     finally:
         for pid in with_mark(mark):
             with suppress(ProcessLookupError):
@@ -96,6 +105,13 @@ def test_a_run_with_the_token_trains_there(own_cluster: dict[str, Any]) -> None:
     assert json.loads(done.stdout.splitlines()[-1])["steps"] == 512
 
 
+def test_a_run_from_outside_the_cluster_trains_there_too(own_cluster: dict[str, Any]) -> None:
+    home, environment = own_cluster["home"], own_cluster["environment"]
+    done = ludus("train", *FAST, *TINY, "--scale", own_cluster["client"], "--json", cwd=home, **environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["steps"] == 512
+
+
 def test_a_run_that_is_killed_there_is_resumed_to_the_same_bytes(own_cluster: dict[str, Any]) -> None:
     home, environment = own_cluster["home"], own_cluster["environment"]
     words = ["train", *FAST[:3], *TINY[:6], "--steps", "12800", "--scale", own_cluster["address"]]
@@ -108,7 +124,8 @@ def test_a_run_that_is_killed_there_is_resumed_to_the_same_bytes(own_cluster: di
     wait_for(lambda: (runs / "cut" / "checkpoints" / "000000002560").exists())
     cut.kill()
     cut.wait()
-    done = ludus("resume", str(runs / "cut"), "--exact", cwd=home, **environment)
+    again = ["--exact", "--scale", "local"]  # the cluster may be another one by then
+    done = ludus("resume", str(runs / "cut"), *again, cwd=home, **environment)
     assert done.returncode == 0, done.stderr
     same(RunDirectory.open(runs / "whole"), RunDirectory.open(runs / "cut"))
 

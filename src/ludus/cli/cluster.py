@@ -46,6 +46,12 @@ def up(
     port: Annotated[
         int, typer.Option("--port", metavar="N", min=1, max=65_535, help="Of the first machine.")
     ] = 6379,
+    client_port: Annotated[
+        int,
+        typer.Option(
+            "--client-port", metavar="N", min=1, max=65_535, help="For ray:// from outside the cluster."
+        ),
+    ] = 10_001,
     cpus: Annotated[
         int | None, typer.Option("--cpus", metavar="N", min=0, help="CPUs to offer; default: all.")
     ] = None,
@@ -58,7 +64,7 @@ def up(
     from ludus.scale.nodes import start_node
 
     output = Output(json, listing=True)
-    node = start_node(host=host, join=join, port=port, cpus=cpus, block=block)
+    node = start_node(host=host, join=join, port=port, client_port=client_port, cpus=cpus, block=block)
     if block:
         return
     output.print(f"Ray runs on this machine, {'a part of' if join else 'as'} {node.address}")

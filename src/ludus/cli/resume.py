@@ -29,6 +29,10 @@ def resume(
     steps: Annotated[
         str | None, typer.Option("--steps", metavar="N|TIME", help="A new total, past steps included.")
     ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option("--scale", metavar="ADDRESS", help="A run on Ray: where its cluster is now."),
+    ] = None,
     root: Root = "runs",
     json: Json = False,
     quiet: Quiet = False,
@@ -42,7 +46,12 @@ def resume(
         raise UserError("--exact and --checkpoint both choose a checkpoint", fix="give one of them")
     name, which = split_policy_ref(run)
     continue_run(
-        find_run(name, root), output, checkpoint=checkpoint or which, exact=exact, total=_total(steps)
+        find_run(name, root),
+        output,
+        checkpoint=checkpoint or which,
+        exact=exact,
+        total=_total(steps),
+        ray=scale,
     )
 
 
@@ -53,9 +62,10 @@ def continue_run(
     checkpoint: str | None = None,
     exact: bool = False,
     total: When | None = None,
+    ray: str | None = None,
     finished_is_fine: bool = False,
 ) -> None:
-    """Resume `run` and train it to its end, saying from where.
+    """Resume `run` and train it to its end, saying from where. `ray` is where a run on Ray finds its cluster now.
 
     A run that has reached its total is left alone; with `finished_is_fine`, one that stopped early as well.
     """
@@ -63,6 +73,8 @@ def continue_run(
     from ludus.trainers.factory import open_trainer
 
     trainer = open_trainer(run, display=output.display())
+    if ray is not None:
+        _move(trainer, ray)
     found = trainer.resume(run, checkpoint, exact=exact)
     info = run.info()
     ended = ("finished", "stopped") if finished_is_fine else ("finished",)
@@ -83,6 +95,26 @@ def continue_run(
         )
     output.print(f"from checkpoint {found.name}, {_kind(trainer, found)}")
     train_and_tell(trainer, output, total)
+
+
+def _move(trainer: RunTrainer, ray: str) -> None:
+    """Have the trainer connect to another cluster than its run was started on."""
+    scale = trainer.config.scale
+    if scale is None:
+        raise UserError(
+            "this run has no collectors on Ray, and would not be the same with them",
+            where="command line: --scale",
+            fix="leave --scale out, or start a new run with it",
+        )
+    try:
+        moved = type(scale)(**scale.model_dump() | {"ray": ray})
+    except ValueError:
+        raise UserError(
+            f"'{ray}' is no address of a Ray cluster",
+            where="command line: --scale",
+            fix="auto, local, HOST:6379 or ray://HOST:10001",
+        ) from None
+    trainer.config = trainer.config.model_copy(update={"scale": moved})
 
 
 def _total(text: str | None) -> When | None:

@@ -49,7 +49,7 @@ def train(
     engine: Annotated[
         str | None, typer.Option("--engine", metavar="NAME", help="Whose algorithms: native or sb3.")
     ] = None,
-    scale: Annotated[
+    ray: Annotated[
         str | None,
         typer.Option("--scale", metavar="ADDRESS", help="On Ray: auto, HOST:6379 or ray://HOST:10001."),
     ] = None,
@@ -74,7 +74,7 @@ def train(
         "device": device,
         "name": name,
         "engine": engine,
-        "scale.ray": scale,
+        "scale.ray": ray,
     }
     loaded = load_config(
         source, assignments, {key: value for key, value in flags.items() if value is not None}
@@ -91,7 +91,8 @@ def train(
     if run is not None:
         from ludus.cli.resume import continue_run
 
-        continue_run(run, output, finished_is_fine=True)
+        scale = loaded.config.scale
+        continue_run(run, output, ray=None if scale is None else scale.ray, finished_is_fine=True)
     else:
         _start_run(loaded, output)
 

@@ -89,7 +89,7 @@ def connect(address: str, cpus: float = 1.0) -> RaySession:
     ray = import_ray()
     if ray.is_initialized():
         _held.sessions += 1
-        return RaySession(_current_address(ray), started=False)
+        return RaySession("as connected before", started=False)
     started = address == "local" or (address == "auto" and not _join_own(ray))
     if started:
         _start(ray, cpus)
@@ -97,7 +97,8 @@ def connect(address: str, cpus: float = 1.0) -> RaySession:
         join_cluster(ray, address)
     _held.sessions += 1
     _held.ours = True
-    return RaySession("local" if started else _current_address(ray), started)
+    named = "local" if started else _current_address(ray) if address == "auto" else address
+    return RaySession(named, started)
 
 
 def _join_own(ray: Any) -> bool:

@@ -28,7 +28,7 @@ class StartedNode:
 
 
 def start_node(
-    *, host: str, join: str | None, port: int, cpus: int | None, block: bool = False
+    *, host: str, join: str | None, port: int, client_port: int, cpus: int | None, block: bool = False
 ) -> StartedNode:
     """Start Ray on this machine, to stay: the first of a cluster, at `host`, or one that joins.
 
@@ -45,6 +45,7 @@ def start_node(
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats"]
     if join is None:
         command += ["--head", f"--node-ip-address={host}", f"--port={port}", "--include-dashboard=false"]
+        command.append(f"--ray-client-server-port={client_port}")
     else:
         command += [f"--address={join}"]
     if cpus is not None:
