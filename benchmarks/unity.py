@@ -57,7 +57,7 @@ def main() -> None:
 
 def speed(latency_ms: float, rounds: int, steps: int) -> None:
     """Steps per second of one and of eight, in turn, so that other work on the machine meets both."""
-    with playing("uc1", 1, latency_ms) as one, playing("uc1", SIMULATORS, latency_ms) as many:
+    with playing(1, latency_ms) as one, playing(SIMULATORS, latency_ms) as many:
         for envs in (one, many):
             steps_per_second(envs, 20)  # to warm up
             envs.take_metrics()
@@ -92,24 +92,27 @@ def learn(use_case: str, steps: int | None, episodes: int, folder: Path, overrid
         command = [sys.executable, "-m", "ludus", "train", f"unity-{use_case}", "--resume", *overrides]
         command += [f"save_dir={folder}", f"env.kwargs.port={port}"]
         command += [] if steps is None else [f"total_timesteps={steps}"]
-        run = train_through_a_kill(command, folder)
-        envs = UnityVectorEnv(spec_of(use_case, port), SIMULATORS)
-        try:
-            rng = np.random.default_rng(0)
-            size = (SIMULATORS, *envs.single_action_space.shape)
-            policy = load(str(run), folder)
-            players: dict[str, Choose] = {
-                "random": lambda obs: rng.uniform(-1.0, 1.0, size).astype(np.float32),
-                "scripted": scripted,
-                f"PPO ({run.name})": policy.predict,
-            }
-            print(f"\n{use_case}, {episodes} episodes each:")
-            for name, choose in players.items():
-                returns, successes = play(envs, choose, episodes // SIMULATORS)
-                spread = f"{np.mean(returns):7.2f} ± {np.std(returns):.2f}"
-                print(f"  {name:<44} {spread}   {np.mean(successes):.0%} succeed", flush=True)
-        finally:
-            envs.close()
+        rate(use_case, port, train_through_a_kill(command, folder), episodes)
+
+
+def rate(use_case: str, port: int, run: Path, episodes: int) -> None:
+    """Print how the policy at the end of `run` fares beside the two others."""
+    envs = UnityVectorEnv(EnvSpec("ludus/Unity-v0", kwargs={"use_case": use_case, "port": port}), SIMULATORS)
+    rng = np.random.default_rng(0)
+    size = (SIMULATORS, *envs.single_action_space.shape)
+    players: dict[str, Choose] = {
+        "random": lambda obs: rng.uniform(-1.0, 1.0, size).astype(np.float32),
+        "scripted": scripted,
+        f"PPO ({run.name})": load(f"{run}@latest").predict,
+    }
+    print(f"\n{use_case}, {episodes} episodes each:")
+    try:
+        for name, choose in players.items():
+            returns, successes = play(envs, choose, episodes // SIMULATORS)
+            spread = f"{np.mean(returns):7.2f} ± {np.std(returns):.2f}"
+            print(f"  {name:<44} {spread}   {np.mean(successes):.0%} succeed", flush=True)
+    finally:
+        envs.close()
 
 
 def scripted(obs: Any) -> Any:
@@ -156,15 +159,11 @@ def train_through_a_kill(command: list[str], folder: Path) -> Path:
     return run
 
 
-def spec_of(use_case: str, port: int) -> EnvSpec:
-    return EnvSpec("ludus/Unity-v0", kwargs={"use_case": use_case, "port": port})
-
-
 @contextlib.contextmanager
-def playing(use_case: str, n: int, latency_ms: float) -> Iterator[UnityVectorEnv]:
+def playing(n: int, latency_ms: float) -> Iterator[UnityVectorEnv]:
     """`n` envs in an episode, with simulators of their own."""
-    with simulators(use_case, n, latency_ms) as port:
-        envs = UnityVectorEnv(spec_of(use_case, port), n)
+    with simulators("uc1", n, latency_ms) as port:
+        envs = UnityVectorEnv(EnvSpec("ludus/Unity-v0", kwargs={"port": port}), n)
         try:
             envs.reset()
             yield envs
