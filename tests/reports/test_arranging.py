@@ -48,3 +48,12 @@ def test_a_name_of_ones_own_has_a_section_of_its_own() -> None:
     found = places("my_env/gold", "odd")
     assert found["My env"] == {"gold": [""]}
     assert found["Odd"] == {"odd": [""]}
+
+
+def test_antes_and_percentiles_of_balatro_share_a_figure() -> None:
+    found = places(
+        "balatro/cleared_ante_1", "balatro/cleared_ante_2", "balatro/ante_p50", "eval/cleared_ante_4"
+    )
+    assert found["Balatro"]["share of games that cleared an ante"] == ["1", "2"]
+    assert found["Balatro"]["ante, median and 90th percentile"] == ["p50"]
+    assert found["Evaluation"] == {"share of games that cleared an ante": ["4"]}

@@ -114,6 +114,32 @@ def test_a_report_has_the_parts_it_promises(tmp_path: Path) -> None:
     assert "<code>learning_rate</code>" in text
 
 
+def test_games_of_balatro_are_told_by_ante_hand_and_joker_and_half_a_file_breaks_nothing(
+    tmp_path: Path,
+) -> None:
+    run = recorded(tmp_path, steps=2_000, every=500, only="rollout/")
+    run.games_path.write_text(
+        json.dumps(
+            {
+                "episodes": 1000,
+                "mean_ante": 3.456,
+                "win_rate": 0.021,
+                "success_rate_by_ante": {"1": 0.9, "2": "much"},
+                "hands": {"Flush": {"played": 3, "share": 0.25}, HOSTILE: {"share": 1}, "Pair": "often"},
+                "jokers": {"Blueprint": {"episodes": 12, "mean_ante": 5.5}},
+            }
+        )
+    )
+    text = write_report([run], run.report_path).read_text()
+    assert "Games of Balatro" in parts_of(text)
+    assert "ante 3.46 on average, 2.1% won" in text
+    for cells in (("1", "90.0%"), ("Flush", "25.0%"), ("Blueprint", "12", "5.50")):
+        assert re.search("</td><td[^>]*>".join(cells), text), cells
+    assert HOSTILE not in text
+    run.games_path.write_text('{"episodes": 10')
+    assert "Games of Balatro" not in parts_of(write_report([run], run.report_path).read_text())
+
+
 def test_the_time_switch_changes_the_axis_and_the_theme_button_the_colors(tmp_path: Path, tab: Any) -> None:
     run = recorded(tmp_path, only="rollout/")
     opened = Opened(tab, write_report([run], run.report_path), "light")

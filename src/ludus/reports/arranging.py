@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ SPREAD = "eval/std_reward"
 _NOTES = {
     "Learning": "Of the last 100 episodes played while training.",
     "Evaluation": "",
+    "Balatro": "Of the last 1,000 games played while training.",
     "League": "Ratings of everybody who plays, how often each was drawn as opponent, and how the learner fares.",
     "Win rates": "Of the games that the learner was trained on, by game and opponent.",
     "Rewards": "By game and seat: the game's own result, and the reward after each transform.",
@@ -30,6 +32,12 @@ _TITLES = {
     "rollout/success_rate": "success rate",
     EVALUATION: "reward",
     "eval/mean_ep_length": "episode length",
+    "eval/cleared_ante": "share of games that cleared an ante",
+    "balatro/cleared_ante": "share of games that cleared an ante",
+    "balatro/ante": "ante, median and 90th percentile",
+    "balatro/score": "best hand of a game, median and 90th percentile",
+    "eval/ante": "ante, median and 90th percentile",
+    "eval/score": "best hand of a game, median and 90th percentile",
     "league/rating": "rating",
     "league/win_rate": "win rate of late, by learner and opponent",
     "league/frequency": "how often each is drawn as opponent",
@@ -55,6 +63,7 @@ _BY_PREFIX = {
     "reward": "Rewards",
     "games": "Games",
 }
+_NUMBERED = re.compile(r"((?:eval|balatro)/\w+?)_(p?\d+)")  # an ante, a percentile
 _LOAD = ("time/cpu_", "time/memory_", "time/gpu_")
 # the x axis, and what is drawn around another line
 _NOT_DRAWN = {"time/seconds", SPREAD, "updates", "episodes"}
@@ -100,7 +109,8 @@ def _figure_of(name: str) -> tuple[str, str]:
     """The figure a metric belongs to, and what it is called in there."""
     parts = name.split("/")
     if len(parts) < 3:
-        return name, ""
+        numbered = _NUMBERED.fullmatch(name)
+        return (name, "") if numbered is None else (numbered[1], numbered[2])
     rest = parts[2:]
     if parts[0] == "reward" and len(rest) == 2:
         return "/".join(parts[:2]), f"seat {rest[0]}, {rest[1]}"

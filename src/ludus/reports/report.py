@@ -12,6 +12,7 @@ from ludus.reports.arranging import EVALUATION, arrange
 from ludus.reports.charts import COLORS
 from ludus.reports.configs import alike, differences, relevant, tell_apart
 from ludus.reports.curves import Line, draw_chart, draw_quantiles
+from ludus.reports.games import game_section
 from ludus.reports.page import CLOCK_BUTTON, html_page, notices, rows_to_table, section
 from ludus.reports.reading import (
     RunSummary,
@@ -118,6 +119,7 @@ def run_page(run: ReportedRun, path: Path) -> str:
         )
         parts.append(section("Episodes", note, f'<div class="grid">{"".join(spread)}</div>'))
     parts += [
+        game_section(run.directory),
         video_section(run.directory, path),
         checkpoint_section(run.directory),
         hyperparameter_section(run.config),

@@ -225,8 +225,15 @@ def stack(observations: list[Any]) -> Observation:
 def _info_at(infos: dict[str, Any], key: str, index: int) -> Any:
     """Entry `key` of env `index` in Gymnasium's vectorised infos, or None."""
     value = infos.get(key)
-    if value is None or not infos.get(f"_{key}", np.ones(index + 1, dtype=bool))[index]:
+    if value is None or not _has(infos, key, index):
         return None
-    if isinstance(value, dict):
-        return {k: v[index] for k, v in value.items() if not k.startswith("_")}
-    return value[index]
+    if isinstance(value, dict):  # Gymnasium makes arrays of what is in it too, however deep
+        return {
+            k: _info_at(value, k, index) for k in value if not k.startswith("_") and _has(value, k, index)
+        }
+    found = value[index]
+    return found.item() if isinstance(found, np.generic) else found
+
+
+def _has(infos: dict[str, Any], key: str, index: int) -> bool:
+    return bool(infos.get(f"_{key}", np.ones(index + 1, dtype=bool))[index])

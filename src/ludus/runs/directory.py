@@ -37,6 +37,7 @@ class RunDirectory:
         self.info_path = self.path / _INFO
         self.metrics_path = self.path / "metrics.jsonl"
         self.episodes_path = self.path / "episodes.jsonl"
+        self.games_path = self.path / "games.json"
         self.checkpoints_dir = self.path / "checkpoints"
         self.videos_dir = self.path / "videos"
         self.tensorboard_dir = self.path / "tensorboard"

@@ -37,7 +37,6 @@ from ludus.types import Metrics, Progress
 
 _log = logging.getLogger("ludus.trainers")
 MAX_FAILED_SAVES = 3
-GAMES_FILE = "games.json"
 
 
 @dataclass(frozen=True)
@@ -208,7 +207,7 @@ class TrainingRun:
             self._evaluate()
         with self._writing("the last checkpoint"):
             if self._saved_at != self.progress.steps:
-                self.save(exact=False)
+                self.save(exact=self.crew.collector.saves_games)
             elif self._new_best:
                 self.save(
                     resumable=False
@@ -363,8 +362,8 @@ class TrainingRun:
         summary = self._games.summary()
         if summary is None:
             return {}
-        with self._writing(GAMES_FILE):
-            write_atomic(self.directory.path / GAMES_FILE, json.dumps(summary, indent=1))
+        with self._writing("games.json"):
+            write_atomic(self.directory.games_path, json.dumps(summary, indent=1))
         return figures(summary)
 
     def _log_row(self, metrics: Metrics) -> dict[str, Any]:

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from ludus.envs.balatro.screen import HEIGHT, WIDTH, screen
 from ludus.envs.balatro.settings import Settings
-from ludus.envs.balatro.table import HEIGHT, WIDTH, Table
+from ludus.envs.balatro.table import Table
 from ludus.errors import UserError
 
 _SEQUENCES = {
@@ -58,7 +59,7 @@ def play_in_terminal(settings: Settings, seeds: Sequence[int]) -> list[Table]:
 
 
 def _draw(table: Table) -> None:
-    sys.stdout.write("\x1b[H" + table.screen().replace("\n", "\x1b[K\r\n") + "\x1b[K\x1b[J")
+    sys.stdout.write("\x1b[H" + screen(table).replace("\n", "\x1b[K\r\n") + "\x1b[K\x1b[J")
     sys.stdout.flush()
 
 
