@@ -14,10 +14,15 @@ sys.path.append(str(Path(__file__).parents[1] / "algorithms" / "language"))
 from language_setup import learner, made_up, tiny_model
 
 from ludus.algorithms.language.learner import LanguageLearner
+from ludus.policies.language.llama import LlamaModel
+from ludus.policies.language.model import LanguageModel
 
 UPDATES = 10
 TOLERANCE = 2e-6
 """Of weights about 0.1 large, after ten updates at a rate of 1e-3: sums of float32 in another order."""
+ODD_ONES = 10
+"""Adam's first steps are as long for a gradient that is little more than rounding: such a weight, one in thousands, may
+be this many times farther off, still a fiftieth of one step."""
 
 CASES: dict[str, dict[str, Any]] = {
     "PPO, values and KL": {
@@ -29,6 +34,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "REINFORCE": {"algorithm": "REINFORCE", "ent_coef": 0.01},
     "GRPO": {"algorithm": "GRPO", "n_epochs": 2},
+    "REINFORCE in bfloat16": {"algorithm": "REINFORCE"},
 }
 
 
@@ -37,12 +43,12 @@ def made(case: str, full: bool, peers: Any = None) -> LanguageLearner[Any]:
     settings = dict(CASES[case])
     algorithm = settings.pop("algorithm")
     place: dict[str, Any] = {"start": "learner@0"}
-    model = tiny_model(full=full)
+    model = stage(case, full)
     if peers is not None:
         place["peers"] = peers
         if peers.sharded:
             if peers.leads:
-                place["playing"] = tiny_model(full=full)
+                place["playing"] = stage(case, full)
             model.shard(peers.shard)
     own = learner(
         algorithm,
@@ -58,6 +64,14 @@ def made(case: str, full: bool, peers: Any = None) -> LanguageLearner[Any]:
         playing.add_adapter("learner@0", own.place.language.adapter)
         playing.load_adapter_tensors("learner@0", playing.adapter_tensors("learner"))
     return own
+
+
+def stage(case: str, full: bool) -> LanguageModel:
+    model = tiny_model(full=full)
+    if "bfloat16" in case:  # the weights; what is learnt beside them stays float32
+        assert isinstance(model, LlamaModel)
+        model.base.to(torch.bfloat16)
+    return model
 
 
 def state(own: LanguageLearner[Any]) -> dict[str, torch.Tensor]:
@@ -85,13 +99,20 @@ def work(rank: int, size: int, port: int, case: str, full: bool, sharded: bool) 
 @pytest.mark.parametrize("full", [False, True], ids=["adapter", "all weights"])
 @pytest.mark.parametrize("case", CASES)
 def test_two_learners_end_where_one_does(case: str, full: bool, sharded: bool) -> None:
+    rounds = "bfloat16" in case  # products round otherwise when a batch is cut in two
+    if rounds and full:
+        pytest.skip("a copy of bfloat16 weights is trained in bfloat16: steps of 1e-3 are lost in it")
     after, values, metrics, gap, later = in_processes(work, 2, case, full, sharded)
     alone = made(case, full)
     expected = updated(alone, 0, UPDATES, case)
-    same(state(alone), after)
+    tolerance = 2e-3 if rounds else TOLERANCE
+    same(state(alone), after, tolerance)
     for one, other in zip(expected, metrics, strict=True):
-        assert other == pytest.approx(one, rel=1e-3, abs=1e-5, nan_ok=True)
-    assert gap == pytest.approx(alone.agreement("learner", made_up(99, version=UPDATES).turns), rel=1e-4)
+        assert other == pytest.approx(
+            one, rel=0.1 if rounds else 1e-3, abs=1e-2 if rounds else 1e-5, nan_ok=True
+        )
+    ours = alone.agreement("learner", made_up(99, version=UPDATES).turns)
+    assert gap == pytest.approx(ours, rel=0.1 if rounds else 1e-4)
     # what two have saved, one goes on from
     successor = made(case, full)
     model = successor.place.model
@@ -99,11 +120,11 @@ def test_two_learners_end_where_one_does(case: str, full: bool, sharded: bool) -
     successor.load({k: v for k, v in after.items() if not k.startswith("w.")}, values)
     successor._shuffle.bit_generator.state = alone._shuffle.bit_generator.state
     updated(successor, UPDATES, UPDATES + 2, case)
-    same(state(successor), later)
+    same(state(successor), later, tolerance)
 
 
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], tolerance: float) -> None:
     assert one.keys() == other.keys()
-    for name in one:
-        worst = float((one[name] - other[name]).abs().max())
-        assert worst < TOLERANCE, f"{name} differs by {worst}"
+    gaps = torch.cat([(one[name] - other[name]).abs().flatten() for name in one])
+    assert float(gaps.max()) < ODD_ONES * tolerance
+    assert float((gaps > tolerance).float().mean()) < 1e-3
