@@ -257,21 +257,23 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
             True  # nothing is chosen after the end, but a masked softmax must stay finite
         )
         shown = self._shown(obs, last)
-        final_obs, reports, masks = (np.full(n, None, dtype=object) for _ in range(3))
+        final_obs, reports, masks = (np.empty(n, dtype=object) for _ in range(3))
         success, present = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
-        for k, i in enumerate(indices):
+        lengths = np.zeros(n, dtype=np.int64)
+        success[indices] = last.s[:, st.WON]
+        lengths[indices] = last.s[:, st.STEPS]
+        present[indices] = True
+        for k, i in enumerate(indices.tolist()):
             final_obs[i] = (
                 {key: part[k] for key, part in shown.items()} if isinstance(shown, dict) else shown[k]
             )
             reports[i] = episode_report(last.s[k], last.f[k])
             masks[i] = mask[k]
-            success[i] = bool(last.s[k, st.WON])
-            present[i] = True
         if self._curriculum is not None:
             for i in indices:
                 self._curriculum.record(bool(success[i]))
             self.games.s[indices, st.LAST_ANTE] = self.last_ante
-        episode = {"r": self._returns.copy(), "l": self._final.s[:, st.STEPS].copy()}
+        episode = {"r": self._returns.copy(), "l": lengths}
         self._returns[indices] = 0.0
         return {
             "final_obs": final_obs,
