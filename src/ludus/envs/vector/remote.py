@@ -20,7 +20,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # before trying again, doubled each ti
 _IDLE_SECONDS = 0.05
 _STEADY_STEPS = 100  # after so many steps an env counts as well again
 _END_SECONDS = 2.0
-_STARTING_SECONDS_EACH = 3.0
+_STARTING_SECONDS_EACH = 10.0  # each imports what its env needs, and an opponent needs torch
 _BUILD_SECONDS = 60.0
 
 
