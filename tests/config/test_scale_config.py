@@ -19,7 +19,9 @@ def test_where_collectors_run_is_not_what_is_asked_for_but_their_number_is() -> 
     assert config_hash(two) != config_hash(TrainerConfig(env="CartPole-v1", seed=1, scale={"collectors": 3}))
 
 
-@pytest.mark.parametrize("address", ["auto", "local", "10.0.0.1:6379", "ray://head.example:10001", "[fe80::1]:6379"])
+@pytest.mark.parametrize(
+    "address", ["auto", "local", "10.0.0.1:6379", "ray://head.example:10001", "[fe80::1]:6379"]
+)
 def test_a_cluster_is_named_by_its_address(address: str) -> None:
     scale = load_config(None, ["env=CartPole-v1", f"scale.ray='{address}'"]).config.scale
     assert scale is not None and scale.ray == address and scale.mode == "sync"

@@ -19,7 +19,7 @@ def test_the_dev_container_is_valid_and_uses_files_that_exist() -> None:
 def test_the_image_installs_with_make_and_takes_along_what_that_needs() -> None:
     text = (ROOT / "Dockerfile").read_text("utf-8")
     commands = re.findall(r"^(FROM|RUN|ARG|WORKDIR|COPY|ENV|EXPOSE|ENTRYPOINT|CMD) ", text, re.MULTILINE)
-    assert commands == "FROM RUN ARG WORKDIR COPY RUN ENV EXPOSE ENTRYPOINT CMD".split()
+    assert commands == ["FROM", "RUN", "ARG", "WORKDIR", "COPY", "RUN", "ENV", "EXPOSE", "ENTRYPOINT", "CMD"]
     assert "make install" in text and re.search(
         r"^install:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE
     )

@@ -77,7 +77,7 @@ class BalatroExtractor(BaseFeaturesExtractor):
     def _places(self, name: str, observations: dict[str, Tensor]) -> Tensor:
         table = self.cards if name == "hand" else self.items
         embedded = table(observations[PLACES[name]])
-        numbers = observations[name].unflatten(1, (self.counts[name], -1))
+        numbers = observations[name].unflatten(1, (self.counts[name], -1))  # type: ignore[no-untyped-call]
         placed: Tensor = self.places[name](torch.cat([embedded, numbers], dim=2))
         return placed
 

@@ -177,6 +177,7 @@ class ActorCriticKernels:
         values = np.empty(n, dtype=np.float32)
         listed = self._listed(obs, masks)
         if listed is not None:
+            there, legal = listed
             if self._expected == 0:
                 self.expect(1)
             self._expected -= 1
@@ -185,7 +186,8 @@ class ActorCriticKernels:
                 sparse.act(
                     self.memory.parameters,
                     self._plan,
-                    *listed,
+                    there,
+                    legal,
                     noise,
                     self._turned_for_acting,
                     (self._act_work, self._value_work),
@@ -285,6 +287,7 @@ class ActorCriticKernels:
             self._list_rows = rows
             work = [np.empty(rows * self._widest, dtype=np.float32) for _ in range(4)]
             self._list_buffers = (work[0], work[1], self._turned[0], work[2], work[3], self._turned[1])
+        there, legal = listed
         numbers = settings.as_array()
         stats = np.zeros(policy_gradient.N_STATS)
         total = passes = stopped = 0
@@ -295,7 +298,8 @@ class ActorCriticKernels:
                 steps, ended = sparse.update(
                     self.memory.arrays,
                     self._plan,
-                    *listed,
+                    there,
+                    legal,
                     whole,
                     (samples.returns, samples.values),
                     order,

@@ -232,7 +232,8 @@ def policy_pass(
     clip = settings[CLIP]
     by_entropy = f32(-settings[ENT_COEF] / n)
     logs = np.empty(n_out, dtype=np.float32)
-    loss = entropy_sum = kl = clipped = 0.0
+    entropy_sum: Any = 0.0
+    loss = kl = clipped = 0.0
     for b in range(n):
         i = indices[b]
         columns = legal_columns[legal_starts[i] : legal_starts[i + 1]]

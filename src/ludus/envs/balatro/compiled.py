@@ -63,13 +63,15 @@ def entry_with_arrays(function: F) -> F:
 
 
 def _entry(function: F, makes_arrays: bool) -> F:
-    options: dict[str, Any] = {"cache": True, "nogil": True, "pipeline_class": _EntryCompiler}
-    dispatcher: Any = njit(error_model="numpy", _nrt=makes_arrays, **options)(function)
+    compiler: Any = njit  # whose types do not know of `_nrt`
+    dispatcher = compiler(
+        error_model="numpy", cache=True, nogil=True, pipeline_class=_EntryCompiler, _nrt=makes_arrays
+    )(function)
     _for_one_kind_of_integer(dispatcher)
     return dispatcher  # type: ignore[no-any-return]
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def fetch(_: Any, array: Any, row: Any, cell: Any) -> Any:
     """Asks the processor to bring a cell of a two-dimensional array near, since it will be written soon."""
 

@@ -251,7 +251,7 @@ def _fetch_row(rows: Any, i: Any) -> None:
     """Has row i brought near while something else is done: the games together do not fit near the processor."""
     if i < len(rows):
         for k in range(0, rows.shape[1], 64 // rows.itemsize):
-            fetch(rows, i, k)
+            fetch(rows, i, k)  # type: ignore[call-arg]  # the compiler passes the first one
 
 
 @entry

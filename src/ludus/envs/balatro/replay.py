@@ -281,6 +281,7 @@ class TraceReplay:
     def _attempt(
         self, name: str, arguments: dict[str, Any], after: Mapping[str, Any] | None
     ) -> dict[str, Any] | None:
+        assert self.table is not None
         getattr(self, f"_{name}", self._unknown)(self.table, arguments, after or {})
         return None if after is None else self._compare(after)
 

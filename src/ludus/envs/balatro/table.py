@@ -209,7 +209,8 @@ class Table:
 
     def _hint(self) -> None:
         """Chooses the cards that score most, as far as can be seen."""
-        best, most = (), -1.0
+        best: tuple[int, ...] = ()
+        most = -1.0
         hand = range(min(self._reachable(), 8))
         for bits in act.SETS[: act.N_SETS[len(hand)]]:
             positions = tuple(p for p in hand if bits >> p & 1)
