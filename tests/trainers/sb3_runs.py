@@ -7,10 +7,11 @@ from typing import Any
 
 from ludus.config.schema import TrainerConfig
 
-_REPLAY: dict[str, Any] = {"batch_size": 16, "buffer_size": 300}
-_DISCRETE: dict[str, Any] = {**_REPLAY, "learning_starts": 100, "target_update_interval": 100}
-_CONTINUOUS: dict[str, Any] = {**_REPLAY, "learning_starts": 60}
-_ON_POLICY: dict[str, Any] = {"n_steps": 64, "batch_size": 64}
+# short, and yet: buffers are filled and begin anew, targets are updated, episodes end, updates follow each other
+_REPLAY: dict[str, Any] = {"batch_size": 16, "buffer_size": 120}
+_DISCRETE: dict[str, Any] = {**_REPLAY, "learning_starts": 40, "target_update_interval": 40}
+_CONTINUOUS: dict[str, Any] = {**_REPLAY, "learning_starts": 24}
+_ON_POLICY: dict[str, Any] = {"n_steps": 32, "batch_size": 32}
 
 HYPERPARAMS: dict[str, dict[str, Any]] = {
     "PPO": {**_ON_POLICY, "n_epochs": 2},
@@ -25,8 +26,8 @@ HYPERPARAMS: dict[str, dict[str, Any]] = {
     "TRPO": _ON_POLICY,
     "ARS": {"n_delta": 2},
     "RecurrentPPO": {
-        "n_steps": 32,
-        "batch_size": 32,
+        "n_steps": 16,
+        "batch_size": 16,
         "n_epochs": 2,
         "policy_kwargs": {"lstm_hidden_size": 8},
     },
@@ -37,18 +38,19 @@ NO_VALUE_NET = ("DQN", "QR-DQN", "ARS")
 
 
 def tiny_sb3(folder: Path, algorithm: str = "PPO", **fields: Any) -> TrainerConfig:
-    """A config that trains for about half a second; `hyperparams` in `fields` are added to the tiny ones."""
+    """A config that trains for a fraction of a second; `hyperparams` in `fields` are added to the tiny ones."""
     nets = {"policy_net_arch": [16]} | ({} if algorithm in NO_VALUE_NET else {"value_net_arch": [16]})
     hyperparams = {**HYPERPARAMS[algorithm], **nets, **fields.pop("hyperparams", {})}
-    env = "Pendulum-v1" if algorithm in CONTINUOUS else "CartPole-v1"
+    pendulum = {"id": "Pendulum-v1", "max_episode_steps": 60}
+    env = pendulum if algorithm in CONTINUOUS else "CartPole-v1"
     defaults: dict[str, Any] = {
         "env": "odd_envs:MaskedWalk-v0" if algorithm == "MaskablePPO" else env,
         "n_envs": 2,
         "vector": "serial",
-        "total_timesteps": 400 if algorithm in CONTINUOUS else 768,
+        "total_timesteps": 160 if algorithm in CONTINUOUS else 320,
         "checkpoint": {"every": None},
         "evaluation": {"every": None, "episodes": 2},
-        "tracking": {"every": 128, "tensorboard": False},
+        "tracking": {"every": 64, "tensorboard": False},
         "save_dir": str(folder),
     }
     return TrainerConfig(algorithm=algorithm, engine="sb3", hyperparams=hyperparams, **(defaults | fields))

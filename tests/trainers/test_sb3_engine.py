@@ -25,13 +25,14 @@ from ludus.config.registry import find_algorithm
 from ludus.errors import ConfigError, UserError
 from ludus.evaluation.evaluate import evaluate
 from ludus.evaluation.load import load
+from ludus.rollout.stepper import Stepper
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.trainers.callbacks import BaseCallback
 from ludus.trainers.sb3 import SB3Trainer
 
 LINEAR = {"learning_rate": {"linear": [1e-3, 1e-4]}}
-EVERY = {"checkpoint": {"every": 150, "keep": 0}, "evaluation": {"every": 300, "episodes": 2}}
+EVERY = {"checkpoint": {"every": 50, "keep": 0}, "evaluation": {"every": 120, "episodes": 2}}
 
 MORE_CASES: dict[str, dict[str, Any]] = {
     "n-step returns": {"algorithm": "DQN", "hyperparams": {"n_steps": 3}},
@@ -48,8 +49,8 @@ MORE_CASES: dict[str, dict[str, Any]] = {
     "pictures": {
         "env": {"id": "odd_envs:PictureWalk-v0", "frame_stack": 2},
         "policy": {"features_dim": 8},
-        "hyperparams": {"n_steps": 32, "batch_size": 32, "n_epochs": 1},
-        "total_timesteps": 320,
+        "hyperparams": {"n_steps": 16, "batch_size": 16, "n_epochs": 1},
+        "total_timesteps": 160,
     },
     "Ludus's own extractor": {"policy": {"features_extractor": "ResnetMLP", "features_dim": 8}},
     "Ludus's own extractor of a dict": {
@@ -59,7 +60,7 @@ MORE_CASES: dict[str, dict[str, Any]] = {
     },
     "switches": {"algorithm": "A2C", "env": "odd_envs:SwitchWalk-v0"},
     "no normalisation": {"normalize_obs": False, "normalize_reward": False},
-    "a total in updates": {"algorithm": "DQN", "total_timesteps": "60 updates"},
+    "a total in updates": {"algorithm": "DQN", "total_timesteps": "30 updates"},
     "all envs in one compiled step": {"vector": "batched"},
 }
 
@@ -124,20 +125,43 @@ def test_checkpoints_hold_no_pickle_and_none_is_read(tmp_path: Path, monkeypatch
     ludus.load(f"{run.path}@best").predict(np.zeros(4, dtype=np.float32))
 
 
-@pytest.mark.parametrize("algorithm", ["PPO", "A2C", "TRPO", "DQN", "SAC", "TQC", "ARS", "RecurrentPPO"])
+@pytest.mark.parametrize("algorithm", HYPERPARAMS)
 def test_learns_what_sb3_alone_would_learn(algorithm: str, tmp_path: Path) -> None:
-    config = tiny_sb3(tmp_path, algorithm, hyperparams=LINEAR, total_timesteps=256)
+    config = tiny_sb3(tmp_path, algorithm, hyperparams=LINEAR, total_timesteps=128)
     ours = SB3Trainer(None, config)
     ours.train()
     alone = SB3Trainer(None, config)
     alone.create_model()
     learner: Any = alone.learner
     learner.envs.next_barrier = 0
-    alone.model.learn(256)
+    alone.model.learn(128)
     for name, value in alone.model.policy.state_dict().items():
         assert torch.equal(value, ours.model.policy.state_dict()[name]), name
     for trainer in (ours, alone):
         trainer.close()
+
+
+def test_what_is_seen_at_a_barrier_counts_only_once_it_is_played_with(tmp_path: Path) -> None:
+    # else the last evaluation of a run would be of another policy than its last checkpoint holds
+    trainer = trainer_for(tiny_sb3(tmp_path, "A2C", checkpoint={"every": 160, "keep": 0}))
+    run = RunDirectory.open(trainer.train().run)
+    saved = CheckpointManager(run.checkpoints_dir).find(320).tensors("policy")
+    now = trainer.policy.state_dict()
+    trainer.close()
+    assert saved.keys() == now.keys()
+    assert [name for name in now if not torch.equal(saved[name], now[name])] == []
+
+
+def test_a_model_of_sb3_begins_its_games_anew_even_where_they_could_be_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Stepper, "can_save_games", property(lambda stepper: True))
+    trainer = trainer_for(tiny_sb3(tmp_path, "A2C"))
+    trainer.create_model()
+    assert trainer.collector is not None and not trainer.collector.saves_games, (
+        "a checkpoint in the middle of an episode would be called exact"
+    )
+    trainer.close()
 
 
 def test_the_model_zip_plays_as_the_run_does(tmp_path: Path) -> None:
@@ -149,7 +173,7 @@ def test_the_model_zip_plays_as_the_run_does(tmp_path: Path) -> None:
 
 
 def test_ppo_on_an_env_with_masks_becomes_maskable(tmp_path: Path) -> None:
-    run = trained(tiny_sb3(tmp_path, env="odd_envs:MaskedWalk-v0", total_timesteps=256))
+    run = trained(tiny_sb3(tmp_path, env="odd_envs:MaskedWalk-v0", total_timesteps=128))
     assert run.algorithm == "MaskablePPO"
     policy = load(f"{run.path}@latest")
     space = policy.actor.action_space

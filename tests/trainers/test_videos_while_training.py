@@ -37,7 +37,7 @@ CASES: dict[str, Any] = {
     "ppo": tiny,
     "ppo on an env of odd habits": lambda folder, **fields: tiny(folder, env="ShownWalk-v0", **fields),
     "sb3's crossq, whose layers gather statistics": lambda folder, **fields: tiny_sb3(
-        folder, "CrossQ", **fields
+        folder, "CrossQ", total_timesteps=400, **fields
     ),
 }
 

@@ -20,6 +20,8 @@ class SB3Collector(EnvCollector):
     `listener`, a user's callback, is told the local variables of SB3's loop, as its callbacks expect.
     """
 
+    saves_games = False  # the model keeps what it last saw, and begins anew at every barrier
+
     def __init__(self, learner: SB3Learner, stepper: Stepper) -> None:
         super().__init__(
             stepper,

@@ -118,7 +118,14 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
             model._last_lstm_states = _forgotten(model._last_lstm_states)
         self.envs.next_barrier = barrier
         model._last_obs = None  # asks for a reset
+        normalize = model.get_vec_normalize_env()
+        if normalize is not None and barrier > 0:
+            normalize.training = (
+                False  # a checkpoint and what follows it normalise alike until a step is taken
+            )
         model._setup_learn(0, callback, reset_num_timesteps=False)
+        if normalize is not None:
+            normalize.training = True
 
     # What a checkpoint holds
 
