@@ -96,14 +96,14 @@ def learn(use_case: str, steps: int | None, episodes: int, folder: Path, overrid
 
 
 def rate(use_case: str, port: int, run: Path, episodes: int) -> None:
-    """Print how the policy at the end of `run` fares beside the two others."""
+    """Print how the best policy of `run` fares beside the two others."""
     envs = UnityVectorEnv(EnvSpec("ludus/Unity-v0", kwargs={"use_case": use_case, "port": port}), SIMULATORS)
     rng = np.random.default_rng(0)
     size = (SIMULATORS, *envs.single_action_space.shape)
     players: dict[str, Choose] = {
         "random": lambda obs: rng.uniform(-1.0, 1.0, size).astype(np.float32),
         "scripted": scripted,
-        f"PPO ({run.name})": load(f"{run}@latest").predict,
+        f"PPO ({run.name})": load(str(run)).predict,
     }
     print(f"\n{use_case}, {episodes} episodes each:")
     try:
