@@ -105,13 +105,6 @@ def test_a_run_with_the_token_trains_there(own_cluster: dict[str, Any]) -> None:
     assert json.loads(done.stdout.splitlines()[-1])["steps"] == 512
 
 
-def test_a_run_from_outside_the_cluster_trains_there_too(own_cluster: dict[str, Any]) -> None:
-    home, environment = own_cluster["home"], own_cluster["environment"]
-    done = ludus("train", *FAST, *TINY, "--scale", own_cluster["client"], "--json", cwd=home, **environment)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["steps"] == 512
-
-
 def test_a_run_that_is_killed_there_is_resumed_to_the_same_bytes(own_cluster: dict[str, Any]) -> None:
     home, environment = own_cluster["home"], own_cluster["environment"]
     words = ["train", *FAST[:3], *TINY[:6], "--steps", "12800", "--scale", own_cluster["address"]]
@@ -124,8 +117,7 @@ def test_a_run_that_is_killed_there_is_resumed_to_the_same_bytes(own_cluster: di
     wait_for(lambda: (runs / "cut" / "checkpoints" / "000000002560").exists())
     cut.kill()
     cut.wait()
-    again = ["--exact", "--scale", "local"]  # the cluster may be another one by then
-    done = ludus("resume", str(runs / "cut"), *again, cwd=home, **environment)
+    done = ludus("resume", str(runs / "cut"), "--exact", cwd=home, **environment)
     assert done.returncode == 0, done.stderr
     same(RunDirectory.open(runs / "whole"), RunDirectory.open(runs / "cut"))
 

@@ -26,11 +26,14 @@ _log = logging.getLogger("ludus.scale")
 _TOKEN = Path.home() / ".ray" / "auth_token"  # where Ray looks for it
 
 _KNOCK_SECONDS = 10.0
+_QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
 # what Ray reads when it is imported; each may be set otherwise by the user
 _USUAL_ENVIRONMENT = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",  # Ray reports its use over the internet unless told not to
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # it would print these to stdout; a loss is told once, where it is borne
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed|Raylet is terminated",
     "RAY_NUM_REDIS_GET_RETRIES": "8",  # a second each, for a cluster to answer
     "RAY_worker_niceness": "0",  # at Ray's 15 whatever else runs on the machine comes first
 }
@@ -147,7 +150,7 @@ def join_cluster(ray: Any, address: str) -> None:
     try:
         with _unsaid() as file:
             try:
-                ray.init(address=address, log_to_driver=False, configure_logging=False)
+                ray.init(address=address, **_QUIET)
             finally:
                 file.seek(0)
                 said = file.read()
@@ -210,8 +213,7 @@ def _start(ray: Any, cpus: float) -> None:
         address="local",
         num_cpus=cores,
         include_dashboard=False,
-        log_to_driver=False,
-        configure_logging=False,
+        **_QUIET,
     )
 
 
