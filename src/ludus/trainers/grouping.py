@@ -9,7 +9,7 @@ import torch
 
 from ludus.algorithms.peers import ALONE, Peers
 from ludus.config.schema import TrainerConfig
-from ludus.errors import ConfigError
+from ludus.errors import CollectorsLost, ConfigError, LudusError
 
 if TYPE_CHECKING:
     from ludus.scale.learners import LearnerGroup, Order
@@ -68,12 +68,15 @@ class Grouping:
             self._group.build(order)
 
     def lose(self, config: TrainerConfig, cause: str) -> None:
-        """Count a learner that was lost. CollectorsLost when that is one too many."""
+        """Count a learner that was lost. LudusError when that is one too many: what there is now is not to be saved."""
         from ludus.scale.losses import Losses
 
         if self._losses is None:
             self._losses = Losses(0 if config.scale is None else config.scale.max_failures)
-        self._losses.count(cause)
+        try:
+            self._losses.count(cause)
+        except CollectorsLost as error:
+            raise LudusError(str(error)) from error
 
     def close(self) -> None:
         group, self._group, self.peers = self._group, None, ALONE
