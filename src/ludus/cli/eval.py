@@ -55,7 +55,8 @@ def evaluate(
     if games is not None:
         cleared = games["success_rate_by_ante"]
         rows.append(("ante", f"{games['mean_ante']:.2f} on average, {games['max_ante']} at most"))
-        rows.append(("cleared", "  ".join(f"{ante}: {cleared[str(ante)]:.1%}" for ante in range(1, 9))))
+        shares = " ".join(f"{100 * cleared[str(ante)]:.1f}" for ante in range(1, 9))
+        rows.append(("cleared", f"{shares} % (antes 1 to 8)"))
     manner = "sampled actions" if stochastic else "deterministic"
     rows.append(("episodes", f"{episodes}, {manner}, seeds {seeds[0]} to {seeds[-1]}"))
     output.pairs(rows)

@@ -1,0 +1,31 @@
+"""Balatro on the command line: the bot by rules, and a person."""
+
+from __future__ import annotations
+
+from command_line import Command
+
+
+def test_the_bot_by_rules_needs_no_env_and_is_told_by_ante(ludus: Command) -> None:
+    outcome = ludus("eval", "rules", "--episodes", 8, "--json")
+    assert outcome.code == 0, outcome.err
+    found = outcome.json
+    assert (found["env"], found["episodes"]) == ("ludus/Balatro-v0", 8)
+    assert found["balatro"]["mean_ante"] > 2
+    assert set(found["balatro"]["success_rate_by_ante"]) == {str(ante) for ante in range(1, 9)}
+    shown = ludus("eval", "rules", "--episodes", 2).out
+    assert "% (antes 1 to 8)" in shown
+    assert max(len(line) for line in shown.splitlines()) <= 80
+
+
+def test_the_bot_by_rules_is_not_seated_elsewhere(ludus: Command) -> None:
+    for env in ("CartPole-v1", "ludus/Balatro-v0"):  # the latter with actions by cards
+        outcome = ludus("eval", "rules", "--env", env)
+        assert outcome.code == 2
+        assert len(outcome.error_lines) == 3
+        assert "plays Balatro by moves" in outcome.error_lines[0]
+
+
+def test_a_person_needs_a_terminal(ludus: Command) -> None:
+    outcome = ludus("play", "--human", "balatro")
+    assert outcome.code == 2
+    assert "in a terminal" in outcome.error_lines[0]
