@@ -116,7 +116,7 @@ def offers(s: Any) -> list[str]:
         for k in range(st.PACK_SLOTS):
             if s[st.PACK + k]:
                 lines.append(
-                    f"  {k + 1}. " + _item(s[st.PACK + k], s[st.PACK_EDITION + k], s[st.PACK_CARD + k])
+                    f"  {k + 1}. " + item_text(s[st.PACK + k], s[st.PACK_EDITION + k], s[st.PACK_CARD + k])
                 )
         return lines
     if s[st.PHASE] != n.SHOPPING:
@@ -124,7 +124,7 @@ def offers(s: Any) -> list[str]:
     lines = []
     for k in range(st.SHOP_SLOTS):
         if s[st.SHOP + k]:
-            name = _item(s[st.SHOP + k], s[st.SHOP_EDITION + k], s[st.SHOP_CARD + k])
+            name = item_text(s[st.SHOP + k], s[st.SHOP_EDITION + k], s[st.SHOP_CARD + k])
             lines.append(f"  item {k + 1}     ${int(shop_price(s, k))}  {name}")
     for k in range(st.VOUCHER_SLOTS):
         if s[st.SHOP_VOUCHER + k]:
@@ -138,7 +138,8 @@ def offers(s: Any) -> list[str]:
     return lines
 
 
-def _item(item: Any, edition: Any, card: Any) -> str:
+def item_text(item: Any, edition: Any, card: Any) -> str:
+    """A thing on offer: its name and edition, or the card it is."""
     if int(item) == n.PLAYING_CARD:
         return card_text(int(card))
     told = _EDITED[int(edition)]
@@ -279,11 +280,16 @@ def _draw_card(draw: ImageDraw, x: int, y: int, card: int) -> None:
         draw.rounded_rectangle([x - 3, y - 3, x + w + 3, y + h + 3], 10, outline=(90, 120, 250), width=3)
 
 
-def _lines(text: str, width: int) -> list[str]:
-    rows = [""]
-    for word in text.split():
-        rows[-1:] = [f"{rows[-1]} {word}".strip()] if len(rows[-1]) + len(word) < width else [rows[-1], word]
-    return [row for row in rows if row]
+def _fitted(draw: ImageDraw, text: str, width: int) -> tuple[list[str], Any]:
+    """The words of a text in rows no wider than so many pixels, and a font in which they are."""
+    for size in range(14, 8, -1):
+        font, rows = _font(size), [""]
+        for word in text.split():
+            longer = f"{rows[-1]} {word}".strip()
+            rows[-1:] = [longer] if draw.textlength(longer, font) <= width else [rows[-1], word]
+        if max(draw.textlength(row, font) for row in rows) <= width:
+            break
+    return [row for row in rows if row], font
 
 
 def _draw_joker(draw: ImageDraw, x: int, y: int, s: Any, f: Any, i: int) -> None:
@@ -298,8 +304,9 @@ def _draw_joker(draw: ImageDraw, x: int, y: int, s: Any, f: Any, i: int) -> None
     edge = _EDGE[int(s[st.J_EDITION + i])]
     draw.rounded_rectangle([x, y, x + w, y + h], 8, fill=(250, 246, 232), outline=edge, width=4)
     draw.rectangle([x + 6, y + h - 22, x + w - 6, y + h - 6], fill=_RARITY_INK[int(JOKER_RARITY[joker])])
-    for k, row in enumerate(_lines(ITEM_NAMES[joker], 11)):
-        draw.text((x + 8, y + 8 + 17 * k), row, font=_font(14), fill=(40, 40, 50))
+    rows, font = _fitted(draw, ITEM_NAMES[joker], w - 16)
+    for k, row in enumerate(rows):
+        draw.text((x + 8, y + 8 + 17 * k), row, font=font, fill=(40, 40, 50))
     value = f"{f[st.J_VALUE + i]:g}" if f[st.J_VALUE + i] else f"${int(joker_sell_value(s, i))}"
     draw.text((x + 10, y + h - 22), value, font=_font(13), fill=(255, 255, 255))
     if stickers & st.DEBUFFED:

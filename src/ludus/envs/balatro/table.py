@@ -25,7 +25,7 @@ from ludus.envs.balatro.facts import (
 )
 from ludus.envs.balatro.lineup import joker_sell_value
 from ludus.envs.balatro.observation import observation_size
-from ludus.envs.balatro.render import card_text, short
+from ludus.envs.balatro.render import card_text, item_text, short
 from ludus.envs.balatro.report import episode_report
 from ludus.envs.balatro.scoring import evaluate
 from ludus.envs.balatro.settings import Settings
@@ -303,11 +303,11 @@ class Table:
 
     def _offer(self, k: int) -> str:
         s = self.s
-        return _item(int(s[st.SHOP + k]), int(s[st.SHOP_EDITION + k]), int(s[st.SHOP_CARD + k]))
+        return item_text(s[st.SHOP + k], s[st.SHOP_EDITION + k], s[st.SHOP_CARD + k])
 
     def _in_pack(self, k: int) -> str:
         s = self.s
-        return _item(int(s[st.PACK + k]), int(s[st.PACK_EDITION + k]), int(s[st.PACK_CARD + k]))
+        return item_text(s[st.PACK + k], s[st.PACK_EDITION + k], s[st.PACK_CARD + k])
 
     def _sale(self, k: int) -> str:
         return f"sell {ITEM_NAMES[int(self.s[st.JOKER + k])]} for ${int(joker_sell_value(self.s, k))}"
@@ -318,10 +318,3 @@ class Table:
 
     def _reachable(self) -> int:
         return min(int(self.s[st.N_HAND]), self.settings.max_hand)
-
-
-def _item(item: int, edition: int, card: int) -> str:
-    if item == n.PLAYING_CARD:
-        return card_text(card)
-    told = ("", "foil", "holographic", "polychrome", "negative")[edition]
-    return ITEM_NAMES[item] + (f" ({told})" if told else "")
