@@ -57,7 +57,7 @@ def entry(function: F) -> F:
 def entry_with_arrays(function: F) -> F:
     """An entry that makes or copies arrays itself, which other rules cannot.
 
-    For that, numba counts who holds an array, at every call of every rule that is given one: half the time of a step.
+    For that, numba counts who holds an array, at every call of every rule that is given one, which costs time.
     """
     return _entry(function, makes_arrays=True)
 
