@@ -9,7 +9,7 @@ SCALE  := .venv-scale
 VLLM   := .venv-vllm
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help install demo test check test-extras faults learning clean
+.PHONY: help install demo test test-long check test-extras faults learning clean
 
 help:           ## what there is to make
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | awk -F: '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -28,7 +28,10 @@ demo: $(STAMP)  ## train the quickstart, evaluate it, film it
 	$(BIN)/ludus play preset:quickstart --episodes 3 --video landing.mp4
 
 test: $(STAMP)  ## the tests, within minutes
-	$(BIN)/python -m pytest -n 2 -m 'not faults and not learning' --ignore tests/extras --ignore tests/diambra --ignore tests/scale --ignore tests/vllm tests
+	$(BIN)/python -m pytest -n 2 -m 'not faults and not learning and not long' --ignore tests/extras --ignore tests/diambra --ignore tests/scale --ignore tests/vllm tests
+
+test-long: $(STAMP)  ## those of the tests that take tens of seconds each
+	$(BIN)/python -m pytest -n 2 -m long tests --ignore tests/extras --ignore tests/diambra --ignore tests/scale --ignore tests/vllm
 
 check: $(STAMP)  ## lint, strict types, import layers
 	$(BIN)/ruff check .

@@ -23,6 +23,7 @@ def _stop_when_finished(process: subprocess.Popen[str], comparison: Path, runs: 
     return process.communicate(timeout=120)[0]
 
 
+@pytest.mark.long
 def test_killed_and_interrupted_in_the_middle_it_ends_with_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

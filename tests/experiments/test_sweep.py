@@ -42,6 +42,7 @@ def _states(folder: Path) -> dict[int, str]:
     return {trial.number: trial.state.name for trial in Sweep.create(folder, config, written).trials()}
 
 
+@pytest.mark.long
 def test_two_processes_share_a_study_and_one_goes_on_with_what_the_other_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

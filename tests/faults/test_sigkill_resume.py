@@ -15,7 +15,7 @@ from killable_runs import learned, newest, start, wait_for_checkpoint, write_con
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 
 
-@pytest.mark.parametrize("backend", ["serial", "process"])
+@pytest.mark.parametrize("backend", ["serial", pytest.param("process", marks=pytest.mark.long)])
 @pytest.mark.parametrize("algorithm", ["PPO", "A2C", "DQN", "SAC"])
 def test_a_killed_and_resumed_run_ends_with_the_same_bytes(
     algorithm: str, backend: str, tmp_path: Path

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import sqrt
 from pathlib import Path
 
+import pytest
+
 from ludus.config.loading import load_config
 from ludus.evaluation.players import make_player
 from ludus.league.match import play_matches
@@ -31,6 +33,7 @@ SHORTER = [
 ]
 
 
+@pytest.mark.long
 def test_self_play_makes_the_tiny_model_better_than_its_warm_start(tmp_path: Path) -> None:
     trainer = create_trainer(None, load_config("tictactoe-tiny", [*SHORTER, f"save_dir={tmp_path}"]).config)
     assert isinstance(trainer, LanguageTrainer)
