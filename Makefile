@@ -9,7 +9,7 @@ SCALE  := .venv-scale
 VLLM   := .venv-vllm
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-long check test-extras faults learning clean
+.PHONY: help install demo test test-long check test-extras test-vllm faults learning clean
 
 help:           ## what there is to make
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | awk -F: '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -39,10 +39,12 @@ check: $(STAMP)  ## lint, strict types, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test-extras: $(EXTRAS)/.installed $(DIAMBRA)/.installed $(SCALE)/.installed $(VLLM)/.installed  ## tests that need optional extras, in environments of their own
+test-extras: $(EXTRAS)/.installed $(DIAMBRA)/.installed $(SCALE)/.installed  ## tests that need optional extras, in environments of their own
 	$(EXTRAS)/bin/python -m pytest tests/extras tests/tracking/test_wandb_tracker.py tests/trainers/test_trackers_of_a_run.py
 	$(DIAMBRA)/bin/python -m pytest tests/diambra
 	$(SCALE)/bin/python -m pytest tests/scale
+
+test-vllm: $(VLLM)/.installed  ## tests of the vLLM sampler: minutes, and a large environment; in no folder with a space in its name
 	$(VLLM)/bin/python -m pytest tests/vllm
 
 $(EXTRAS)/.installed: pyproject.toml constraints.txt
