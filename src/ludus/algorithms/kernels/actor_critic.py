@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -244,38 +244,27 @@ class ActorCriticKernels:
             self._no_masks if samples.masks is None else samples.masks,
             samples.masks is not None,
         )
-        obs, values_of, numbers = (
-            flat_rows(samples.obs),
-            (samples.returns, samples.values),
-            settings.as_array(),
-        )
+        obs, values_of = flat_rows(samples.obs), (samples.returns, samples.values)
         if self._buffers is None or min(batch_size, n) > self._buffer_rows:
             self._allocate_learning(min(batch_size, n))
-        stats = np.zeros(policy_gradient.N_STATS)
-        total = passes = stopped = 0
-        for order in orders:
-            passes += 1
-            with self._cores.choose() as cores:
-                run = policy_gradient.update_on_two_cores if cores == 2 else policy_gradient.update
-                steps, ended = run(
-                    self.memory.arrays,
-                    self._plan,
-                    obs,
-                    whole,
-                    values_of,
-                    order,
-                    batch_size,
-                    self.memory.step,
-                    numbers,
-                    stats,
-                    self._buffers,
-                )
-            total += steps
-            self.memory.advance(steps, stats[policy_gradient.GRAD_NORM])
-            if ended:
-                stopped = 1
-                break
-        return _means(stats, total, stopped, settings), passes
+
+        def one_pass(order: Array, numbers: Array, stats: Array, cores: int) -> tuple[int, bool]:
+            run = policy_gradient.update_on_two_cores if cores == 2 else policy_gradient.update
+            return run(
+                self.memory.arrays,
+                self._plan,
+                obs,
+                whole,
+                values_of,
+                order,
+                batch_size,
+                self.memory.step,
+                numbers,
+                stats,
+                self._buffers,
+            )
+
+        return self._passes(orders, settings, one_pass)
 
     def _learn_listed(
         self, listed: Any, samples: FlatSamples, orders: Iterable[Array], batch_size: int, settings: Settings
@@ -288,27 +277,40 @@ class ActorCriticKernels:
             work = [np.empty(rows * self._widest, dtype=np.float32) for _ in range(4)]
             self._list_buffers = (work[0], work[1], self._turned[0], work[2], work[3], self._turned[1])
         there, legal = listed
+
+        def one_pass(order: Array, numbers: Array, stats: Array, cores: int) -> tuple[int, bool]:
+            numba.set_num_threads(cores)
+            return sparse.update(
+                self.memory.arrays,
+                self._plan,
+                there,
+                legal,
+                whole,
+                (samples.returns, samples.values),
+                order,
+                batch_size,
+                self.memory.step,
+                numbers,
+                stats,
+                self._list_buffers,
+            )
+
+        return self._passes(orders, settings, one_pass)
+
+    def _passes(
+        self,
+        orders: Iterable[Array],
+        settings: Settings,
+        one_pass: Callable[[Array, Array, Array, int], tuple[int, bool]],
+    ) -> tuple[Metrics, int]:
+        """`one_pass(order, settings, statistics, cores)` for each order, until one of them ends it; see `learn`."""
         numbers = settings.as_array()
         stats = np.zeros(policy_gradient.N_STATS)
         total = passes = stopped = 0
         for order in orders:
             passes += 1
             with self._cores.choose() as cores:
-                numba.set_num_threads(cores)
-                steps, ended = sparse.update(
-                    self.memory.arrays,
-                    self._plan,
-                    there,
-                    legal,
-                    whole,
-                    (samples.returns, samples.values),
-                    order,
-                    batch_size,
-                    self.memory.step,
-                    numbers,
-                    stats,
-                    self._list_buffers,
-                )
+                steps, ended = one_pass(order, numbers, stats, cores)
             total += steps
             self.memory.advance(steps, stats[policy_gradient.GRAD_NORM])
             if ended:
