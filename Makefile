@@ -74,8 +74,8 @@ $(VLLM)/.installed: pyproject.toml
 	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 
-faults: $(STAMP)  ## the long fault-injection tests
-	$(BIN)/python -m pytest -n 2 -m faults tests
+faults: $(STAMP)  ## kill, fill, cut, flip and stall; ends with a table of what was survived
+	$(BIN)/python -m pytest -n 2 -m faults --ignore tests/extras --ignore tests/diambra --ignore tests/scale --ignore tests/vllm tests
 
 learning: $(STAMP)  ## train the presets of docs/results.md over five seeds
 	$(BIN)/python benchmarks/learning.py
