@@ -75,7 +75,7 @@ $(VLLM)/.installed: pyproject.toml
 	@touch $@
 
 faults: $(STAMP)  ## kill, fill, cut, flip and stall; ends with a table of what was survived
-	$(BIN)/python -m pytest -n 2 -m faults --ignore tests/extras --ignore tests/diambra --ignore tests/scale --ignore tests/vllm tests
+	$(BIN)/python -m pytest -n 2 -m 'faults or trust' --ignore tests/extras --ignore tests/diambra --ignore tests/scale --ignore tests/vllm tests
 
 learning: $(STAMP)  ## train the presets of docs/results.md over five seeds
 	$(BIN)/python benchmarks/learning.py

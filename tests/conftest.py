@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 _PROPERTY = "fault"
+_HERE = Path(__file__).parent
 
 RecordFault = Callable[..., None]
 """`record_fault(fault, tries, survived, lost="nothing")`."""
@@ -46,7 +47,7 @@ class _FaultTable:
             for name, found in report.user_properties:
                 if name == _PROPERTY and isinstance(found, dict):
                     self._add(found)
-        if "faults" in report.keywords and report.skipped and isinstance(report.longrepr, tuple):
+        if {"faults", "trust"} & set(report.keywords) and report.skipped and isinstance(report.longrepr, tuple):
             self.untried.append({"test": report.nodeid, "why": report.longrepr[2].removeprefix("Skipped: ")})
 
     def _add(self, found: dict[str, Any]) -> None:
@@ -78,3 +79,10 @@ class _FaultTable:
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # in the one process that hears every report
         config.pluginmanager.register(_FaultTable(), "ludus-fault-table")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`make faults` also runs what of these two folders is quick enough for `make test`."""
+    for item in items:
+        if item.path.is_relative_to(_HERE / "faults") or item.path.is_relative_to(_HERE / "security"):
+            item.add_marker("trust")
