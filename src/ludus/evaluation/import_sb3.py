@@ -122,7 +122,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
             for part in ("data", "policy.pth"):
                 _check_size(archive.getinfo(part), path)
             data = json.loads(archive.read("data"))
-            weights = torch.load(
+            weights = torch.load(  # noqa: TID251  # weights_only: tensors and plain containers, no code
                 io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True
             )
     except UserError:
