@@ -18,6 +18,7 @@ from ludus.policies.language.local import LocalSampler
 from ludus.policies.language.model import LanguageModel
 from ludus.policies.language.sampling import Sampler
 from ludus.runs.atomic import write_atomic
+from ludus.runs.manifest import is_plain_filename
 
 
 class Roster:
@@ -118,6 +119,8 @@ class Roster:
             self.drop(name)
         for name, known in state.items():
             path = self._file(name)
+            if not is_plain_filename(path.name):  # it must not lead out of the run
+                raise CheckpointError(f"{name!r} does not name a frozen version", where=str(self.folder))
             try:
                 payload = path.read_bytes()
             except OSError as error:

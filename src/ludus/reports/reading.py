@@ -264,6 +264,8 @@ def _steps_on_disk(run: RunDirectory) -> dict[int, Path]:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    if folder.is_symlink():  # it may lead anywhere
+        return []
     try:
         with os.scandir(folder) as entries:
             return list(entries)
@@ -277,6 +279,8 @@ def _steps(run: RunDirectory, info: dict[str, Any], row: dict[str, Any]) -> int 
 
 
 def _best_score(run: RunDirectory) -> float | None:
+    if run.checkpoints_dir.is_symlink():
+        return None
     try:
         score = Hints(run.checkpoints_dir).best_score()
     except CheckpointError:

@@ -170,7 +170,7 @@ class NimCodec(Codec[Piles]):
 
     def _read(self, text: str) -> int | None:
         numbers = self._numbers.search(text)
-        return self._actions.get((int(numbers.group(1)), int(numbers.group(2)))) if numbers else None
+        return self._actions.get((_number(numbers[1]), _number(numbers[2]))) if numbers else None
 
 
 class KuhnPokerCodec(Codec[Hand]):
@@ -266,4 +266,13 @@ def _stones(seen: Array) -> str:
 
 
 def _below(limit: int, number: str | None) -> int | None:
-    return int(number) if number and int(number) < limit else None
+    found = _number(number) if number else -1
+    return found if 0 <= found < limit else None
+
+
+def _number(digits: str) -> int:
+    """-1 for one of thousands of digits, which Python does not read."""
+    try:
+        return int(digits)
+    except ValueError:
+        return -1

@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 from typing import IO
 
+from ludus.config.own_modules import is_foreign
 from ludus.envs.unity.settings import BuildConfig
 from ludus.errors import UserError
 
@@ -32,6 +33,12 @@ def why_not_launched(build: BuildConfig | None) -> str | None:
     problem = None
     if not Path(build.path).is_file():
         problem = f"there is no Unity build at {build.path}"
+    elif any(map(is_foreign, Path(build.path).absolute().parents)):
+        raise UserError(
+            "the Unity build lies in a run or a download, and what comes with one is never run",
+            where=f"env.kwargs.build.path: {build.path}",
+            fix="if it is yours, move it to a folder of its own; else set env.kwargs.build.launch=false",
+        )
     elif found is None or (build.path.lower().endswith(".exe") and os.name != "nt"):
         problem = f"{build.path} cannot be run on this machine"
     if problem is not None and build.launch is True:

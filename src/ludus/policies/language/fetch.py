@@ -114,7 +114,8 @@ def _convert(gguf: Path, folder: Path) -> None:
     import transformers
 
     with _quiet(transformers):
-        where = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+        where: dict[str, Any] = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+        where["trust_remote_code"] = False
         theirs: Any = transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
         tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
     shape = read_shape(theirs.config.to_dict())

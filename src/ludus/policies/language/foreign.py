@@ -18,7 +18,7 @@ from ludus.errors import MissingExtra, UserError
 from ludus.policies.language.low_rank import Layer, LowRank
 from ludus.policies.language.model import LanguageModel
 from ludus.policies.language.segments import Packing
-from ludus.policies.language.tokenizer import Tokenizer, load_tokenizer
+from ludus.policies.language.tokenizer import Tokenizer, first_line, load_tokenizer
 
 
 class ForeignModel(LanguageModel):
@@ -131,10 +131,12 @@ def load_foreign(folder: Path, stop_ids: Sequence[int], dtype: torch.dtype) -> F
     except ImportError as error:
         raise MissingExtra("this family of models", "text") from error
     try:
-        inner: Any = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, use_safetensors=True)
-    except (OSError, ValueError, KeyError) as error:
+        inner: Any = AutoModelForCausalLM.from_pretrained(
+            str(folder), dtype=dtype, use_safetensors=True, trust_remote_code=False
+        )
+    except Exception as error:  # each of its families raises what it stumbles over
         raise UserError(
-            f"transformers cannot read this model: {str(error).splitlines()[0]}",
+            f"transformers cannot read this model: {first_line(error)}",
             where=str(folder),
             fix="a causal model with safetensors weights that the installed transformers knows",
         ) from error

@@ -12,15 +12,24 @@ from typing import Any
 import torch
 
 from ludus.config.language import LanguageConfig
-from ludus.errors import ConfigError, MissingExtra, nearest
+from ludus.errors import ConfigError, MissingExtra, UserError, nearest
+from ludus.plain_files import read_plain
 from ludus.policies.language.known import KNOWN, fetched
 from ludus.policies.language.llama import LlamaModel
 from ludus.policies.language.model import LanguageModel
 from ludus.policies.language.shape import Shape, read_shape
 from ludus.policies.language.tokenizer import ByteTokenizer, Tokenizer, load_tokenizer
-from ludus.policies.language.weights import BYTES, has_own_head, read_config, read_weights
+from ludus.policies.language.weights import (
+    BYTES,
+    check_size,
+    has_own_head,
+    read_config,
+    read_weights,
+    require_stored,
+)
 
 _log = logging.getLogger("ludus.language")
+_LARGEST_JSON = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -129,12 +138,21 @@ def find_model(name: str) -> Path:
 
 def _from_folder(folder: Path, dtype: torch.dtype) -> LanguageModel:
     config = read_config(folder)
-    shape = read_shape(config)
-    stops = _stop_ids(folder, config)
+    check_size(folder, config)
+    try:
+        shape = read_shape(config)
+        stops = _stop_ids(folder, config)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, ZeroDivisionError) as error:
+        raise UserError(
+            f"config.json describes no model ({type(error).__name__}: {error})",
+            where=str(folder),
+            fix="take the model's files as they were published",
+        ) from error
     if shape is None:
         from ludus.policies.language.foreign import load_foreign
 
         return load_foreign(folder, stops, dtype)
+    require_stored(folder, shape.smallest)
     # whether the head is tied, the file knows better: config.json leaves it out where it is the family's default
     shape = Shape(**{**vars(shape), "tied": not has_own_head(folder)})
     tokenizer: Tokenizer
@@ -151,7 +169,10 @@ def _from_folder(folder: Path, dtype: torch.dtype) -> LanguageModel:
 def _stop_ids(folder: Path, config: Mapping[str, Any]) -> list[int]:
     """What the model's files name as the end of a text."""
     path = folder / "generation_config.json"
-    generation = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    try:
+        generation = json.loads(read_plain(path, _LARGEST_JSON, links=True)) if path.is_file() else {}
+    except (OSError, RecursionError) as error:
+        raise ValueError(f"{path.name}: {error}") from error
     found: list[int] = []
     for ends in (config.get("eos_token_id"), generation.get("eos_token_id")):
         found += [ends] if isinstance(ends, int) else [end for end in ends or () if isinstance(end, int)]

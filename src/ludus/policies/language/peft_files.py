@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from ludus.config.language import AdapterConfig
 from ludus.errors import UserError
+from ludus.plain_files import read_plain
 from ludus.policies.language.foreign import ForeignModel
 from ludus.policies.language.low_rank import LowRank
 from ludus.policies.language.model import LanguageModel
@@ -22,7 +24,10 @@ from ludus.runs import atomic
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
-_MOST_BYTES = 8 << 30  # a zip may claim any size; no adapter needs more
+# a zip may unfold to any size; no adapter's weights are so alike
+_MOST_BYTES, _ALWAYS_FINE, _LARGEST_RATIO = 8 << 30, 64 << 20, 20
+_LARGEST_CONFIG = 4 << 20
+_LARGEST_RANK = 65_536
 # settings of PEFT that change what an adapter computes, with the value that Ludus computes
 _PLAIN = {"use_dora": False, "use_rslora": False, "bias": "none", "rank_pattern": {}, "alpha_pattern": {}}
 
@@ -35,7 +40,7 @@ def read_peft(source: str | Path) -> tuple[AdapterConfig, dict[str, Tensor]]:
         settings = json.loads(files[CONFIG])
         kind = str(settings.get("peft_type", "")).upper()
         rank, alpha = int(settings["r"]), float(settings["lora_alpha"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(f"{CONFIG} is no LoRA adapter's", where=str(path), fix=_FIX) from error
     odd = [key for key, plain in _PLAIN.items() if (settings.get(key) or plain) != plain]
     if kind != "LORA" or odd:
@@ -50,6 +55,10 @@ def read_peft(source: str | Path) -> tuple[AdapterConfig, dict[str, Tensor]]:
     # newer versions of PEFT leave the adapter's own name out, older ones write `lora_A.default.weight`
     tensors = {name.replace(".default.weight", ".weight"): tensor for name, tensor in stored.items()}
     paths = {name.split(".lora_")[0].removeprefix("base_model.model.") for name in tensors}
+    # what is stored says how large the adapter is: a rank of its own choice would be any amount of memory
+    odd = [name for name, tensor in tensors.items() if ".lora_A." in name and tensor.shape[:1] != (rank,)]
+    if odd or not 0 < rank <= _LARGEST_RANK or not math.isfinite(alpha):
+        raise UserError(f"{CONFIG} says rank {rank}, the weights do not", where=str(path), fix=_FIX)
     config = AdapterConfig(rank=rank, alpha=alpha, targets=sorted(paths))
     return config, tensors
 
@@ -112,7 +121,8 @@ def write_peft(
 def _from_folder(path: Path) -> dict[str, bytes]:
     for folder in (path, *sorted(p for p in path.glob("*") if p.is_dir())):
         if (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file():
-            return {name: (folder / name).read_bytes() for name in (CONFIG, WEIGHTS)}
+            config = read_plain(folder / CONFIG, _LARGEST_CONFIG, links=True)
+            return {CONFIG: config, WEIGHTS: (folder / WEIGHTS).read_bytes()}
     raise UserError("no adapter can be read there", where=str(path), fix=_FIX)
 
 
@@ -123,13 +133,17 @@ def _from_zip(path: Path) -> dict[str, bytes]:
             found = {}
             for name in (CONFIG, WEIGHTS):
                 entries = [e for e in archive.infolist() if Path(e.filename).name == name]
-                if len(entries) == 1 and entries[0].file_size <= _MOST_BYTES:
+                if len(entries) == 1 and entries[0].file_size <= _most(entries[0]):
                     found[name] = archive.read(entries[0])
-    except (zipfile.BadZipFile, OSError, RuntimeError) as error:
+    except Exception as error:  # besides zipfile's own, whatever each kind of compression raises
         raise UserError(f"no zip that can be read: {error}", where=str(path), fix=_FIX) from error
     if len(found) < 2:
         raise UserError("no adapter, or more than one, in this zip", where=str(path), fix=_FIX)
     return found
+
+
+def _most(entry: zipfile.ZipInfo) -> int:
+    return min(_MOST_BYTES, _ALWAYS_FINE + _LARGEST_RATIO * entry.compress_size)
 
 
 _FIX = f"a folder or zip with {CONFIG} (LoRA) and {WEIGHTS}; pickled weights are not read"

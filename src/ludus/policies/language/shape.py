@@ -50,6 +50,12 @@ class Shape:
         kv = self.kv_heads * self.head_dim
         return self.heads * self.head_dim, kv, kv
 
+    @property
+    def smallest(self) -> int:
+        """How many numbers its matrices hold, without biases, norms and a head of its own."""
+        block = sum(self.qkv_widths) + self.qkv_widths[0] + 3 * self.intermediate
+        return self.hidden * (self.vocab + self.layers * block)
+
     def frequencies(self) -> Tensor:
         """Of the rotary embedding: radians per position, one for each pair of a head's numbers. Float32."""
         exponents = torch.arange(0, self.head_dim, 2, dtype=torch.int64).float() / self.head_dim

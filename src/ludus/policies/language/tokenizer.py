@@ -98,6 +98,11 @@ class HuggingFaceTokenizer:
         self._inner.save_pretrained(str(folder))
 
 
+def first_line(error: Exception) -> str:
+    """What an error says, in a line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def load_tokenizer(source: str, vocab_size: int, stop_ids: Sequence[int] = ()) -> HuggingFaceTokenizer:
     """The tokenizer of a folder or hub id. Raises UserError where there is none, MissingExtra."""
     try:
@@ -105,10 +110,11 @@ def load_tokenizer(source: str, vocab_size: int, stop_ids: Sequence[int] = ()) -
     except ImportError as error:
         raise MissingExtra("a Hugging Face tokenizer", "text") from error
     try:
-        inner = AutoTokenizer.from_pretrained(source)
-    except (OSError, ValueError, KeyError) as error:
+        inner = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    # the readers of many formats raise whatever they stumble over; to the user they all mean this
+    except Exception as error:
         raise UserError(
-            f"no tokenizer can be read there: {str(error).splitlines()[0]}",
+            f"no tokenizer can be read there: {first_line(error)}",
             where=source,
             fix="put tokenizer.json and tokenizer_config.json beside the weights",
         ) from error

@@ -13,26 +13,56 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ludus.errors import UserError
+from ludus.plain_files import read_plain
 from ludus.policies.language.llama import LlamaModel, Weights
 from ludus.policies.language.shape import Shape, as_config
 from ludus.policies.language.tokenizer import ByteTokenizer
 
 BYTES = "bytes"
 """`ludus_tokenizer` in the config.json of a model whose tokens are single bytes."""
+_LARGEST_JSON = 32 << 20
+# what makes a model large, by the names that families have for it
+_WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
+_COUNTS = (
+    *("vocab_size", "num_hidden_layers", "n_layer", "num_layers", "intermediate_size", "n_inner", "d_ff"),
+    *("num_attention_heads", "n_head", "num_heads", "head_dim"),
+)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The folder's config.json; raises UserError when it is missing or no JSON object."""
     path = folder / "config.json"
     try:
-        config = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        config = json.loads(read_plain(path, _LARGEST_JSON, links=True))
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             "no model can be read there: config.json is missing or damaged", where=str(path), fix=_FOLDER
         ) from error
     if not isinstance(config, dict):
         raise UserError("config.json holds no object", where=str(path), fix=_FOLDER)
     return config
+
+
+def check_size(folder: Path, config: Mapping[str, Any]) -> None:
+    """UserError where config.json describes more weights than the folder holds: they would be made up, in memory.
+
+    Each word of the vocabulary, each layer and each inner unit has at least one row as wide as the model is.
+    """
+    for part in (config, *(value for value in config.values() if isinstance(value, dict))):
+        width = max((value for value in map(part.get, _WIDTHS) if isinstance(value, int)), default=1)
+        counts = [value for value in map(part.get, _COUNTS) if isinstance(value, int)]
+        require_stored(folder, max([1, *counts]) * max(width, 1))
+
+
+def require_stored(folder: Path, numbers: int) -> None:
+    """UserError where the folder's weights are too small to hold so many numbers, of a byte or more each."""
+    stored = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    if numbers > stored:
+        raise UserError(
+            f"config.json describes {numbers:,} weights or more, and the files have {stored:,} bytes",
+            where=str(folder),
+            fix=_FOLDER,
+        )
 
 
 def has_own_head(folder: Path) -> bool:
@@ -101,9 +131,12 @@ def _stored(folder: Path) -> Iterator[tuple[str, Any]]:
     """Names of the stored tensors, each with a function that reads it."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        listed: Mapping[str, str] = json.loads(index.read_text("utf-8")).get("weight_map", {})
-        # a file of the folder itself, whatever the index says
-        files = sorted({folder / Path(name).name for name in listed.values()})
+        try:
+            listed = json.loads(read_plain(index, _LARGEST_JSON, links=True))["weight_map"].values()
+            # a file of the folder itself, whatever the index says
+            files = sorted({folder / Path(name).name for name in listed})
+        except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+            raise UserError("no index of weights can be read there", where=str(index), fix=_FOLDER) from error
     else:
         files = [folder / "model.safetensors"]
     for path in files:

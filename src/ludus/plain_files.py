@@ -1,0 +1,54 @@
+"""Files that somebody else may have written: taken only where they are plain, and only up to a size.
+
+A pipe in the place of a file would be waited at for ever, a link would lead to files that are none of the sender's
+business, and a file of any length would be any amount of memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def read_plain(path: Path | str, limit: int, *, links: bool = False) -> bytes:
+    """The content of a plain file; OSError where there is none, it is something else, or longer than `limit`.
+
+    `links`: the last part of `path` may be a link, as everything in the cache of a model hub is.
+    """
+    # non-blocking: opening a pipe must not wait for its writer
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags | (0 if links else getattr(os, "O_NOFOLLOW", 0)))
+    except OSError as error:
+        if error.errno == errno.ELOOP and not links:
+            raise OSError(errno.ELOOP, "it is a link", str(path)) from None
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a plain file", str(path))
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"it has more than {limit:,} bytes", str(path))
+    return data
+
+
+def way_out(folder: Path) -> Path | None:
+    """Of what lies in `folder`, something by which one would leave it: a link that leads out, a pipe, a device."""
+    inside = os.path.realpath(folder)
+    pending = [inside]
+    while pending:
+        # a folder that is gone meanwhile, or closed to us, leads nowhere
+        with contextlib.suppress(FileNotFoundError, PermissionError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    target = os.path.realpath(entry.path)
+                    if os.path.commonpath([inside, target]) != inside:
+                        return folder / os.path.relpath(entry.path, inside)
+                elif entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False):
+                    return folder / os.path.relpath(entry.path, inside)
+    return None
