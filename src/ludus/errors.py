@@ -7,7 +7,8 @@ lines without a traceback. An `EnvFault` comes out of the user's env or model: i
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 EXIT_OK = 0
 EXIT_FAULT = 1
@@ -27,6 +28,12 @@ class LudusError(Exception):
     """Base of every error that Ludus raises itself."""
 
     exit_code = EXIT_FAULT
+    evidence: Mapping[str, Any] | None = None
+    """Arrays by name that show what was wrong. A run keeps them in its directory."""
+
+
+class NotFinite(LudusError):
+    """A loss, a gradient or a weight became NaN or infinite. Nothing has learnt from it, and it is not saved."""
 
 
 class UserError(LudusError):

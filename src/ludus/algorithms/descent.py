@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ludus.algorithms.kernels.memory import NOT_FINITE
 from ludus.algorithms.peers import ALONE, Peers
-from ludus.errors import LudusError
+from ludus.errors import NotFinite
 from ludus.policies.sharding import is_sharded, local
 
 
@@ -37,9 +37,9 @@ class Brake:
             torch.maximum(self.fault, asked, out=self.fault)
 
     def check(self) -> None:
-        """LudusError when a gradient was not finite since `release`. Waits for the device."""
+        """NotFinite when a loss or a gradient was not finite since `release`. Waits for the device."""
         if self.fault.item():
-            raise LudusError(NOT_FINITE)
+            raise NotFinite(NOT_FINITE)
 
 
 def make_adam(parameters: Sequence[nn.Parameter], rate: float, eps: float = 1e-8) -> torch.optim.Adam:
@@ -78,10 +78,12 @@ def descend(
 ) -> Tensor:
     """Clip the gradient of `loss` to `max_norm` (None: no limit) and step. Returns the norm before clipping.
 
-    A gradient that is not finite pulls the brake, and nothing is stepped while that is pulled. `peers` step by the
-    sum of their gradients.
+    A loss or a gradient that is not finite pulls the brake, and nothing is stepped while that is pulled. `peers`
+    step by the sum of their gradients.
     """
     optimizer.zero_grad()
+    seen = loss.detach()
+    brake.pull_if(seen - seen != 0, fault=True)  # its gradient may be finite all the same
     loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     return take_step([(optimizer, parameters)], max_norm, brake, peers)
 

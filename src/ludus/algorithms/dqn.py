@@ -107,7 +107,7 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
         learning_rate = h.learning_rate(fraction)
         metrics = self.kernels.learn(
             self.replay.arrays(),
-            self._rng.integers(0, self.replay.size, size=(rounds, h.batch_size)),
+            self.replay.draw((rounds, h.batch_size), self._rng),
             self.place.reward_normalizer,
             rate=learning_rate,
             eps=1e-8,

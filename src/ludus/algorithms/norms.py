@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
+from torch import nn
 
-from ludus.policies.sharding import is_sharded
+from ludus.policies.sharding import is_sharded, local
 from ludus.types import Metrics
 
 _FIRST = ("exp_avg", "momentum_buffer")
@@ -40,6 +42,38 @@ def optimizer_norms(optimizers: Iterable[torch.optim.Optimizer]) -> Metrics:
     if second:
         found["train/second_moment_norm"] = _norm(second, 1).sqrt().item()
     return found
+
+
+@torch.no_grad()
+def first_bad_weight(
+    policy: Any, optimizers: Iterable[torch.optim.Optimizer], gradients: bool = False
+) -> str:
+    """The first weight, or number an optimizer keeps of one, that is not finite, in words; empty where all are.
+
+    `gradients` looks at those at hand as well.
+    """
+    names = {id(p): name for name, p in policy.named_parameters()} if isinstance(policy, nn.Module) else {}
+    kept: list[tuple[str, torch.Tensor]] = []
+    for optimizer in optimizers:
+        for parameter in (one for group in optimizer.param_groups for one in group["params"]):
+            name = names.get(id(parameter), "a weight")
+            kept.append((name, parameter.detach()))
+            kept += [
+                (f"{key} of {name}", value)
+                for key, value in optimizer.state.get(parameter, {}).items()
+                if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim()
+            ]
+            if gradients and parameter.grad is not None:
+                kept.append((f"the gradient of {name}", parameter.grad))
+    kept = [(name, local(tensor)) for name, tensor in kept if tensor.numel()]
+    if not kept or bool(torch.isfinite(_norm([tensor for _, tensor in kept], 2))):
+        return ""
+    for name, tensor in kept:
+        bad = ~torch.isfinite(tensor)
+        if bool(bad.any()):
+            index = bad.nonzero()[0].tolist()
+            return f"{name}{index} = {float(tensor[tuple(index)])!r}"
+    return ""  # large, but finite
 
 
 @torch.no_grad()

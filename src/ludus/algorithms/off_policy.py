@@ -15,7 +15,7 @@ from ludus.algorithms.learner import Learner, Workplace, with_prefix
 from ludus.algorithms.replay import Batch, ReplayBuffer
 from ludus.config.hyperparameters import Hyperparameters
 from ludus.config.schema import TrainerConfig
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, NotFinite
 from ludus.rollout.collector import ReplayCollector
 from ludus.rollout.experience import Transitions
 from ludus.rollout.stepper import Stepper
@@ -60,7 +60,7 @@ class OffPolicyLearner(Learner[Transitions, H]):
         """What follows a gradient step."""
 
     def read(self, statistics: torch.Tensor) -> Metrics:
-        """The metrics of a gradient step. LudusError when a gradient was not finite."""
+        """The metrics of a gradient step. NotFinite when its loss or gradient was not."""
         self.brake.check()
         return {
             f"train/{name}": value for name, value in zip(self.STATISTICS, statistics.tolist(), strict=True)
@@ -76,6 +76,8 @@ class OffPolicyLearner(Learner[Transitions, H]):
         statistics = None
         for batch in batches:
             statistics = self._captured_step(batch) if self.captured else self.gradient_step(batch)
+            if self.place.device.type == "cpu":  # elsewhere it would wait for the device
+                self.brake.check()
             self.after_step(fraction)
         if statistics is None:
             return {}
@@ -115,7 +117,11 @@ class OffPolicyLearner(Learner[Transitions, H]):
             if self.kernels is None:
                 self.policy.train()
             rounds = experience.steps if self.h.gradient_steps < 0 else self.h.gradient_steps
-            metrics = self.learn_rounds(rounds, fraction)
+            try:
+                metrics = self.learn_rounds(rounds, fraction)
+            except NotFinite as error:
+                error.evidence = self.replay.drawn()
+                raise
         return metrics
 
     def learn_rounds(self, rounds: int, fraction: float) -> Metrics:

@@ -18,11 +18,13 @@ from ludus.algorithms.learner import Learner, Workplace, explained_variance
 from ludus.algorithms.peers import together
 from ludus.config.hyperparameters import Hyperparameters, constant
 from ludus.config.schedule import Fraction, NonNegative, Positive
+from ludus.errors import NotFinite
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.observations import to_tensor
 from ludus.policies.sharding import put, sendable, whole
 from ludus.rollout.collector import RolloutCollector
 from ludus.rollout.experience import Cuts, Rollout
+from ludus.rollout.finite import all_finite, first_bad
 from ludus.rollout.stepper import Stepper
 from ludus.types import Array, BoolArray, Metrics, Observation
 
@@ -221,6 +223,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
         """The rollout with advantages and value targets, and how well the values predicted them.
 
         Where an older policy acted, the samples are as if this one had, and the advantages hold what that takes.
+        NotFinite when an advantage or a log-probability is not finite.
         """
         decay = self.h.gamma(fraction), self.h.gae_lambda(fraction)
         if rollout.cuts is None:
@@ -245,6 +248,8 @@ class OnPolicyLearner(Learner[Rollout, H]):
                 ratios,
                 *decay,
             )
+        if not (all_finite(advantages) and all_finite(rollout.log_probs)):
+            raise _not_finite(rollout, advantages)
         keep = rollout.valid.reshape(-1)
         device = self.place.device
 
@@ -351,6 +356,24 @@ class CapturedActorCritic:
 
     def values(self, obs: Observation) -> Array:
         return self._values(obs)[0]
+
+
+def _not_finite(rollout: Rollout, advantages: Array) -> NotFinite:
+    causes = {
+        "reward": rollout.rewards,
+        "value": rollout.values,
+        "value after the step": rollout.next_values,
+        "log-probability": rollout.log_probs,
+        "advantage": advantages,
+    }
+    name, found = next((name, bad) for name, array in causes.items() if (bad := first_bad(array)) is not None)
+    _, (step, env), value = found
+    return NotFinite(
+        f"the {name} of env {env} at step {step + 1} of {len(advantages)} of the rollout is not finite but "
+        f"{value!r}; the optimizer was not stepped\n"
+        "  where: the learner's update\n"
+        "  fix:   lower hyperparams.learning_rate, or look for extreme observations or rewards in the env"
+    )
 
 
 def _flat_obs(

@@ -65,6 +65,7 @@ class ReplayBuffer:
         self.size = 0
         self._position = 0
         self._arrays: dict[str, Array] = {}
+        self._drawn: Array = np.zeros(0, dtype=np.int64)
 
     def add(self, transitions: Transitions) -> None:
         fields = _flatten(transitions)
@@ -80,6 +81,15 @@ class ReplayBuffer:
         self._position = (self._position + count) % self.capacity
         self.size = min(self.size + count, self.capacity)
 
+    def draw(self, size: int | tuple[int, int], rng: np.random.Generator) -> Array:
+        """Indices of transitions, uniformly and with replacement."""
+        self._drawn = rng.integers(0, self.size, size=size)
+        return self._drawn
+
+    def drawn(self) -> dict[str, Array]:
+        """The transitions of the last `draw`, and their indices."""
+        return {"indices": self._drawn} | {name: array[self._drawn] for name, array in self._arrays.items()}
+
     def sample(
         self,
         n: int,
@@ -88,7 +98,7 @@ class ReplayBuffer:
         reward_normalizer: RewardNormalizer | None,
     ) -> Batch:
         """`n` transitions drawn uniformly with replacement."""
-        chosen = rng.integers(0, self.size, size=n)
+        chosen = self.draw(n, rng)
         picked = {name: array[chosen] for name, array in self._arrays.items()}
         rewards = picked["rewards"]
         if reward_normalizer is not None:

@@ -131,7 +131,7 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
             self.gradient_steps += 1
             metrics = self.kernels.learn(
                 self.replay.arrays(),
-                self._rng.integers(0, self.replay.size, size=h.batch_size),
+                self.replay.draw(h.batch_size, self._rng),
                 self.place.reward_normalizer,
                 rate=h.learning_rate(fraction),
                 max_norm=None if h.max_grad_norm is None else h.max_grad_norm(fraction),

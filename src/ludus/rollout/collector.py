@@ -15,7 +15,7 @@ from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.base import Policy
 from ludus.policies.observations import RewardNormalizer, to_tensor
 from ludus.rollout.experience import Cuts, Experience, Rollout, Transitions
-from ludus.rollout.stepper import Step, Stepper, stack
+from ludus.rollout.stepper import Step, Stepper, stack, successors, with_rows
 from ludus.types import Array, BoolArray, EpisodeRecord, Metrics, Observation
 
 _REWARDS = "reward_normalizer."
@@ -299,10 +299,10 @@ class ReplayCollector(EnvCollector):
             step = stepper.step(policy.to_env(actions))
             if self.reward_normalizer is not None:
                 self.reward_normalizer.see(step.rewards, step.ended, step.valid)
-            next_obs = _successors(stepper.obs, step.final_obs)
+            next_obs = successors(stepper.obs, step.final_obs)
             next_masks = stepper.masks
             if next_masks is not None and step.final_masks:
-                next_masks = _replace(next_masks, step.final_masks)
+                next_masks = with_rows(next_masks, step.final_masks)
             parts.append(
                 (obs, actions, step.rewards, next_obs, step.terminated, masks, next_masks, step.valid)
             )
@@ -441,25 +441,6 @@ def _concatenate(first: Observation, second: Observation) -> Observation:
 
 def _mask_tensor(masks: BoolArray | None, policy: Policy) -> torch.Tensor | None:
     return None if masks is None else torch.as_tensor(masks, device=policy.device)
-
-
-def _successors(obs: Observation, final_obs: dict[int, Any]) -> Observation:
-    """The current observations, with the true last one in place of each that was reset."""
-    if not final_obs:
-        return obs
-    if isinstance(obs, dict):
-        return {
-            key: _replace(value, {i: final[key] for i, final in final_obs.items()})
-            for key, value in obs.items()
-        }
-    return _replace(obs, final_obs)
-
-
-def _replace(batch: Array, rows: dict[int, Any]) -> Array:
-    batch = batch.copy()
-    for index, row in rows.items():
-        batch[index] = row
-    return batch
 
 
 def _join(parts: list[Any], *, episodes: list[EpisodeRecord]) -> Transitions:

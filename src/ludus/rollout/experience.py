@@ -81,6 +81,31 @@ class Turns(Experience):
     matches: list[MatchRecord]
 
 
+def as_arrays(experience: Experience) -> dict[str, Array]:
+    """What there is to learn from, by name: flat, for a file that shows it."""
+    if isinstance(experience, Turns):
+        turns = experience.turns
+        return {
+            "prompts": _tokens([turn.prompt for turn in turns]),
+            "prompt_lengths": np.array([len(turn.prompt) for turn in turns], dtype=np.int64),
+            "completions": _tokens([turn.completion for turn in turns]),
+            "completion_lengths": np.array([len(turn.completion) for turn in turns], dtype=np.int64),
+            "log_probs": np.concatenate([np.zeros(0, np.float32), *(turn.log_probs for turn in turns)]),
+            "advantages": np.array([turn.advantage or 0.0 for turn in turns], dtype=np.float64),
+        }
+    found: dict[str, Array] = {}
+    for name, value in vars(experience).items():
+        if isinstance(value, np.ndarray):
+            found[name] = value
+        elif isinstance(value, dict):
+            found |= {f"{name}.{key}": part for key, part in value.items()}
+    return found
+
+
+def _tokens(sequences: Sequence[Sequence[int]]) -> Array:
+    return np.array([token for sequence in sequences for token in sequence], dtype=np.int64)
+
+
 def join_rollouts(parts: Sequence[Rollout]) -> Rollout:
     """Rollouts of the same length as one, their envs side by side. All have cuts, or none."""
 

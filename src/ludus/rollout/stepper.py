@@ -1,7 +1,8 @@
 """Steps a vector env and keeps the books: current observations, masks, episode tallies, resets.
 
 It honours each of Gymnasium's autoreset modes, so that collectors see one simple picture: what was observed,
-what followed it truly, and which steps carry experience at all.
+what followed it truly, and which steps carry experience at all. Whatever an env returns passes here first, so here
+it is also looked at for NaN and infinity: an env that gives one ends the run before anything has learnt from it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from ludus.errors import EnvFault
+from ludus.rollout.finite import all_finite, first_bad, step_is_finite
 from ludus.types import Array, BoolArray, EpisodeRecord, Observation
 
 REPORT = "balatro"  # where a game tells how an episode went
@@ -49,17 +52,23 @@ class Stepper:
         *,
         reports_episodes: bool = False,
         rebuild: bool = True,
+        first_env: int = 0,
     ) -> None:
-        """`rebuild` says that the envs may be built anew at a barrier: not so for an instance the user gave."""
+        """`rebuild` says that the envs may be built anew at a barrier: not so for an instance the user gave.
+
+        `first_env` is the number of the first env among all of the run, for messages.
+        """
         self.envs = envs
         self._rebuild = rebuild and hasattr(envs, "rebuild")
         self.n_envs: int = envs.num_envs
         self._seed_for = seed_for
+        self._first_env = first_env
         self._reports_episodes = reports_episodes
         self._mode = AutoresetMode(envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self._returns = np.zeros(self.n_envs)
         self._lengths = np.zeros(self.n_envs, dtype=np.int64)
         self._resetting = np.zeros(self.n_envs, dtype=bool)
+        self._seeds: list[int | None] = [None] * self.n_envs
         self._all_valid = np.ones(self.n_envs, dtype=bool)
         self.obs: Observation = {}
         self.masks: BoolArray | None = None
@@ -76,7 +85,12 @@ class Stepper:
 
     def restart(self, seeds: list[int] | None = None) -> None:
         """Begin a new episode in every env, from `seeds` or wherever its random numbers are; open ones end."""
-        self.obs, infos = self.envs.reset(seed=seeds)  # type: ignore[arg-type]  # Gymnasium's own take a list too
+        if seeds is not None:
+            self._seeds = list(seeds)
+        obs, infos = self.envs.reset(seed=seeds)  # type: ignore[arg-type]  # Gymnasium's own take a list too
+        if not all_finite(obs):
+            raise self._not_finite("observation", obs, np.zeros_like(self._lengths), {"observations": obs})
+        self.obs = obs
         self.masks = read_masks(self.obs, infos)
         self._returns[:] = 0.0
         self._lengths[:] = 0
@@ -101,8 +115,11 @@ class Stepper:
         self._resetting[:] = False
 
     def step(self, actions: Array) -> Step:
-        """Take one step in every env with env-ready `actions`."""
+        """Take one step in every env with env-ready `actions`. EnvFault where one gives a number that is none."""
         obs, rewards, terminated, truncated, infos = self.envs.step(actions)
+        if not step_is_finite(obs, rewards):
+            begun = terminated | truncated if self._mode is AutoresetMode.SAME_STEP else None
+            raise self._bad_step(actions, obs, rewards, self._lengths + 1, begun)
         valid = self._all_valid
         # Beside an env's own info of that name Gymnasium puts `_dropped`.
         if "dropped" in infos and "_dropped" not in infos:
@@ -130,9 +147,13 @@ class Stepper:
             if self._mode is AutoresetMode.SAME_STEP:
                 last_infos = infos.get("final_info", {})
                 final_obs = {int(i): infos["final_obs"][i] for i in indices}
+                if not all(map(all_finite, final_obs.values())):
+                    raise self._bad_step(actions, successors(obs, final_obs), rewards, self._lengths)
             elif self._mode is AutoresetMode.DISABLED:
                 final_obs = {int(i): take(obs, int(i)) for i in indices}
                 obs, infos = self.envs.reset(options={"reset_mask": ended})
+                if not all_finite(obs):
+                    raise self._bad_step(actions, obs, rewards, self._lengths, ended)
                 fresh = read_masks(obs, infos)
                 if masks is None:
                     masks = fresh
@@ -155,6 +176,40 @@ class Stepper:
             final_masks=final_masks,
             episodes=episodes,
         )
+
+    def _bad_step(
+        self, actions: Array, obs: Observation, rewards: Array, steps: Array, begun: BoolArray | None = None
+    ) -> EnvFault:
+        """The error for a step, the one of number `steps` in each episode, that gave a number which is not finite.
+
+        Where `begun`, the observation already is that of the next episode's reset.
+        """
+        kept = {
+            "observations_before": self.obs,
+            "actions": actions,
+            "observations": obs,
+            "rewards": rewards,
+        }
+        if not all_finite(rewards):
+            return self._not_finite("reward", rewards, steps, kept)
+        return self._not_finite(
+            "observation", obs, steps if begun is None else np.where(begun, 0, steps), kept
+        )
+
+    def _not_finite(self, what: str, numbers: Observation, steps: Array, kept: dict[str, Any]) -> EnvFault:
+        found = first_bad(numbers)
+        assert found is not None
+        key, (env, *index), value = found
+        place = f"{f'.{key}' if key else ''}{index or ''}"
+        when = f"step {steps[env]} of its episode" if steps[env] else "the reset"
+        error = EnvFault(
+            f"env {self._first_env + env} gave {what}{place} = {value!r} at {when}; nothing has learnt from it",
+            worker=self._first_env + env,
+            env_id=str(getattr(self.envs, "env_id", "") or type(self.envs).__name__),
+            seed=self._seeds[env],
+        )
+        error.evidence = {**kept, "env": np.array(env), "episode_steps": steps}
+        return error
 
     def _masks_of(self, obs: Observation, infos: dict[str, Any]) -> BoolArray | None:
         """`read_masks`; where masks were there before and none is now, everything is legal."""
@@ -206,6 +261,26 @@ def _final_masks(final_obs: dict[int, Any], infos: dict[str, Any], width: int) -
         if mask is not None:
             masks[index][:] = np.reshape(mask, -1)
     return masks
+
+
+def successors(obs: Observation, final_obs: dict[int, Any]) -> Observation:
+    """The current observations, with the true last one in place of each that was reset."""
+    if not final_obs:
+        return obs
+    if isinstance(obs, dict):
+        return {
+            key: with_rows(value, {i: final[key] for i, final in final_obs.items()})
+            for key, value in obs.items()
+        }
+    return with_rows(obs, final_obs)
+
+
+def with_rows(batch: Array, rows: dict[int, Any]) -> Array:
+    """A copy of `batch` with some of its rows replaced."""
+    batch = batch.copy()
+    for index, row in rows.items():
+        batch[index] = row
+    return batch
 
 
 def take(obs: Observation, index: int) -> Any:

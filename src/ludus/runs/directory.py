@@ -42,6 +42,7 @@ class RunDirectory:
         self.videos_dir = self.path / "videos"
         self.tensorboard_dir = self.path / "tensorboard"
         self.logs_dir = self.path / "logs"
+        self.faults_dir = self.path / "faults"
         self.report_path = self.path / "report.html"
 
     @classmethod

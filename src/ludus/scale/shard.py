@@ -147,6 +147,7 @@ class Shard:
                 lambda barrier, index: run.derive("env", barrier, plan.first_env + index),
                 reports_episodes=plan.reports_episodes,
                 rebuild=plan.rebuild,
+                first_env=plan.first_env,
             )
             self._collector = learner.make_collector(self._stepper)
         except BaseException:

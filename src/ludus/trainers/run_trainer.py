@@ -312,9 +312,14 @@ class RunTrainer(RLTrainer):
             if isinstance(error, SimulatorLost):  # what was learnt is whole, only its env is gone
                 with suppress(LudusError):  # the first trouble is the one to tell
                     run.preempted()
+            told = run.keep_evidence(error) if isinstance(error, LudusError) else ""
+            if told:
+                error.add_note(told)
             with suppress(OSError):
                 directory.update_info(
-                    status="failed", steps=run.progress.steps, error=f"{type(error).__name__}: {error}"
+                    status="failed",
+                    steps=run.progress.steps,
+                    error=f"{type(error).__name__}: {error}" + (f"\n{told}" if told else ""),
                 )
             hint = run.resume_hint()
             if hint and not isinstance(error, StorageError):  # which says it itself

@@ -15,18 +15,19 @@ import numpy as np
 import torch
 
 from ludus.algorithms.learner import AnyLearner, with_prefix
-from ludus.algorithms.norms import optimizer_norms
+from ludus.algorithms.norms import first_bad_weight, optimizer_norms
 from ludus.config.schema import TrainerConfig
 from ludus.config.when import When
 from ludus.envs.balatro.metrics import figures
-from ludus.errors import CheckpointError, StorageError
+from ludus.errors import CheckpointError, LudusError, NotFinite, StorageError
 from ludus.evaluation.evaluate import EvaluationResult
 from ludus.evaluation.load import load_policy_tensors
 from ludus.rollout.collector import Collector
-from ludus.rollout.experience import Experience
+from ludus.rollout.experience import Experience, as_arrays
 from ludus.runs.atomic import write_atomic
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory
+from ludus.runs.evidence import keep_evidence
 from ludus.runs.signals import StopSignals
 from ludus.runs.streams import Streams
 from ludus.tracking.machine import MachineLoad
@@ -76,6 +77,8 @@ class TrainingRun:
         self.last_evaluation: EvaluationResult | None = None
         self.stop_reason: str | None = None
         self._steps_in_collection = 0
+        self._in_hand: Experience | None = None
+        """What was collected and not yet learnt from."""
         self._before = Progress()
         self._window = EpisodeWindow()
         self._games = GameWindow()
@@ -150,6 +153,7 @@ class TrainingRun:
     def count(self, experience: Experience) -> None:
         """Take note of what was collected."""
         self._steps_in_collection = 0
+        self._in_hand = experience
         self.progress.steps += experience.steps
         self.progress.episodes += len(experience.episodes)
         self._window.extend(experience.episodes)
@@ -162,6 +166,7 @@ class TrainingRun:
 
     def record(self, metrics: Metrics) -> None:
         """Take note of an update; a row is written when `tracking.every` steps have passed."""
+        self._in_hand = None
         self.progress.updates += 1
         self.progress.seconds = self._seconds_before + self.seconds
         self._means.add(metrics | self.crew.extra_metrics())
@@ -217,7 +222,14 @@ class TrainingRun:
     # Checkpoints
 
     def save(self, *, exact: bool = False, resumable: bool = True) -> Checkpoint:
-        """Write a checkpoint of this moment, and mark it best if it is. Raises OSError."""
+        """Write a checkpoint of this moment, and mark it best if it is. Raises OSError, and NotFinite."""
+        bad = first_bad_weight(self.crew.learner.policy, self.crew.learner.optimizers().values())
+        if bad:
+            raise NotFinite(
+                f"what was learnt is not finite: {bad}; it is not saved\n"
+                "  where: the learner\n"
+                "  fix:   lower hyperparams.learning_rate, and go on from the last checkpoint"
+            )
         if resumable:
             self._barriers += 1
         tensors = {"policy": dict(self.crew.learner.policy.state_dict())}
@@ -257,6 +269,28 @@ class TrainingRun:
         if self.crew.config.env is None and self.crew.config.language is None:
             command = f"create_trainer(env, config), then resume({path!r}) and train()"
         return f"checkpoint {newest.name} is intact. Go on with: {command}"
+
+    def keep_evidence(self, error: LudusError) -> str:
+        """Keep what shows `error` in the run's directory; returns when it happened and where it is kept, in words.
+
+        Empty where there is nothing to show.
+        """
+        arrays = error.evidence
+        if arrays is None and isinstance(error, NotFinite) and self._in_hand is not None:
+            arrays = as_arrays(self._in_hand)
+        if arrays is None:
+            return ""
+        told = f"It was env step {self.num_timesteps:,}, update {self.progress.updates + 1:,}."
+        if isinstance(error, NotFinite):
+            learner = self.crew.learner
+            bad = first_bad_weight(learner.policy, learner.optimizers().values(), gradients=True)
+            told += f" First bad value of the network: {bad}." if bad else ""
+        about = {"error": str(error)[:4000], "when": told}
+        try:
+            path = keep_evidence(self.directory.faults_dir, self.num_timesteps, arrays, about)
+        except OSError as problem:
+            return f"{told} What shows it could not be kept: {problem}"
+        return f"{told} What shows it is kept in {path}"
 
     def _try_to_save(self, *, exact: bool = False, resumable: bool = True) -> None:
         """Save; a disk that fails now may work again at the next checkpoint, so training goes on for a while.

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import nn
 
 from ludus.algorithms.kernels.core import ELU, RELU, TANH
-from ludus.errors import LudusError
+from ludus.errors import NotFinite
 from ludus.policies.base import Policy
 from ludus.policies.extractors import FlattenExtractor
 from ludus.policies.observations import ObservationNormalizer, RewardNormalizer
@@ -70,15 +70,15 @@ class FlatMemory:
         state["step"] = self._counter.fill_(self.step)
 
     def advance(self, steps: int, grad_norm: float) -> None:
-        """Count optimizer steps that a kernel took. LudusError if it stopped at a gradient that is not finite."""
+        """Count optimizer steps that a kernel took. NotFinite if it stopped at a gradient that is not finite."""
         self.step += steps
         self._counter.fill_(self.step)
         if not np.isfinite(grad_norm):
-            raise LudusError(NOT_FINITE)
+            raise NotFinite(NOT_FINITE)
 
 
 NOT_FINITE = (
-    "a gradient is not finite (NaN or infinite); the optimizer was not stepped\n"
+    "a loss or a gradient is not finite (NaN or infinite); the optimizer was not stepped\n"
     "  where: the learner's update\n"
     "  fix:   lower hyperparams.learning_rate, or look for extreme observations or rewards in the env"
 )

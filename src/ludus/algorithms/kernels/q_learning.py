@@ -155,7 +155,10 @@ def learn(
         backward(parameters, gradients, 0, dims, kind, x, work, slopes)
         norm = np.sqrt(squared_norm(gradients))
         stats[LOSS], stats[Q_MEAN], stats[GRAD_NORM] = loss / rows, q_sum / rows, norm
-        if not np.isfinite(norm):
+        # beyond 1 the slope is that of the sign, whatever the error; np.isfinite of a sum is optimised away
+        if not abs(loss) < np.inf:
+            stats[GRAD_NORM] = np.nan
+        if not np.isfinite(stats[GRAD_NORM]):
             return taken
         adam(
             parameters,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
+import math
 import sys
 import warnings
 from collections.abc import Mapping
@@ -142,6 +143,8 @@ class ArenaTable:
             given = self._state.rewards or {}
             # here, so that rewards that are no numbers count as the game's fault
             self._rewards = tuple(float(given.get(seat) or 0.0) for seat in range(self._players))
+            if not all(map(math.isfinite, self._rewards)):
+                raise ValueError(f"the rewards {self._rewards} are not all finite")
             return
         # once in each turn: some games add to what is seen whenever they are asked
         seat, text = self._env.get_observation()

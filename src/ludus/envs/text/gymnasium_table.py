@@ -6,6 +6,7 @@ takes numbers. `info["invalid_move"]` says that an action was refused.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -52,6 +53,8 @@ class GymnasiumTable:
             self._board = str(text)
             self._said.append(f"[GAME] {text}")
             self._reward += float(reward)
+            if not math.isfinite(self._reward):
+                raise ValueError(f"the reward {reward!r} is not finite")
             self.over = bool(terminated or truncated)
             self._refused = bool(self._info.get("invalid_move"))
             if self.over:

@@ -1,0 +1,66 @@
+"""NaN and infinity found where they enter: in what an env returns, before anything has learnt from it.
+
+Networks read float32, so a number that is too large for it counts as infinite.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from ludus.types import Array, Observation
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@njit(cache=True, error_model="numpy")
+def _all_finite(numbers: Any) -> bool:
+    bad = 0
+    flat = numbers.reshape(-1)
+    for i in range(len(flat)):  # without leaving early, so that many are compared at once
+        bad += not abs(flat[i]) <= _LARGEST
+    return bad == 0
+
+
+@njit(cache=True, error_model="numpy")
+def _both_finite(obs: Any, rewards: Any) -> bool:
+    return _all_finite(obs) and _all_finite(rewards)
+
+
+def step_is_finite(obs: Observation, rewards: Array) -> bool:
+    """`all_finite` of both, for every step of a run: plain observations cost half a microsecond."""
+    if type(obs) is np.ndarray and obs.dtype.char in "fd" and obs.flags.c_contiguous:
+        return bool(_both_finite(obs, np.asarray(rewards, dtype=np.float64)))
+    return all_finite(obs) and all_finite(rewards)
+
+
+def all_finite(numbers: Observation) -> bool:
+    """Whether every number of a batch can be learnt from."""
+    if isinstance(numbers, dict):
+        return all(map(all_finite, numbers.values()))
+    numbers = np.asarray(numbers)
+    if numbers.dtype.kind != "f":
+        return True
+    if numbers.dtype.char in "fd":
+        return bool(_all_finite(np.ascontiguousarray(numbers)))
+    return bool(_usable(numbers).all())
+
+
+def first_bad(numbers: Observation) -> tuple[str, tuple[int, ...], float] | None:
+    """The first number that is not finite: its key (of a Dict), its index and what it is; None where all are."""
+    if isinstance(numbers, dict):
+        for key, part in numbers.items():
+            found = first_bad(part)
+            if found is not None:
+                return key if not found[0] else f"{key}.{found[0]}", *found[1:]
+        return None
+    if numbers.dtype.kind != "f" or (usable := _usable(numbers)).all():
+        return None
+    index = tuple(int(i) for i in np.argwhere(~usable)[0])
+    return "", index, float(numbers[index])
+
+
+def _usable(numbers: Array) -> Array:
+    return np.abs(numbers.astype(np.float64)) <= _LARGEST
