@@ -7,9 +7,12 @@ EXTRAS := .venv-extras
 DIAMBRA := .venv-diambra
 SCALE  := .venv-scale
 VLLM   := .venv-vllm
+TOOLS  := .venv-tools
+comma  := ,
+WITH   := box2d,video,sb3,sweep,export,text,games,web,cloud,parquet,plots,dev
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-long check test-extras test-vllm faults learning clean
+.PHONY: help install install-locked lock audit demo test test-long check test-extras test-vllm faults learning clean
 
 help:           ## what there is to make
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | awk -F: '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -19,8 +22,30 @@ install: $(STAMP)  ## create .venv and install Ludus into it
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[box2d,video,sb3,sweep,export,text,games,web,cloud,parquet,plots,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(WITH)]'
 	@touch $(STAMP)
+
+# Linux on x86-64 with Python 3.11 and the CPU build of torch; pip must know where that build is found.
+install-locked:  ## the same, every file checked against the hash in requirements.lock
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+# hatchling and editables build Ludus itself. Where uv is to look: UV_EXTRA_INDEX_URL, UV_FIND_LINKS.
+lock: $(TOOLS)/.installed  ## requirements.lock anew, from pyproject.toml and constraints.txt
+	printf 'hatchling\neditables\n' | $(TOOLS)/bin/uv pip compile pyproject.toml - --output-file requirements.lock \
+	  $(foreach extra,$(subst $(comma), ,$(WITH)),--extra $(extra)) --constraint constraints.txt --generate-hashes \
+	  --python $(TOOLS)/bin/python --index-strategy unsafe-best-match --no-annotate --quiet --custom-compile-command 'make lock'
+
+# --strict: a package that the service does not know counts as not audited, and fails
+audit: $(TOOLS)/.installed  ## known weaknesses of what requirements.lock names; asks a service in the network
+	$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --requirement requirements.lock
+
+$(TOOLS)/.installed:
+	test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet uv pip-audit
+	@touch $@
 
 demo: $(STAMP)  ## train the quickstart, evaluate it, film it
 	$(BIN)/ludus train quickstart
@@ -81,4 +106,4 @@ learning: $(STAMP)  ## train the presets of docs/results.md over five seeds
 	$(BIN)/python benchmarks/learning.py
 
 clean:          ## remove the environment and caches (runs stay)
-	rm -rf $(VENV) $(EXTRAS) $(DIAMBRA) $(SCALE) $(VLLM) .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(EXTRAS) $(DIAMBRA) $(SCALE) $(VLLM) $(TOOLS) .mypy_cache .ruff_cache .import_linter_cache
