@@ -112,7 +112,7 @@ def test_the_third_failure_in_a_row_ends_it_and_says_how_to_go_on(tmp_path: Path
     error = caught.value
     assert error.exit_code == EXIT_STORAGE == 4
     text = str(error)
-    assert "3 checkpoints in a row could not be saved" in text and "No space left on device" in text
+    assert "checkpoints could not be saved 3 times in a row" in text and "No space left on device" in text
     assert "checkpoint 000000001024 is intact" in text and f"ludus resume {run}" in text
     assert not hasattr(error, "__notes__")  # it has said it all
     info = RunDirectory.open(run).info()
@@ -180,7 +180,7 @@ def test_a_disk_too_full_for_run_json_does_not_hide_the_trouble(
         original(self, **fields)
 
     monkeypatch.setattr(RunDirectory, "update_info", update_info)
-    with pytest.raises(StorageError, match="3 checkpoints in a row"):
+    with pytest.raises(StorageError, match="checkpoints could not be saved 3 times in a row"):
         train(tmp_path / "run", config_for(tmp_path))
 
 

@@ -53,7 +53,8 @@ def storm(folder: Path, kills: int, seed: str) -> None:
     text = config.read_text().replace("total_timesteps: 1000000000", f"total_timesteps: {total}")
     config.write_text(text)
     resolved = run / "config.yaml"
-    resolved.write_text(resolved.read_text().replace("1000000000", str(total)))
+    _, _, unsealed = resolved.read_text().partition("\n")
+    resolved.write_text(unsealed.replace("1000000000", str(total)))
     drive(str(run), str(config))
     whole = folder / "whole"
     drive(str(whole), str(config))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ludus.errors import CheckpointError
-from ludus.tracking.jsonl import JsonlWriter, read_jsonl, truncate
+from ludus.tracking.jsonl import Extent, JsonlWriter, read_jsonl, truncate
 
 
 def write_rows(path: Path, *rows: dict[str, object]) -> int:
@@ -79,7 +79,7 @@ def test_truncate_gives_back_the_exact_bytes_of_the_checkpoint(tmp_path: Path) -
     offset = write_rows(path, {"a": 1}, {"a": 2})
     saved = path.read_bytes()
     write_rows(path, {"a": 3}, {"a": 4})
-    truncate(path, offset)
+    truncate(path, Extent(offset))
     assert path.read_bytes() == saved
     write_rows(path, {"a": 5})
     assert [row["a"] for row in read_jsonl(path)] == [1, 2, 5]
@@ -95,7 +95,7 @@ def test_truncate_refuses_a_file_that_is_not_the_checkpoints(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(CheckpointError, match=says) as caught:
-        truncate(path, 20)
+        truncate(path, Extent(20))
     assert caught.value.where == str(path)
     if content is not None:
         assert path.read_bytes() == content

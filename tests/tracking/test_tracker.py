@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ludus.errors import CheckpointError
+from ludus.tracking.jsonl import Extent
 from ludus.tracking.tracker import MetricsLog, RowValue
 from ludus.types import EpisodeRecord
 
@@ -118,8 +119,10 @@ def test_rewind_and_the_same_rows_again_give_the_same_bytes(paths: tuple[Path, P
 
     log = MetricsLog(*paths)
     play(log, range(3))
-    offsets = log.offsets()
-    assert offsets == {path.name: path.stat().st_size for path in paths}
+    saved = log.extents()
+    assert {name: extent.size for name, extent in saved.items()} == {
+        path.name: path.stat().st_size for path in paths
+    }
     play(log, range(3, 6))
     log.close()
     uninterrupted = [path.read_bytes() for path in paths]
@@ -127,8 +130,8 @@ def test_rewind_and_the_same_rows_again_give_the_same_bytes(paths: tuple[Path, P
     with paths[0].open("ab") as file:
         file.write(b'{"step": 7, "tor')  # killed while writing
     resumed = MetricsLog(*paths)
-    resumed.rewind(offsets)
-    assert resumed.offsets() == offsets
+    resumed.rewind(saved)
+    assert resumed.extents() == saved
     play(resumed, range(3, 6))
     resumed.close()
     assert [path.read_bytes() for path in paths] == uninterrupted
@@ -137,6 +140,6 @@ def test_rewind_and_the_same_rows_again_give_the_same_bytes(paths: tuple[Path, P
 def test_rewind_names_the_file_that_is_too_short_or_unknown(paths: tuple[Path, Path]) -> None:
     log = MetricsLog(*paths)
     with pytest.raises(CheckpointError, match=r"episodes\.jsonl"):
-        log.rewind({"metrics.jsonl": 0, "episodes.jsonl": 10})
+        log.rewind({"metrics.jsonl": Extent(0), "episodes.jsonl": Extent(10)})
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl"):
-        MetricsLog(*paths).rewind({"episodes.jsonl": 0})
+        MetricsLog(*paths).rewind({"episodes.jsonl": Extent(0)})

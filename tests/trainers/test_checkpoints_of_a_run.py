@@ -149,7 +149,8 @@ def test_a_damaged_newest_checkpoint_is_passed_over_by_name(
 
 def test_resuming_with_another_network_is_refused_by_name(tmp_path: Path) -> None:
     run = trained(tiny(tmp_path))
-    run.config_path.write_text(run.config_path.read_text().replace("- 16\n", "- 17\n"))
+    _, _, text = run.config_path.read_text().partition("\n")  # the seal goes, as its own words say
+    run.config_path.write_text(text.replace("- 16\n", "- 17\n"))
     trainer = open_trainer(run)
     trainer.resume(run)
     before = run.metrics_path.read_bytes()

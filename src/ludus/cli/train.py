@@ -110,8 +110,10 @@ def _newest_run(loaded: LoadedConfig, output: Output) -> RunDirectory | None:
     from ludus.config.loading import config_hash
     from ludus.runs.checkpoints import CheckpointManager
     from ludus.runs.directory import find_config_runs
+    from ludus.trainers.resuming import mend_all
 
     config = loaded.config
+    mend_all(config.run_dir or config.save_dir)
     run = find_config_runs(config.run_dir or config.save_dir, config_hash(config))
     if run is None:
         output.print("no run of this config yet: starting one")

@@ -19,6 +19,7 @@ from ludus.config.importers import SUFFIXES, Choice, Document, Imported, import_
 from ludus.config.plain_yaml import Key, parse_value, read_yaml, write_yaml
 from ludus.config.presets import preset_names, preset_path
 from ludus.config.schema import FIELD_ALIASES, FIELD_SWITCHES, TrainerConfig
+from ludus.config.seal import check_seal
 from ludus.errors import ConfigError, UnknownName, UserError
 
 __all__ = [
@@ -78,6 +79,8 @@ def load_config(
     preset, imported = None, None
     if source is not None:
         path, preset = _find_source(str(source))
+        if path.name == "config.yaml" and (path.parent / "run.json").is_file():
+            check_seal(path)
         document = read_document(path)
         imported = import_foreign(document, _choice(overrides, flags or {}))
         data, places = _own(document) if imported is None else (imported.data, imported.places)

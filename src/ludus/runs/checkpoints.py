@@ -15,7 +15,7 @@ import functools
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +26,7 @@ import safetensors.torch
 import torch
 
 from ludus.errors import CheckpointError, UnknownName
+from ludus.plain_files import read_plain
 from ludus.runs import atomic, strict_json
 from ludus.runs.hints import Hints, checkpoint_name, step_of
 from ludus.runs.manifest import (
@@ -45,6 +46,7 @@ from ludus.runs.manifest import (
 __all__ = ["FORMAT_VERSION", "MIGRATIONS", "Checkpoint", "CheckpointFormatError", "CheckpointManager"]
 
 _STATE = "state.json"
+_LARGEST_STATE = 256 << 20
 
 _log = logging.getLogger("ludus.runs")
 
@@ -100,8 +102,9 @@ class Checkpoint:
         manifest = _read_manifest(self.path)
         manifest.check(self.path, _STATE)
         try:
-            state: dict[str, Any] = strict_json.loads((self.path / _STATE).read_text("utf-8"))
-        except ValueError as error:
+            content = read_plain(self.path / _STATE, _LARGEST_STATE)
+            state: dict[str, Any] = strict_json.loads(content.decode("utf-8"))
+        except (OSError, ValueError) as error:
             raise damaged(self.path, f"{_STATE} is not valid JSON ({error})") from error
         if not isinstance(state, dict):
             raise damaged(self.path, f"{_STATE} is not a JSON object")
@@ -214,11 +217,13 @@ class CheckpointManager:
         known = [checkpoint_name(step) for step in paths] + ["latest", "best"]
         raise UnknownName("checkpoint", ref, known, where=str(self.directory))
 
-    def newest_intact(self, *, exact_only: bool = False) -> Checkpoint | None:
+    def newest_intact(
+        self, *, exact_only: bool = False, check: Callable[[Checkpoint], None] = lambda checkpoint: None
+    ) -> Checkpoint | None:
         """The newest resumable checkpoint that verifies; None only if the run has no resumable one at all.
 
-        Damaged ones are logged by name and skipped. CheckpointError if none is left, or if one was written by
-        a newer Ludus: training never silently starts over.
+        Damaged ones are logged by name and skipped, and so are those for which `check` raises CheckpointError.
+        CheckpointError if none is left, or if one was written by a newer Ludus: training never silently starts over.
         """
         broken: dict[str, str] = {}
         inexact: list[str] = []
@@ -231,27 +236,49 @@ class CheckpointManager:
                     inexact.append(checkpoint.name)
                     continue
                 checkpoint.verify()
+                check(checkpoint)
             except CheckpointFormatError:
                 raise
             except CheckpointError as error:
-                broken[checkpoint_name(step)] = error.what
+                name = checkpoint_name(step)
+                named = name in error.what
+                broken[name] = error.what if named else f"checkpoint '{name}' cannot be used: {error.what}"
                 continue
             for reason in broken.values():
                 _log.warning("%s; it is skipped", reason)
             return checkpoint
         if not broken and not inexact:
             return None
+        for reason in broken.values():
+            _log.warning("%s", reason)
         what = f"damaged: {', '.join(broken)}" if broken else "none is exact"
         fix = f"resume without asking for an exact one: {inexact[0]} is the newest" if inexact else ""
         raise CheckpointError(
             f"no checkpoint to resume from ({what})",
             where=str(self.directory),
-            fix=fix or "copy an intact checkpoint back, or start a new run",
+            fix=fix or "copy what is damaged back from where it is intact, or start a new run",
         )
 
     def mark_best(self, checkpoint: Checkpoint, metric: str, value: float) -> None:
         """Make `checkpoint` the best one, by `metric` = `value`; it is not pruned while it is."""
         self._hints.set_best(self.find(checkpoint.step).step, metric, value)
+
+    def renew_best(self, step: int, metric: str, value: float) -> None:
+        """Mark the checkpoint of `step` again where best.json is damaged, missing or names a worse one.
+
+        A process that was killed between a save and its mark leaves that. Nothing happens if it is no longer there.
+        """
+        try:
+            score = self._hints.best_score()
+        except CheckpointError as error:
+            _log.warning("%s; it is written anew", error.what)
+            score = None
+        if step in self._scan() and (score is None or score[0] != metric or score[1] < value):
+            self._hints.set_best(step, metric, value)
+
+    def damaged_hints(self) -> tuple[str, ...]:
+        """What is wrong with latest.json, best.json and pins.json."""
+        return tuple(error.what for error in self._hints.damaged())
 
     def pin(self, ref: str | int) -> None:
         """Never prune this checkpoint."""
@@ -413,7 +440,10 @@ def _write_checkpoint(
             atomic.write_by(directory / f"{name}.safetensors", save)
         except safetensors.SafetensorError as error:  # a full disk, in safetensors' words
             raise OSError(f"{name}.safetensors: {error}") from error
-    atomic.write_bytes(directory / _STATE, strict_json.dumps(state).encode())
+    content = strict_json.dumps(state).encode()
+    if len(content) > _LARGEST_STATE:
+        raise ValueError(f"{_STATE} would have {len(content):,} bytes, and is read up to {_LARGEST_STATE:,}")
+    atomic.write_bytes(directory / _STATE, content)
     files = {}
     for path in sorted(directory.iterdir()):
         shutil.copymode(directory / _STATE, path)  # safetensors makes files that only their owner can read

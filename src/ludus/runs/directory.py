@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.errors import UnknownName, UserError
+from ludus.plain_files import read_plain, way_out
 from ludus.runs import atomic, strict_json
 from ludus.runs.lock import RunLock
 from ludus.runs.manifest import foreign, pickled_file
@@ -24,6 +25,7 @@ from ludus.runs.manifest import foreign, pickled_file
 STATUSES = ("running", "finished", "interrupted", "failed", "stopped", "exported")
 
 _INFO = "run.json"
+_LARGEST_INFO = 4 << 20
 _MAX_NAME_BYTES = 160  # file systems allow 255; the time stamp and a counter follow
 _log = logging.getLogger("ludus.runs")
 
@@ -95,7 +97,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path | str) -> RunDirectory:
-        """The run at `path`; UserError if there is none (no run.json)."""
+        """The run at `path`; UserError if there is none (no run.json), or something in it would lead out of it."""
         run = cls(path)
         if not run.info_path.is_file():
             filename = pickled_file(run.path)
@@ -106,7 +108,18 @@ class RunDirectory:
                 where=str(run.info_path),
                 fix="give the directory that holds run.json",
             )
-        return run
+        return run.held_together()
+
+    def held_together(self) -> RunDirectory:
+        """Itself; UserError where a link in it leads out of it: to use the run would be to read or write there."""
+        found = way_out(self.path)
+        if found is not None:
+            raise UserError(
+                "the run holds a link that leads out of it, or something that is no file",
+                where=str(found),
+                fix="remove it, or put a plain file or folder in its place; the run itself may be linked to",
+            )
+        return self
 
     @property
     def name(self) -> str:
@@ -124,12 +137,13 @@ class RunDirectory:
     def info(self) -> dict[str, Any]:
         """The content of run.json; UserError if it is missing or damaged."""
         try:
-            info = strict_json.loads(self.info_path.read_text("utf-8"))
+            return strict_json.loads_sealed(read_plain(self.info_path, _LARGEST_INFO).decode("utf-8"))
         except (OSError, ValueError) as error:
-            raise UserError(f"run.json cannot be read ({error})", where=str(self.info_path)) from error
-        if not isinstance(info, dict):
-            raise UserError("run.json is not a JSON object", where=str(self.info_path))
-        return info
+            raise UserError(
+                f"run.json cannot be read ({error})",
+                where=str(self.info_path),
+                fix="`ludus resume` writes it anew from the newest checkpoint; or restore it from a copy",
+            ) from error
 
     def update_info(self, **fields: Any) -> None:
         """Merge `fields` into run.json in one step; other processes may do so at the same time."""
@@ -137,7 +151,7 @@ class RunDirectory:
             raise ValueError(f"status {fields['status']!r} is none of {', '.join(STATUSES)}")
         with _exclusive(self.path):
             old = self.info() if self.info_path.exists() else {}
-            atomic.write_atomic(self.info_path, strict_json.dumps(old | fields, indent=2) + "\n")
+            atomic.write_atomic(self.info_path, strict_json.dumps_sealed(old | fields))
 
     def _info_or_empty(self) -> dict[str, Any]:
         try:
@@ -170,8 +184,14 @@ def find_run(ref: str, root: Path | str) -> RunDirectory:
     """The run that `ref` means: a path (also below `root`), "latest", or a name.
 
     A name is the directory's, else the config's `name`, else the beginning of the directory's. UserError
-    lists the candidates if several match; UnknownName suggests the nearest if none does.
+    lists the candidates if several match; UnknownName suggests the nearest if none does. UserError, too, for a run
+    that is not `held_together`.
     """
+    return find_any_run(ref, root).held_together()
+
+
+def find_any_run(ref: str, root: Path | str) -> RunDirectory:
+    """As `find_run`, also one with links that lead out of it: to be removed."""
     root = Path(root)
     if ref == "latest":
         runs = list_runs(root)
@@ -215,12 +235,13 @@ def split_policy_ref(ref: str) -> tuple[str, str | None]:
 def find_config_runs(root: Path | str, config_hash: str) -> RunDirectory | None:
     """The newest run whose run.json has this `config_hash`."""
     runs = list_runs(root)
-    return next((run for run in runs if run._info_or_empty().get("config_hash") == config_hash), None)
+    found = (run for run in runs if run._info_or_empty().get("config_hash") == config_hash)
+    return next((run.held_together() for run in found), None)
 
 
 def remove_run(run: RunDirectory) -> None:
     """Delete a run with all its files; UserError if it is in use. Half deleted, it is no longer listed."""
-    run = RunDirectory.open(run.path.resolve())
+    run = RunDirectory(run.path.resolve())
     with RunLock(run.path):
         doomed = run.path.with_name(f"{atomic.TEMPORARY_PREFIX}removed-{run.name}-{os.getpid()}")
         atomic.rename(run.path, doomed)

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ludus.errors import CheckpointError
+from ludus.plain_files import read_plain
 from ludus.runs import atomic, strict_json
+
+_LARGEST = 4 << 20
 
 
 def checkpoint_name(step: int) -> str:
@@ -51,6 +54,26 @@ class Hints:
     def forget_best(self) -> None:
         self._remove("best.json")
 
+    def damaged(self) -> list[CheckpointError]:
+        """What is wrong with any of the three files."""
+        found: dict[str, CheckpointError] = {}
+        for filename, read in (
+            ("latest.json", self.latest),
+            ("best.json", self.best_score),
+            ("best.json", self.best),
+            ("pins.json", self.pinned),
+        ):
+            try:
+                read()
+            except CheckpointError as error:
+                found[filename] = error
+        return list(found.values())
+
+    def latest(self) -> int | None:
+        """The step that latest.json names."""
+        hint = self._read("latest.json")
+        return None if hint is None else self._step("latest.json", hint.get("checkpoint"))
+
     def set_latest(self, step: int, *, exact: bool) -> None:
         self._write("latest.json", {"checkpoint": checkpoint_name(step), "exact": exact})
 
@@ -70,17 +93,14 @@ class Hints:
 
     def _read(self, filename: str) -> dict[str, Any] | None:
         try:
-            hint = strict_json.loads((self._directory / filename).read_text("utf-8"))
+            return strict_json.loads_sealed(read_plain(self._directory / filename, _LARGEST).decode("utf-8"))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             raise self._damaged(filename, str(error)) from error
-        if not isinstance(hint, dict):
-            raise self._damaged(filename, "it is not a JSON object")
-        return hint
 
     def _write(self, filename: str, hint: dict[str, Any]) -> None:
-        atomic.write_atomic(self._directory / filename, strict_json.dumps(hint, indent=2) + "\n")
+        atomic.write_atomic(self._directory / filename, strict_json.dumps_sealed(hint))
 
     def _remove(self, filename: str) -> None:
         if (self._directory / filename).exists():

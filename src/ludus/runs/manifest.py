@@ -13,6 +13,7 @@ from typing import Any
 
 import ludus
 from ludus.errors import CheckpointError
+from ludus.plain_files import read_plain
 from ludus.runs import strict_json
 
 FORMAT_VERSION = 1
@@ -21,6 +22,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """Format number N to the function that turns a checkpoint's state of format N into one of format N + 1."""
 
 FILENAME = "MANIFEST.json"
+_LARGEST = 4 << 20
 ASIDE_PREFIX = ".old-"
 """Before the name of a checkpoint that is just being replaced."""
 
@@ -50,7 +52,7 @@ class Manifest:
         CheckpointFormatError if it is of a format that this version does not know.
         """
         try:
-            found = strict_json.loads((directory / FILENAME).read_text("utf-8"))
+            found = strict_json.loads_sealed(read_plain(directory / FILENAME, _LARGEST).decode("utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             raise _not_a_checkpoint(directory) from None
         except (OSError, ValueError) as error:
@@ -90,7 +92,7 @@ class Manifest:
             "resumable": self.resumable,
             "files": {n: {"size": size, "sha256": digest} for n, (size, digest) in self.files.items()},
         }
-        return strict_json.dumps(content, indent=2) + "\n"
+        return strict_json.dumps_sealed(content)
 
     def check(self, directory: Path, filename: str) -> None:
         """CheckpointError unless the file is there with the size and hash it was written with."""

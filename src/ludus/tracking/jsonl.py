@@ -1,4 +1,7 @@
-"""JSON Lines files: one row a line, always valid JSON, cut back to a saved byte offset at resume.
+"""JSON Lines files: one row a line, always valid JSON, cut back at resume to what a checkpoint knows of them.
+
+A checkpoint keeps the size of such a file and the sha256 of what it held (`Extent`), so that a change to any row
+before it is noticed, also one that leaves valid JSON.
 
 JSON has no NaN and no infinity, so a non-finite number is written as null. A process killed while writing
 leaves at most one torn line, the last; readers skip it and the next writer cuts it off.
@@ -6,13 +9,15 @@ leaves at most one torn line, the last; readers skip it and the next writer cuts
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -20,21 +25,44 @@ from ludus.errors import CheckpointError
 
 _log = logging.getLogger("ludus.tracking")
 
+LONGEST_LINE = 4 << 20
+"""Bytes of a row; what is longer counts as damaged, and is never held in memory."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The first `size` bytes of a file, and the sha256 of them; None where an older version did not keep it."""
+
+    size: int
+    sha256: str | None = None
+
 
 class JsonlWriter:
-    """Appends rows to `path`, which is created with its folders when missing."""
+    """Appends rows to `path`, which is created with its folders when missing.
+
+    Rows wait in memory until `flush`. Where that fails nothing is lost: they wait on, and the next one tries again.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         _cut_torn_tail(self.path)
-        self._file = self.path.open("ab")
-        self._synced = self._file.tell()
+        self._file = self.path.open("ab", buffering=0)
+        self._waiting = bytearray()
+        self._digest = hashlib.sha256()
+        with self.path.open("rb") as file:
+            _feed(self._digest, file, self._file.tell())
+        self._synced = Extent(self._file.tell(), self._digest.hexdigest())
+
+    @property
+    def extent(self) -> Extent:
+        """What is safely on disk: the file as of the last `sync()` (or when it was opened)."""
+        return self._synced
 
     @property
     def offset(self) -> int:
-        """Bytes that are safely on disk: the file's size at the last `sync()` (or when it was opened)."""
-        return self._synced
+        """Bytes that are safely on disk."""
+        return self._synced.size
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append one row. NumPy scalars are accepted; raises TypeError on what JSON cannot hold."""
@@ -42,45 +70,69 @@ class JsonlWriter:
             line = _encode(row)
         except ValueError:  # a non-finite number: rare, so only then is the row rebuilt
             line = _encode(_finite(row))
-        self._file.write(line.encode() + b"\n")
+        data = line.encode() + b"\n"
+        self._waiting += data
+        self._digest.update(data)
 
     def flush(self) -> None:
         """Make the rows visible to readers."""
-        self._file.flush()
+        while self._waiting:
+            # a disk that fills up takes a part; the rest of that row goes behind it
+            del self._waiting[: self._file.write(self._waiting) or 0]
 
     def sync(self) -> None:
-        """Put the rows safely on disk and move `offset` to the end of the file."""
-        self._file.flush()
+        """Put the rows safely on disk and move `extent` to the end of the file."""
+        self.flush()
         os.fsync(self._file.fileno())
-        self._synced = self._file.tell()
+        self._synced = Extent(self._file.tell(), self._digest.hexdigest())
 
     def close(self) -> None:
-        """Sync and close; closing twice is harmless."""
+        """Sync and close; closing twice is harmless. It is closed also where that failed."""
         if not self._file.closed:
-            self.sync()
-            self._file.close()
+            try:
+                self.sync()
+            finally:
+                self._file.close()
 
 
-def truncate(path: str | Path, offset: int) -> None:
-    """Cut `path` back to its first `offset` bytes, as saved in a checkpoint.
-
-    Raises CheckpointError, leaving the file as it is, when it is missing, shorter than that, or has no row
-    ending there.
-    """
+def check_extent(path: str | Path, saved: Extent) -> None:
+    """CheckpointError unless `path` begins with what was `saved` of it."""
     path = Path(path)
     if not path.is_file():
         raise _mismatch(path, f"{path.name} is missing")
-    with path.open("r+b") as file:
+    with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        if size < offset:
-            raise _mismatch(path, f"{path.name} has {size:,} bytes; the checkpoint was saved at {offset:,}")
-        if offset > 0:
-            file.seek(offset - 1)
+        if size < saved.size:
+            raise _mismatch(
+                path, f"{path.name} has {size:,} bytes; the checkpoint was saved at {saved.size:,}"
+            )
+        if saved.size > 0:
+            file.seek(saved.size - 1)
             if file.read(1) != b"\n":
                 raise _mismatch(
-                    path, f"{path.name} has no row ending at byte {offset:,}, as the checkpoint says"
+                    path, f"{path.name} has no row ending at byte {saved.size:,}, as the checkpoint says"
                 )
-        file.truncate(offset)
+        if saved.sha256 is not None:
+            digest = hashlib.sha256()
+            file.seek(0)
+            _feed(digest, file, saved.size)
+            if digest.hexdigest() != saved.sha256:
+                raise _mismatch(
+                    path, f"the first {saved.size:,} bytes of {path.name} are not what was written"
+                )
+
+
+def truncate(path: str | Path, saved: Extent, *, whatever_it_holds: bool = False) -> None:
+    """Cut `path` back to what a checkpoint knows of it.
+
+    Raises CheckpointError as `check_extent` does, leaving the file as it is. `whatever_it_holds` takes the rows as they
+    are, if fewer or others: then a missing file is all that is refused.
+    """
+    path = Path(path)
+    if not whatever_it_holds or not path.is_file():
+        check_extent(path, saved)
+    with path.open("r+b") as file:
+        file.truncate(min(saved.size, file.seek(0, os.SEEK_END)))
         os.fsync(file.fileno())
 
 
@@ -91,17 +143,32 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
     FileNotFoundError when there is no such file.
     """
     with Path(path).open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
+            if len(line) == LONGEST_LINE:  # the beginning of one that is longer
+                _skip_line(file, line)
+                line = b"?\n"
             if not line.strip():
                 continue
             try:
                 row = json.loads(line.decode())
-            except ValueError:
+            except (ValueError, RecursionError):
                 row = None
             if isinstance(row, dict):
                 yield row
             elif line.endswith(b"\n"):
                 _log.warning("%s: line %d is damaged and was skipped", path, number)
+
+
+def _feed(digest: hashlib._Hash, file: BinaryIO, size: int) -> None:
+    while size > 0 and (piece := file.read(min(size, 1 << 20))):
+        digest.update(piece)
+        size -= len(piece)
+
+
+def _skip_line(file: BinaryIO, read: bytes) -> None:
+    """Go to the end of the line of which `read` was read last."""
+    while read and not read.endswith(b"\n"):
+        read = file.readline(LONGEST_LINE)
 
 
 def _cut_torn_tail(path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 _log = logging.getLogger("ludus")
@@ -23,6 +24,36 @@ class _StderrHandler(logging.Handler):
             sys.stderr.flush()
         except Exception:  # logging's own custom: a failing handler reports itself and never raises
             self.handleError(record)
+
+
+class LogFile(logging.FileHandler):
+    """A log file of a run. A disk that takes no more is told once; lines are lost, training goes on."""
+
+    def __init__(self, path: Path, layout: str) -> None:
+        super().__init__(path, encoding="utf-8")
+        self.setFormatter(logging.Formatter(layout))
+        self._failing = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError | ValueError):  # ValueError: closed by an earlier trouble
+            super().handleError(record)
+        elif not self._failing:
+            self._failing = True
+            _tell(f"ALARM: {self.baseFilename} could not be written: {error}. Training goes on without it")
+
+    def close(self) -> None:
+        try:
+            super().close()
+        except OSError as error:
+            _tell(f"the end of {self.baseFilename} could not be written: {error}")
+
+
+def _tell(text: str) -> None:
+    """For trouble with the log itself, past the log."""
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"error: {text}\n")
+        sys.stderr.flush()
 
 
 class _ConsoleFormatter(logging.Formatter):
@@ -69,8 +100,7 @@ def attach_log_file(path: str | Path) -> logging.Handler:
     elif _log.level == logging.NOTSET:
         _log.setLevel(logging.INFO)
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = logging.FileHandler(path, encoding="utf-8")
-    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    file = LogFile(path, "%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     _log.addHandler(file)
     return file
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from ludus.errors import CheckpointError
-from ludus.tracking.jsonl import JsonlWriter, truncate
+from ludus.tracking.jsonl import Extent, JsonlWriter, truncate
 from ludus.types import EpisodeRecord
 
 _log = logging.getLogger("ludus.tracking")
@@ -56,11 +57,20 @@ class MetricsLog:
         self._metrics = JsonlWriter(metrics_path)
         self._episodes = JsonlWriter(episodes_path)
         self._followers = list(followers)
+        self._untold: list[dict[str, RowValue]] = []
 
     def record(
         self, step: int, updates: int, episodes: int, metrics: Mapping[str, float]
     ) -> dict[str, RowValue]:
-        """Write one row: `step`, `updates`, `episodes`, then the metrics by name. Returns that row.
+        """`take` one row and `flush`."""
+        row = self.take(step, updates, episodes, metrics)
+        self.flush()
+        return row
+
+    def take(
+        self, step: int, updates: int, episodes: int, metrics: Mapping[str, float]
+    ) -> dict[str, RowValue]:
+        """Take one row: `step`, `updates`, `episodes`, then the metrics by name. Returns that row.
 
         Wall-clock values belong under `time/` names only, so that runs can be compared without them.
         """
@@ -69,12 +79,18 @@ class MetricsLog:
             value = metrics[name]
             row[name] = value.item() if isinstance(value, np.generic) else value
         self._metrics.write(row)
-        # flushed together, so that a reader never sees a row before the episodes it speaks of
+        self._untold.append(row)
+        return row
+
+    def flush(self) -> None:
+        """Write the rows taken since the last time, then hand them on. An OSError loses none: they wait."""
+        # together, so that a reader never sees a row before the episodes it speaks of
         self._episodes.flush()
         self._metrics.flush()
-        for follower in tuple(self._followers):
-            self._guarded(follower, follower.row, row, step)
-        return row
+        rows, self._untold = self._untold, []
+        for row in rows:
+            for follower in tuple(self._followers):
+                self._guarded(follower, follower.row, row, row["step"])
 
     def episode(self, step: int, record: EpisodeRecord, **extra: Any) -> None:
         """Write one finished episode: `step`, `reward`, `length`, `success` where known, then `extra`."""
@@ -87,35 +103,39 @@ class MetricsLog:
             }
         self._episodes.write(row | extra)
 
-    def offsets(self) -> dict[str, int]:
-        """Sync both files and return their sizes by file name, for a checkpoint to keep."""
-        sizes = {}
+    def extents(self) -> dict[str, Extent]:
+        """Sync both files and return what each holds by file name, for a checkpoint to keep."""
         for writer in (self._metrics, self._episodes):
             writer.sync()
-            sizes[writer.path.name] = writer.offset
-        return sizes
+        return {writer.path.name: writer.extent for writer in (self._metrics, self._episodes)}
 
-    def rewind(self, offsets: Mapping[str, int]) -> None:
-        """Cut both files back to `offsets`, as returned by `offsets()` when the checkpoint was saved.
+    def rewind(self, saved: Mapping[str, Extent], *, whatever_they_hold: bool = False) -> None:
+        """Cut both files back to what `extents()` gave when the checkpoint was saved.
 
-        Raises CheckpointError when a file or its offset is missing, or the file is shorter than that.
+        Raises CheckpointError when a file or its extent is missing, or the file does not begin with it;
+        `whatever_they_hold` goes on behind the rows that are there.
         """
-        self._metrics = _rewound(self._metrics, offsets)
-        self._episodes = _rewound(self._episodes, offsets)
+        self._metrics = _rewound(self._metrics, saved, whatever_they_hold)
+        self._episodes = _rewound(self._episodes, saved, whatever_they_hold)
 
     def close(self) -> None:
-        """Sync and close the files, then close the followers."""
-        self._metrics.close()
-        self._episodes.close()
-        for follower in tuple(self._followers):
-            self._guarded(follower, follower.close)
-        self._followers.clear()
+        """Sync and close the files, then close the followers, also where the first raises OSError."""
+        try:
+            self.flush()
+        finally:
+            with ExitStack() as stack:
+                for follower in reversed(self._followers):
+                    stack.callback(self._guarded, follower, follower.close)
+                self._followers = []
+                stack.callback(self._episodes.close)
+                stack.callback(self._metrics.close)
 
     def _guarded(self, follower: Tracker, method: Callable[..., None], *arguments: object) -> None:
         try:
             method(*arguments)
         except Exception as error:  # a tracker is someone else's service; the truth is already in the file
-            self._followers.remove(follower)
+            with suppress(ValueError):  # closed with the run
+                self._followers.remove(follower)
             _log.warning(
                 "%s failed and is dropped for the rest of the run (metrics.jsonl has every row): %s: %s",
                 type(follower).__name__,
@@ -124,14 +144,14 @@ class MetricsLog:
             )
 
 
-def _rewound(writer: JsonlWriter, offsets: Mapping[str, int]) -> JsonlWriter:
+def _rewound(writer: JsonlWriter, saved: Mapping[str, Extent], whatever_it_holds: bool) -> JsonlWriter:
     name = writer.path.name
-    if name not in offsets:
+    if name not in saved:
         raise CheckpointError(
             f"the checkpoint does not say how long {name} was",
             where=str(writer.path),
             fix="resume from another checkpoint",
         )
     writer.close()
-    truncate(writer.path, offsets[name])
+    truncate(writer.path, saved[name], whatever_it_holds=whatever_it_holds)
     return JsonlWriter(writer.path)

@@ -145,6 +145,7 @@ def _add_checkpoint(artifact: Any, path: Path, *, whole: bool) -> None:
     if not whole:
         files = {name: entry for name, entry in manifest["files"].items() if name in _POLICY_FILES}
         manifest |= {"files": files, "resumable": False, "exact": False}
+    manifest.pop("sha256", None)  # the seal of the file as it stands in the run
     folder = f"checkpoints/{path.name}"
     for name in manifest["files"]:
         artifact.add_file(str(path / name), name=f"{folder}/{name}")

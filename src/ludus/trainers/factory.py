@@ -10,6 +10,7 @@ from ludus.errors import ConfigError, MissingExtra, UserError
 from ludus.runs.directory import RunDirectory
 from ludus.trainers.base import RLTrainer
 from ludus.trainers.native import NativeTrainer
+from ludus.trainers.resuming import mend
 from ludus.trainers.run_trainer import RunTrainer
 
 
@@ -62,7 +63,8 @@ def _language_trainer(env: Any, config: TrainerConfig, **options: Any) -> RLTrai
 
 
 def open_trainer(run: RunDirectory, **options: Any) -> RunTrainer:
-    """The trainer of an existing run, from its `config.yaml`, ready to `resume`."""
+    """The trainer of an existing run, from its `config.yaml`, ready to `resume`; see `mend`."""
+    mend(run)
     loaded: LoadedConfig = load_config(run.config_path)
     if loaded.config.env is None and loaded.config.language is None:
         raise UserError(

@@ -12,6 +12,7 @@ from typing import Any
 from ludus.league.records import MatchRecord
 from ludus.runs.directory import RunDirectory
 from ludus.tracking.jsonl import JsonlWriter, read_jsonl
+from ludus.tracking.logs import LogFile
 from ludus.types import Metrics
 
 FOLDER = "games"
@@ -27,7 +28,9 @@ class GameTracker:
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
         run.logs_dir.mkdir(parents=True, exist_ok=True)
-        self._handlers = {name: _log_file(run.logs_dir / f"{name}.log") for name in COMPONENTS}
+        self._handlers = {
+            name: LogFile(run.logs_dir / f"{name}.log", "%(asctime)s %(message)s") for name in COMPONENTS
+        }
         for name, handler in self._handlers.items():
             component_log(name).addHandler(handler)
 
@@ -72,12 +75,6 @@ def component_log(name: str) -> logging.Logger:
     logger.propagate = False
     logger.setLevel(logging.INFO)
     return logger
-
-
-def _log_file(path: Path) -> logging.Handler:
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    return handler
 
 
 def read_games(run: RunDirectory, kind: str = "train") -> Iterator[tuple[int, dict[str, Any]]]:

@@ -6,6 +6,7 @@ import torch
 
 from ludus.config.loading import dump_yaml
 from ludus.config.schema import EnvConfig, TrainerConfig
+from ludus.config.seal import sealed
 from ludus.envs.make import EnvSpec
 from ludus.errors import UserError
 from ludus.evaluation.import_sb3 import ImportedModel
@@ -54,7 +55,7 @@ def write_imported(
             fix="give the env it was trained on",
         ) from None
     run = RunDirectory.create(save_dir, env.id, model.algorithm, name)
-    write_atomic(run.config_path, dump_yaml(config))
+    write_atomic(run.config_path, sealed(dump_yaml(config)))
     run.update_info(status="exported", steps=model.steps, command=command_line(), versions=versions())
     CheckpointManager(run.checkpoints_dir).save(
         model.steps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from abc import abstractmethod
 from collections.abc import Callable
@@ -14,8 +15,9 @@ from ludus.algorithms.learner import AnyLearner, Learner
 from ludus.algorithms.peers import PeerLost
 from ludus.config.loading import config_hash, dump_yaml
 from ludus.config.schema import TrainerConfig
+from ludus.config.seal import sealed
 from ludus.config.when import When
-from ludus.errors import LudusError, SimulatorLost, StorageError, UserError
+from ludus.errors import CheckpointError, LudusError, SimulatorLost, StorageError, UserError
 from ludus.evaluation.evaluate import EvaluationResult
 from ludus.evaluation.load import find_checkpoint, load_policy_tensors
 from ludus.rollout.collector import Collector
@@ -36,9 +38,12 @@ from ludus.trainers.callbacks import CallbackLogger, as_callback
 from ludus.trainers.grouping import Grouping, Rescaled
 from ludus.trainers.loop import train_loop
 from ludus.trainers.provenance import command_line, versions
+from ludus.trainers.resuming import check_rows, newest_whole
 from ludus.trainers.trackers import closing, open_trackers
 from ludus.trainers.training_run import Crew, TrainingRun, policy_state
 from ludus.types import Progress
+
+_log = logging.getLogger("ludus.trainers")
 
 
 class RunTrainer(RLTrainer):
@@ -60,6 +65,7 @@ class RunTrainer(RLTrainer):
         self.collector: Collector | None = None
         self._active: TrainingRun | None = None
         self._resume_from: Checkpoint | None = None
+        self._rows_as_they_are = False
         self._loaded: Checkpoint | None = None
         self._setting: list[tuple[str, str]] = []
         self.grouping = Grouping()
@@ -97,7 +103,7 @@ class RunTrainer(RLTrainer):
         with ExitStack() as stack:
             stack.enter_context(RunLock(self.run.path))
             if total_timesteps is not None:  # a new total also counts when the run is resumed once more
-                write_atomic(self.run.config_path, dump_yaml(self.config))
+                write_atomic(self.run.config_path, sealed(dump_yaml(self.config)))
             signals = stack.enter_context(StopSignals())
             handler = attach_log_file(self.run.logs_dir / "train.log")
             stack.callback(detach, handler)
@@ -105,7 +111,7 @@ class RunTrainer(RLTrainer):
                 stack.callback(self.display.close)
             run = self._open(self.run, checkpoint, signals, callback)
             self._mirror(stack, signals)
-            stack.enter_context(closing(run.log))
+            stack.enter_context(closing(run.log, run.storage))
             return self._run_to_end(run, checkpoint, callback)
 
     def resume(
@@ -127,8 +133,10 @@ class RunTrainer(RLTrainer):
                     where=str(found.path),
                     fix="leave --checkpoint out, or start a new run with pretrained_model",
                 )
+            self._rows_as_they_are = self._rows_differ(found)
         else:
-            found = manager.newest_intact(exact_only=exact)
+            found = newest_whole(self.run, exact_only=exact)
+            self._rows_as_they_are = False
         if found is None:
             raise UserError(
                 f"the run has no {'exact ' if exact else ''}checkpoint to resume from",
@@ -137,6 +145,16 @@ class RunTrainer(RLTrainer):
             )
         self._resume_from = found
         return found
+
+    def _rows_differ(self, checkpoint: Checkpoint) -> bool:
+        """Whether the metrics are not those that `checkpoint` knew: who names it wants to go on all the same."""
+        assert self.run is not None
+        try:
+            check_rows(self.run, checkpoint.state())
+        except CheckpointError as error:
+            _log.warning("%s; the run goes on behind the rows that are there", error.what)
+            return True
+        return False
 
     def evaluate(self, n_episodes: int = 10, deterministic: bool = True) -> tuple[float, float]:
         result = self.evaluate_episodes(n_episodes, deterministic)
@@ -200,7 +218,7 @@ class RunTrainer(RLTrainer):
         return f"{self.env_id}-{self.config.algorithm}".lower()
 
     def _describe(self, run: RunDirectory, status: str) -> None:
-        write_atomic(run.config_path, dump_yaml(self.config))
+        write_atomic(run.config_path, sealed(dump_yaml(self.config)))
         run.update_info(
             status=status,
             config_hash=self.requested_hash,
@@ -275,6 +293,7 @@ class RunTrainer(RLTrainer):
         directory = run.directory
         if callback is not None:
             callback.init_callback(self._model_for_callbacks())
+        run.take_rows_as_they_are = self._rows_as_they_are
         run.begin(checkpoint)
         if checkpoint is None and self.grouping.peers.size > 1:
             run.save_start()
@@ -286,7 +305,8 @@ class RunTrainer(RLTrainer):
             callback.on_training_start({"self": self}, {})
             if not run.done:
                 callback.on_rollout_start()
-        directory.update_info(status="running", pid=os.getpid())
+        with run.storage.needing("run.json"):
+            directory.update_info(status="running", pid=os.getpid())
         if self.display is not None:
             if checkpoint is not None:
                 for row in read_jsonl(directory.metrics_path):
@@ -328,13 +348,14 @@ class RunTrainer(RLTrainer):
         if callback is not None:
             callback.on_training_end()
         evaluation = None if run.last_evaluation is None else run.last_evaluation.summary()
-        directory.update_info(
-            status=status,
-            reason=run.stop_reason,
-            steps=run.progress.steps,
-            seconds=round(run.progress.seconds, 3),
-            evaluation=evaluation,
-        )
+        with run.storage.needing("how the run ended, in run.json,"):
+            directory.update_info(
+                status=status,
+                reason=run.stop_reason,
+                steps=run.progress.steps,
+                seconds=round(run.progress.seconds, 3),
+                evaluation=evaluation,
+            )
         if self.display is not None:
             self.display.update(run.fraction_done, run.progress.steps)
         return TrainResult(

@@ -86,7 +86,7 @@ class SelfPlayRun(TrainingRun):
         metrics = metrics | collector.metrics | self._agreement | self._shares()
         update = self.progress.updates + 1
         self.tracker.log_learner(metrics)
-        with self._writing("the games of this update"):
+        with self.storage.bearing("games", f"the games of update {update} could not be written"):
             self.tracker.add_trajectory(update, self._experience.matches)
         metrics |= self._guard(metrics | self._evaluation)
         self._evaluation = {}
@@ -118,7 +118,7 @@ class SelfPlayRun(TrainingRun):
                 )
                 for record in played.records:
                     self.league.record(record)
-            with self._writing("the games of this evaluation"):
+            with self.storage.bearing("games", "the games of this evaluation could not be written"):
                 records = [record for played in result.results for record in played.records]
                 self.tracker.add_eval_episode(self.progress.updates, records)
 
@@ -159,7 +159,7 @@ class SelfPlayRun(TrainingRun):
             if f"{name}@{version}" in self.league.members:
                 continue  # nothing was learnt since
             member, gone = self.league.freeze(name, version, anchor=anchor)
-            with self._writing(f"the frozen version {member.name}"):
+            with self.storage.needing(f"the frozen version {member.name}"):
                 self.roster.freeze(name, member.name)
             for one in gone:
                 self.roster.drop(one.name)

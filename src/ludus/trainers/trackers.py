@@ -18,6 +18,7 @@ from ludus.tracking.run_files import RunFiles
 from ludus.tracking.tensorboard import TensorBoardTracker
 from ludus.tracking.tracker import MetricsLog, Tracker
 from ludus.tracking.wandb import WandbTracker, require_wandb
+from ludus.trainers.storage import Storage
 
 _log = logging.getLogger("ludus.trainers")
 PATIENCE_AT_THE_END = {"tensorboard": 10.0, "wandb": 60.0}
@@ -92,7 +93,7 @@ def hyperparameters_of(config: TrainerConfig) -> dict[str, Any]:
 
 
 @contextmanager
-def closing(log: MetricsLog) -> Iterator[None]:
+def closing(log: MetricsLog, storage: Storage) -> Iterator[None]:
     """Closes `log` at the end. After an error, that its files cannot be closed either is not news."""
     try:
         yield
@@ -100,4 +101,5 @@ def closing(log: MetricsLog) -> Iterator[None]:
         with suppress(OSError):
             log.close()
         raise
-    log.close()
+    with storage.needing("the last rows of metrics.jsonl"):
+        log.close()

@@ -6,9 +6,9 @@ import json
 import logging
 import shlex
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,12 @@ import torch
 
 from ludus.algorithms.learner import AnyLearner, with_prefix
 from ludus.algorithms.norms import first_bad_weight, optimizer_norms
+from ludus.config.loading import dump_yaml
 from ludus.config.schema import TrainerConfig
+from ludus.config.seal import sealed
 from ludus.config.when import When
 from ludus.envs.balatro.metrics import figures
-from ludus.errors import CheckpointError, LudusError, NotFinite, StorageError
+from ludus.errors import CheckpointError, LudusError, NotFinite
 from ludus.evaluation.evaluate import EvaluationResult
 from ludus.evaluation.load import load_policy_tensors
 from ludus.rollout.collector import Collector
@@ -33,11 +35,12 @@ from ludus.runs.streams import Streams
 from ludus.tracking.machine import MachineLoad
 from ludus.tracking.progress import ProgressDisplay
 from ludus.tracking.tracker import MetricsLog
+from ludus.trainers.resuming import copies, extents_from
 from ludus.trainers.statistics import EpisodeWindow, GameWindow, MeanMetrics
+from ludus.trainers.storage import Storage
 from ludus.types import Metrics, Progress
 
 _log = logging.getLogger("ludus.trainers")
-MAX_FAILED_SAVES = 3
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,9 @@ class TrainingRun:
         self.checkpoints = CheckpointManager(directory.checkpoints_dir, keep=crew.config.checkpoint.keep)
         self.last_evaluation: EvaluationResult | None = None
         self.stop_reason: str | None = None
+        self.take_rows_as_they_are = False
+        """At resume: go on behind the metrics that are there, also where they are not what the checkpoint knew."""
+        self.storage = Storage(directory.path, self.resume_hint)
         self._steps_in_collection = 0
         self._in_hand: Experience | None = None
         """What was collected and not yet learnt from."""
@@ -87,10 +93,11 @@ class TrainingRun:
         self._best: float | None = None
         self._evaluations_since_best = 0
         self._new_best = False
+        self._best_mark: dict[str, Any] | None = None
+        """Step and value of the checkpoint that is marked best."""
         self._evaluated_at = -1
         self._saved_at = -1
         self._barriers = 0
-        self._failed_saves = 0
         self._in_use = True
         """False while a checkpoint is taken up, and where that failed."""
         self._row_step = 0
@@ -158,9 +165,8 @@ class TrainingRun:
         self.progress.episodes += len(experience.episodes)
         self._window.extend(experience.episodes)
         self._games.extend(experience.episodes)
-        with self._writing("episodes.jsonl"):
-            for episode in experience.episodes:
-                self.log.episode(self.progress.steps, episode)
+        for episode in experience.episodes:
+            self.log.episode(self.progress.steps, episode)
         if self.crew.callback is not None:
             self.crew.callback.on_rollout_end()
 
@@ -200,7 +206,7 @@ class TrainingRun:
     def preempted(self) -> str:
         """Asked to stop: save where we are. Exact only with the open games: nobody else has a barrier here."""
         if self.progress.steps > self._saved_at:
-            with self._writing("the last checkpoint"):
+            with self.storage.needing("the last checkpoint"):
                 self.save(exact=self.crew.collector.saves_games and self._steps_in_collection == 0)
         return "interrupted" if self.stopping else "stopped"
 
@@ -210,7 +216,7 @@ class TrainingRun:
         wanted = self.crew.config.evaluation.every is not None
         if wanted and self._evaluated_at != self.progress.steps:
             self._evaluate()
-        with self._writing("the last checkpoint"):
+        with self.storage.needing("the last checkpoint"):
             if self._saved_at != self.progress.steps:
                 self.save(exact=self.crew.collector.saves_games)
             elif self._new_best:
@@ -238,20 +244,25 @@ class TrainingRun:
         if resumable:
             tensors["learner"], training = self._training_state()
             state |= training
+        if self._new_best and self._best is not None:
+            mark: dict[str, Any] | None = {"step": self.progress.steps, "value": self._best}
+        else:
+            mark = self._best_mark
+        state["best_mark"] = mark
         checkpoint = self.checkpoints.save(
             self.progress.steps, tensors, state, exact=exact, resumable=resumable
         )
         if resumable:
             self._saved_at = self.progress.steps
-        if self._new_best and self._best is not None:
-            self._new_best = False
-            self.checkpoints.mark_best(checkpoint, self.crew.config.checkpoint.best_metric, self._best)
+        if self._new_best and mark is not None:
+            self._new_best, self._best_mark = False, mark
+            self.checkpoints.mark_best(checkpoint, self.crew.config.checkpoint.best_metric, mark["value"])
         return checkpoint
 
     def save_start(self) -> None:
         """A checkpoint before the first step, for a run that may have to go back: of the barrier it has come to."""
         self._barriers -= 1
-        with self._writing("the first checkpoint"):
+        with self.storage.needing("the first checkpoint"):
             self.save(exact=self.crew.collector.seeded)
 
     def resume_hint(self) -> str:
@@ -297,37 +308,17 @@ class TrainingRun:
 
         StorageError after three failures in a row.
         """
-        try:
-            self.save(exact=exact, resumable=resumable)
-        except OSError as error:
-            self._new_best = False  # a later policy must not be saved as this one
-            self._failed_saves += 1
-            if self._failed_saves >= MAX_FAILED_SAVES:
-                raise self._storage_error(f"{MAX_FAILED_SAVES} checkpoints in a row", error) from error
-            _log.error(
-                "ALARM: the checkpoint of step %s could not be saved: %s. Training goes on; the next one is due %s",
-                f"{self.progress.steps:,}",
-                error,
-                f"after {self.crew.config.checkpoint.every}" if resumable else "with the next evaluation",
-            )
-        else:
-            self._failed_saves = 0
-
-    @contextmanager
-    def _writing(self, what: str) -> Iterator[None]:
-        """Turns an OSError into a StorageError that says what could not be written."""
-        try:
-            yield
-        except OSError as error:
-            raise self._storage_error(what, error) from error
-
-    def _storage_error(self, what: str, error: OSError) -> StorageError:
-        hint = self.resume_hint() or "no checkpoint was saved before: start the run again"
-        return StorageError(
-            f"{what} could not be saved: {error}\n"
-            f"  where: {self.directory.path}\n"
-            f"  fix:   mend or empty the disk; {hint}"
-        )
+        next_one = f"after {self.crew.config.checkpoint.every}" if resumable else "with the next evaluation"
+        step = f"{self.progress.steps:,}"
+        with self.storage.bearing(
+            "checkpoints",
+            f"the checkpoint of step {step} could not be saved (the next one is due {next_one})",
+        ):
+            try:
+                self.save(exact=exact, resumable=resumable)
+            except OSError:
+                self._new_best = False  # a later policy must not be saved as this one
+                raise
 
     def _training_state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         crew = self.crew
@@ -346,7 +337,8 @@ class TrainingRun:
             "evaluations_since_best": self._evaluations_since_best,
             "evaluated_at": self._evaluated_at,
             "stop_reason": self.stop_reason,
-            "files": self.log.offsets(),
+            "files": {name: asdict(extent) for name, extent in self.log.extents().items()},
+            "copies": copies(self.directory, self._config_text),
         }
         return tensors, state | crew.collector.values()
 
@@ -367,12 +359,23 @@ class TrainingRun:
         self._evaluated_at = int(state["evaluated_at"])
         self.stop_reason = state["stop_reason"]
         self._saved_at = self.progress.steps
-        self.log.rewind(state["files"])
+        self.log.rewind(extents_from(state["files"]), whatever_they_hold=self.take_rows_as_they_are)
+        for trouble in self.checkpoints.damaged_hints():
+            _log.warning("%s", trouble)
         self.checkpoints.truncate_after(checkpoint.step)
+        self._best_mark = state.get("best_mark")
+        if self._best_mark is not None:
+            self.checkpoints.renew_best(
+                self._best_mark["step"], crew.config.checkpoint.best_metric, self._best_mark["value"]
+            )
         # last: building networks and envs above may have drawn from the global generators
         crew.streams.load_state_dict(state["streams"], with_prefix(tensors, "streams"))
 
     # Within
+
+    @cached_property
+    def _config_text(self) -> str:
+        return sealed(dump_yaml(self.crew.config))
 
     def _due(self, every: When | None) -> bool:
         return every is not None and every.count(self.progress) > every.count(self._before)
@@ -396,7 +399,9 @@ class TrainingRun:
         summary = self._games.summary()
         if summary is None:
             return {}
-        with self._writing("games.json"):
+        with self.storage.bearing(
+            "games.json", "games.json could not be written, and is tried again with the next row"
+        ):
             write_atomic(self.directory.games_path, json.dumps(summary, indent=1))
         return figures(summary)
 
@@ -407,8 +412,12 @@ class TrainingRun:
             self._best, self._new_best = value, True
             self._evaluations_since_best = -1  # the next evaluation, or this one, is the first to count: 0
         progress = self.progress
-        with self._writing("metrics.jsonl"):
-            return dict(self.log.record(progress.steps, progress.updates, progress.episodes, metrics))
+        row = self.log.take(progress.steps, progress.updates, progress.episodes, metrics)
+        with self.storage.bearing(
+            "metrics.jsonl", "metrics.jsonl could not be written; its rows wait and go with the next one"
+        ):
+            self.log.flush()
+        return dict(row)
 
     def _evaluate(self) -> None:
         if self.crew.evaluate is None:

@@ -8,6 +8,7 @@ date: how it is going, the processor time it took, the memory it needed.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sys
 import threading
@@ -25,12 +26,14 @@ from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
 from ludus.errors import EXIT_FAULT, EXIT_INTERRUPTED, CheckpointError, LudusError, UserError
 from ludus.runs import atomic, strict_json
-from ludus.runs.checkpoints import Checkpoint, CheckpointFormatError, CheckpointManager
+from ludus.runs.checkpoints import Checkpoint, CheckpointFormatError
 from ludus.runs.directory import RunDirectory
 from ludus.tracking.tracker import MetricsLog
 from ludus.trainers.base import RLTrainer, TrainResult
 from ludus.trainers.factory import create_trainer
+from ludus.trainers.resuming import mend, newest_whole
 
+_log = logging.getLogger("ludus.experiments")
 _WRITE_EVERY = 2.0
 _WAIT_FOR_ORPHANS = 60.0
 
@@ -91,6 +94,7 @@ def _train(job: Job) -> int:
         checkpoint = where_to_go_on(directory, loaded.config)
         if checkpoint is not None and hasattr(trainer, "resume"):
             # with the choices that `auto` made when the run began, which its own config names
+            mend(directory)
             trainer = create_trainer(job.env, load_config(directory.config_path).config)
             trainer.resume(directory, checkpoint.name)  # type: ignore[attr-defined]
         elif directory.path.exists():
@@ -112,13 +116,13 @@ def where_to_go_on(directory: RunDirectory, config: TrainerConfig) -> Checkpoint
     """
     if not directory.info_path.is_file() or not directory.config_path.is_file():
         return None
-    manager = CheckpointManager(directory.checkpoints_dir)
     by_clock = config.checkpoint.every is not None and config.checkpoint.every.is_wall_clock
     try:
-        return manager.newest_intact(exact_only=not by_clock)
+        return newest_whole(directory, exact_only=not by_clock)
     except CheckpointFormatError:
         raise
-    except CheckpointError:  # those that are there were saved by a signal, or are damaged
+    except CheckpointError as error:  # those that are there were saved by a signal, or are damaged
+        _log.warning("%s begins anew: %s", directory.path, error.what)
         return None
 
 

@@ -222,23 +222,23 @@ class RunIndex:
         if self._is_news(entry, "run.json"):
             changed = True
             try:
-                info = strict_json.loads(self.folder.read(*entry.parts, "run.json", limit=MAX_JSON).decode())
-                entry.info = hide_in(info) if isinstance(info, dict) else {"status": "damaged"}
+                text = self.folder.read(*entry.parts, "run.json", limit=MAX_JSON).decode()
+                entry.info = hide_in(strict_json.loads_sealed(text))
             except (OSError, ValueError, RecursionError):
                 entry.info = {"status": "damaged"}
         if self._is_news(entry, "config.yaml"):
             try:
-                text = self.folder.read(*entry.parts, "config.yaml", limit=MAX_JSON)
+                config = self.folder.read(*entry.parts, "config.yaml", limit=MAX_JSON)
             except OSError:
-                text = b""
+                config = b""
             # two keys of a thousand configs: parsing them all would take longer than everything else
-            line = _TOTAL.search(text)
+            line = _TOTAL.search(config)
             entry.total = "" if line is None else line[1].decode("utf-8", "replace").strip("\"' ")
-            entry.self_play = _SELF_PLAY.search(text) is not None
+            entry.self_play = _SELF_PLAY.search(config) is not None
         if self._is_news(entry, "checkpoints", "best.json"):
             changed = True
             try:
-                best = strict_json.loads(
+                best = strict_json.loads_sealed(
                     self.folder.read(*entry.parts, "checkpoints", "best.json", limit=MAX_JSON).decode()
                 )
                 entry.best = float(best["value"]) if is_number(best["value"]) else None
