@@ -119,7 +119,7 @@ class Roster:
             self.drop(name)
         for name, known in state.items():
             path = self._file(name)
-            if not is_plain_filename(path.name):  # it must not lead out of the run
+            if not is_plain_filename(name.replace("@", "", 1)):  # it must not lead out of the run
                 raise CheckpointError(f"{name!r} does not name a frozen version", where=str(self.folder))
             try:
                 payload = path.read_bytes()
