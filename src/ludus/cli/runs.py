@@ -77,11 +77,11 @@ def remove(
     json: Json = False,
 ) -> None:
     """Delete runs with all their files."""
-    from ludus.runs.directory import find_run, remove_run
+    from ludus.runs.directory import find_any_run, remove_run
 
     root, json = _settings(context, root, json)
     output = Output(json, listing=True)
-    found = list(dict.fromkeys(find_run(name, root) for name in runs))
+    found = list(dict.fromkeys(find_any_run(name, root) for name in runs))
     if not yes:
         if json or not sys.stdin.isatty():
             raise UserError("removing runs needs a yes", fix="add --yes")

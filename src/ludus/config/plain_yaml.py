@@ -87,8 +87,8 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Key, str]]:
 
 def parse_value(text: str) -> Any:
     """One value as it would be written in a file; ValueError when it is not plain YAML."""
-    loader = _Loader(text)
     try:
+        loader = _Loader(text)
         root = loader.get_single_node()
         if root is None:
             return None

@@ -5,22 +5,28 @@ A resumed run cuts its files back to its checkpoint. A reader notices by the byt
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import sys
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, BinaryIO, TypeGuard
 
 import numpy as np
 
+from ludus.tracking.jsonl import LONGEST_LINE
 from ludus.types import Array
 
 _CHUNK = 4 << 20
 _TAIL = 48
 _LARGEST = sys.float_info.max
+_MOST_NAMES, _LONGEST_NAME = 4_000, 500
+_MOST_POINTS = 8_000_000
+_FEW_POINTS = 1_000  # of one name: so few are kept whatever the others have
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class Follower:
         """
         self.rewound, self.damaged = False, 0
         try:
-            file = self.path.open("rb")
+            file = _open_plain(self.path)
         except (FileNotFoundError, NotADirectoryError):
             self.rewound = self.position != START
             self.position = START
@@ -61,24 +67,28 @@ class Follower:
             if not _is_here(file, self.position):
                 self.rewound, self.position = True, START
             file.seek(self.position.offset)
-            rest = b""
+            rest, dropped = b"", 0
             while chunk := file.read(_CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    row = _parse(line)
+                for number, line in enumerate(lines):
+                    row = None if dropped and number == 0 else _parse(line)
                     if row is not None:
                         yield row
-                    elif line.strip():
+                    elif line.strip() or (dropped and number == 0):
                         self.damaged += 1
                 if lines:
-                    offset = self.position.offset + sum(len(line) + 1 for line in lines)
+                    offset = self.position.offset + dropped + sum(len(line) + 1 for line in lines)
                     self.position = Position(offset, lines[-1][-_TAIL:].decode("latin-1"))
+                    dropped = 0
+                if len(rest) > LONGEST_LINE or dropped:  # no row is so long
+                    dropped += len(rest)
+                    rest = b""
 
 
 def last_row(path: Path | str) -> dict[str, Any] | None:
     """The newest whole row of `path` without reading the rest; None where there is none."""
     try:
-        with Path(path).open("rb") as file:
+        with _open_plain(Path(path)) as file:
             end, size = file.seek(0, os.SEEK_END), 8192
             while True:
                 start = max(0, end - size)
@@ -89,7 +99,7 @@ def last_row(path: Path | str) -> dict[str, Any] | None:
                     row = _parse(line)
                     if row is not None:
                         return row
-                if start == 0:
+                if start == 0 or size > LONGEST_LINE:
                     return None
                 size *= 8
     except OSError:
@@ -117,7 +127,11 @@ class Series:
 
 @dataclass
 class Columns:
-    """Rows taken apart into numbers, one column per name."""
+    """Rows taken apart into numbers, one column per name.
+
+    Of more points than a picture could show, each column keeps the lowest and highest of every stretch: memory is
+    bounded, whatever the file.
+    """
 
     names: Collection[str] | None = None
     """Only these; None takes all."""
@@ -130,6 +144,7 @@ class Columns:
     _values: dict[str, array[float]] = field(default_factory=dict)
     _ticks: array[float] = field(default_factory=lambda: array("d", [0.0]))
     _times: array[float] = field(default_factory=lambda: array("d", [0.0]))
+    _points: int = 0
 
     def take(self, row: Mapping[str, Any]) -> None:
         """Add what of `row` is a number; null (a number that was not finite), text and lists are left out."""
@@ -142,16 +157,34 @@ class Columns:
             if name == "step" or (self.names is not None and name not in self.names):
                 continue
             if is_number(value):
+                if name not in self._steps and (len(self._steps) >= _MOST_NAMES or len(name) > _LONGEST_NAME):
+                    continue
                 self._steps.setdefault(name, array("d")).append(step)
                 self._values.setdefault(name, array("d")).append(value)
+                self._points += 1
         seconds = None if self.clock is None else row.get(self.clock)
         if is_number(seconds):
             self._ticks.append(step)
             self._times.append(seconds)
+        if self._points > _MOST_POINTS:
+            self._thin_out()
 
     def series(self, max_points: int | None = None) -> dict[str, Series]:
         """What was taken so far. Rows without a time, as evaluations are, lie between those that have one."""
         return {name: self.one(name).thinned(max_points) for name in self._steps}
+
+    def _thin_out(self) -> None:
+        """Keep half of the points of every long column."""
+        for name, values in self._values.items():
+            if len(values) > _FEW_POINTS:
+                keep = thin(np.array(values), len(values) // 2)
+                self._steps[name] = _thinned(self._steps[name], keep)
+                self._values[name] = _thinned(values, keep)
+        if len(self._ticks) > _FEW_POINTS:
+            every_second = np.arange(0, len(self._ticks), 2)
+            self._ticks = _thinned(self._ticks, every_second)
+            self._times = _thinned(self._times, every_second)
+        self._points = sum(map(len, self._values.values()))
 
     def one(self, name: str) -> Series:
         """One column; empty where there is none of that name."""
@@ -159,6 +192,10 @@ class Columns:
         steps = np.array(self._steps.get(name, ()), dtype=float)
         values = np.array(self._values.get(name, ()), dtype=float)
         return Series(steps, values, np.interp(steps, np.array(self._ticks), np.array(self._times)))
+
+
+def _thinned(column: array[float], keep: Array) -> array[float]:
+    return array("d", np.array(column)[keep])
 
 
 def thin(values: Array, max_points: int) -> Array:
@@ -184,6 +221,21 @@ def thin(values: Array, max_points: int) -> Array:
 def is_number(value: object) -> TypeGuard[float]:
     """Whether it is finite, and a float holds it."""
     return isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST
+
+
+def _open_plain(path: Path) -> BinaryIO:
+    """For reading; a link, which may lead to any file, and a pipe, which would be waited at, count as missing."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        file = os.fdopen(os.open(path, flags | getattr(os, "O_BINARY", 0)), "rb")
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise FileNotFoundError(f"{path} is a link") from None
+        raise
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise FileNotFoundError(f"{path} is not a plain file")
+    return file
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

@@ -163,7 +163,7 @@ def _put_normalize(t: Translation, entry: str) -> None:
     for name, target in (("norm_obs", "normalize_obs"), ("norm_reward", "normalize_reward")):
         t.put(target, kwargs.pop(name, bool(value)), *source, place=SB3_DEFAULT)
     if kwargs.get("gamma") == t.document.data[entry].get("gamma", 0.99):
-        del kwargs["gamma"]
+        kwargs.pop("gamma", None)
     for name in kwargs:
         t.lose(f"normalisation has no setting '{name}'", entry, "normalize", name)
 

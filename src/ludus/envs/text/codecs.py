@@ -100,7 +100,7 @@ class TicTacToeCodec(Codec[Board]):
 class ConnectFourCodec(Codec[Board]):
     """Own stones, then the other's: column by column, from below."""
 
-    _number = re.compile(r".*\[(?:col\s*)?(\d+)\]", re.IGNORECASE)
+    _number = re.compile(r"\[(?:col\s*)?(\d+)\]", re.IGNORECASE)
     rules: ConnectFour
 
     def __init__(self, rows: int = 6, columns: int = 7) -> None:
@@ -137,8 +137,13 @@ class ConnectFourCodec(Codec[Board]):
         return np.unpackbits(packed, bitorder="little")[self._cells].astype(np.float32)
 
     def _read(self, text: str) -> int | None:
-        number = self._number.search(text)
-        return _below(self.rules.columns, number and number.group(1))
+        # TextArena's own pattern begins with `.*`, which takes the last of a line, and quadratic time
+        found = list(self._number.finditer(text))
+        if not found:
+            return None
+        end = text.find("\n", found[0].start())
+        last = found[-1] if end < 0 else next(move for move in reversed(found) if move.start() < end)
+        return _below(self.rules.columns, last.group(1))
 
 
 class NimCodec(Codec[Piles]):
