@@ -9,7 +9,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,14 @@ class Library:
     def run(self, mode: str, workload: Workload, **more: Any) -> dict[str, Any]:
         """What the script answers about the workload. UserError with its last line when it fails."""
         task = asdict(workload) | dict(self.settings) | more
-        done = subprocess.run(
-            [*self.command, mode, json.dumps(task)], capture_output=True, text=True, check=False
-        )
+        with _lifeline() as theirs:
+            done = subprocess.run(
+                [*self.command, mode, json.dumps(task)],
+                stdin=theirs,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         if done.returncode:
             raise UserError(
                 f"{self.name} failed on {workload.name}",
@@ -50,6 +56,17 @@ class Library:
             )
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return answer
+
+
+@contextmanager
+def _lifeline() -> Iterator[int]:
+    """What a script reads as its stdin: it ends when this process does, however that dies, and so does the script."""
+    theirs, ours = os.pipe()
+    try:
+        yield theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 def own_library(*, kernels: bool = True) -> Library:

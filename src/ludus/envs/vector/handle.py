@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any
 
-from ludus.envs.vector.wire import Channel, Kind, unpack, unpack_error
+from ludus.envs.vector.wire import Channel, Garbage, Kind, unpack_answer, unpack_error
 
 _EXIT_SECONDS = 1.0  # for a process that hung up, or was killed, to be gone
 
@@ -50,6 +50,8 @@ class WorkerHandle:
         self._number = 0
         self._reachable = True
         self._ended = False
+        self._forced = False
+        """Whether it was us who killed it."""
 
     @property
     def pid(self) -> int:
@@ -75,7 +77,12 @@ class WorkerHandle:
                     continue  # an answer nobody waited for: an interrupt ended the call
                 if kind is Kind.ERROR:
                     raise unpack_error(payload)
-                return unpack(payload) if payload else []
+                return unpack_answer(payload)
+        except Garbage:
+            self.end(polite_until=0.0, reap_until=time.monotonic() + _EXIT_SECONDS)
+            raise WorkerLost(
+                "sent garbage: something in it writes to descriptors that are not its own"
+            ) from None
         except TimeoutError:
             self.end(polite_until=0.0, reap_until=time.monotonic() + _EXIT_SECONDS)
             raise WorkerLost(f"gave no answer for {patience}") from None
@@ -98,11 +105,18 @@ class WorkerHandle:
             self._ended = True
             if self._hangs_up(polite_until):
                 self._reap(polite_until)
+            self._forced = self._process.poll() is None
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._reap(reap_until)
             self._channel.close()
-        return _in_words(self._process.returncode)
+        return _in_words(self._process.returncode) + self._want_of_memory()
+
+    def _want_of_memory(self) -> str:
+        """What the kernel does not say of a process that it ended for want of memory."""
+        if self._process.returncode != -signal.SIGKILL or self._forced:
+            return ""
+        return f", out of memory perhaps: workers held up to {_most_memory() / 1024:,.0f} MiB"
 
     def _hangs_up(self, deadline: float) -> bool:
         try:
@@ -116,6 +130,14 @@ class WorkerHandle:
     def _reap(self, deadline: float) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(max(deadline - time.monotonic(), 0.0))
+
+
+def _most_memory() -> float:
+    """The most, in KiB, that any child which has ended ever held."""
+    import resource
+
+    held = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return held / 1024 if sys.platform == "darwin" else held
 
 
 def _in_words(code: int | None) -> str:

@@ -35,6 +35,7 @@ _log = logging.getLogger("ludus.envs")
 _BUILD_SECONDS = 60.0  # the least a worker gets to import modules and build envs, however short the deadline
 _CLOSE_SECONDS = 2.0  # for envs to close of their own accord
 _REAP_SECONDS = 2.0  # for killed workers to be gone
+STEADY_STEPS = 100  # after so many an env counts as well
 
 
 class ProcessVectorEnv(ChunkedVectorEnv):
@@ -42,8 +43,9 @@ class ProcessVectorEnv(ChunkedVectorEnv):
 
     Raises EnvFault for what an env raises, and UserError when the functions cannot be sent to a worker.
 
-    A worker that dies, or gives no answer for `deadline` seconds, is replaced, at most `respawns` times in
-    all; then, or when it happens before all envs are built, EnvFault is raised. The envs of a replaced worker
+    A worker that dies, gives no answer for `deadline` seconds, or has an env that raises after it was well for a
+    hundred steps, is replaced, at most `respawns` times in all; then, or when it happens before all envs are built,
+    EnvFault is raised. The envs of a replaced worker
     are built anew, get the wrapper states last loaded or saved, and are reset with seeds derived from their
     last ones; what `set_attr` changed in them is lost. The step's `infos["dropped"]`, a bool array, marks
     them: such an env has reward 0, no end of episode, and the first observation of a new episode.
@@ -74,6 +76,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         self._states: Sequence[Sequence[dict[str, Any]]] | None = None
         self._playing = False  # has there been a reset?
         self._replaced: dict[int, list[Entry]] = {}  # worker -> the infos its envs gave at the reset
+        self._steady: list[int] = []  # worker -> the steps since it was last started
 
         n_workers = min(len(env_fns), n_workers or usable_cores())
         bounds = [len(env_fns) * k // n_workers for k in range(n_workers + 1)]
@@ -151,6 +154,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
                 self._replace(k, answer)
             else:
                 entries += answer
+                self._steady[k] += 1
         return entries + [entry for infos in self._replaced.values() for entry in infos]
 
     def _ask_chunks(self, method: str, per_env: Sequence[Any] | None, *args: Any) -> list[Any]:
@@ -196,12 +200,26 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         return answers
 
     def _lost_with(self, k: int, error: LudusError) -> WorkerLost | None:
-        """The loss that `error`, reported by worker k, stands for; None when it is an error to raise."""
-        return None
+        """The loss that `error`, reported by worker k, stands for; None when it is an error to raise.
+
+        An env that raises at once has a fault to mend. One that was well for long may be well again.
+        """
+        if (
+            not isinstance(error, EnvFault)
+            or self._steady[k] < STEADY_STEPS
+            or self.respawned >= self._respawns
+        ):
+            return None
+        _log.warning("%s", error)
+        now = time.monotonic()
+        self._workers[k].send(Kind.CLOSE, timeout=0.01)
+        self._workers[k].end(polite_until=now + _CLOSE_SECONDS, reap_until=now + 2 * _CLOSE_SECONDS)
+        return WorkerLost(f"failed: {str(error).splitlines()[0]}")
 
     def _start(self, n_envs: int) -> None:
         for _ in self._shares:
             self._workers.append(self._hire())
+            self._steady.append(0)
         facts: dict[int, EnvFacts] = self._exchange_at_start(
             Kind.BUILD, self._blueprints, max(self._deadline, _BUILD_SECONDS)
         )
@@ -242,6 +260,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
             _log.warning("the worker of %s %s: %s; %d episodes dropped", envs, lost, count, n_lost)
             try:
                 self._workers[k] = self._hire()
+                self._steady[k] = 0
                 self._only(k, Kind.BUILD, self._blueprints[k], max(self._deadline, _BUILD_SECONDS))
                 self._only(k, Kind.ATTACH, pack(self.num_envs))
                 if self._states is not None:

@@ -11,14 +11,13 @@ from typing import Any
 from ludus.envs.vector.base import WrapperStates
 from ludus.envs.vector.chunk import Entry, EnvFn
 from ludus.envs.vector.handle import WorkerLost
-from ludus.envs.vector.process import ProcessVectorEnv
+from ludus.envs.vector.process import STEADY_STEPS, ProcessVectorEnv
 from ludus.envs.vector.wire import Kind, pack
 from ludus.errors import LudusError, SimulatorLost
 
 _log = logging.getLogger("ludus.envs")
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # before trying again, doubled each time
 _IDLE_SECONDS = 0.05
-_STEADY_STEPS = 100  # after so many steps an env counts as well again
 _END_SECONDS = 2.0
 _STARTING_SECONDS_EACH = 10.0  # each imports what its env needs, and an opponent needs torch
 _BUILD_SECONDS = 60.0
@@ -45,7 +44,6 @@ class RemoteVectorEnv(ProcessVectorEnv):
     ) -> None:
         self._away: dict[int, Generator[None, None, None]] = {}
         self._failures = [0] * len(env_fns)
-        self._steady = [0] * len(env_fns)
         self._causes: dict[int, SimulatorLost] = {}
         self._places = list(places) or [f"env {index} of {env_id}" for index in range(len(env_fns))]
         self._first_pause = first_pause
@@ -88,7 +86,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
                 continue
             entries += answer
             self._steady[k] += 1
-            if self._failures[k] and self._steady[k] >= _STEADY_STEPS:
+            if self._failures[k] and self._steady[k] >= STEADY_STEPS:
                 self._failures[k] = 0
         return entries + [entry for infos in self._replaced.values() for entry in infos]
 

@@ -19,6 +19,7 @@ import cloudpickle
 from ludus.errors import LudusError
 
 _HEADER = struct.Struct("<BIQ")  # kind, number, length of the payload
+_LONGEST_PAYLOAD = 1 << 34  # bytes: what claims to be longer is no frame of ours
 _LEAST_RECEIVE, _MOST_RECEIVE = 1 << 12, 1 << 20  # bytes asked for at once
 
 
@@ -32,6 +33,10 @@ class Kind(IntEnum):
     CLOSE = 4
     DONE = 5  # payload: the result, or nothing for an empty list
     ERROR = 6  # payload: a LudusError in parts
+
+
+class Garbage(EOFError):
+    """What arrived is no frame: something else writes there, and there is no telling where the next frame begins."""
 
 
 class Channel:
@@ -50,13 +55,15 @@ class Channel:
         """The next frame: kind, number, payload.
 
         Raises TimeoutError past `deadline` (of `time.monotonic`), EOFError or OSError when the other end
-        is gone.
+        is gone, and Garbage, an EOFError, when what it sends makes no sense.
         """
         received = self._received
         missing = 0
         while True:
             if len(received) >= _HEADER.size:
                 kind, number, length = _HEADER.unpack_from(received)
+                if kind >= len(Kind) or length > _LONGEST_PAYLOAD:
+                    raise Garbage
                 end = _HEADER.size + length
                 if len(received) >= end:
                     payload = bytes(received[_HEADER.size : end])
@@ -98,8 +105,16 @@ def pack_error(error: LudusError) -> bytes:
     return pack((type(error), error.args, error.__dict__))
 
 
+def unpack_answer(payload: bytes) -> Any:
+    """What a worker answered, nothing being an empty list. Raises Garbage when it cannot be read."""
+    try:
+        return unpack(payload) if payload else []
+    except Exception as error:  # bytes that something else wrote can raise anything
+        raise Garbage from error
+
+
 def unpack_error(payload: bytes) -> LudusError:
-    kind, args, fields = unpack(payload)
+    kind, args, fields = unpack_answer(payload)
     error: LudusError = kind.__new__(kind)
     error.args = args
     error.__dict__.update(fields)

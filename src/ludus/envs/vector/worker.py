@@ -5,6 +5,7 @@ Started by `handle.WorkerHandle` as a fresh interpreter, so nothing of the user'
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import os
@@ -15,6 +16,7 @@ import threading
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import gymnasium as gym
@@ -48,6 +50,7 @@ def main(arguments: Sequence[str]) -> None:
     for descriptor in (socket_fd, memory_fd, lifeline_fd):
         os.set_inheritable(descriptor, False)  # programs that an env starts must not hold them open
     _die_with_driver(lifeline_fd, driver_pid)
+    _die_before_driver()
     _serve(Channel(socket.socket(fileno=socket_fd)), memory_fd)
 
 
@@ -127,6 +130,12 @@ def _die_with_driver(lifeline_fd: int, driver_pid: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != driver_pid:  # it died before we asked
             _vanish()
+
+
+def _die_before_driver() -> None:
+    """An env that leaks takes its worker with it, which is replaced, and not the driver."""
+    with contextlib.suppress(OSError):  # there is no such file but on Linux
+        Path("/proc/self/oom_score_adj").write_text("900")
 
 
 def _watch(lifeline_fd: int) -> None:

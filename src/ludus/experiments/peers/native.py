@@ -5,24 +5,27 @@ The task is a workload, with `kernels` (false: the torch learners) and for `lear
 
 from __future__ import annotations
 
+import _thread
 import json
+import os
 import resource
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ludus import TrainerConfig, __version__, create_trainer
-from ludus.envs.make import EnvSpec
-from ludus.evaluation.evaluate import evaluate
-from ludus.tracking.jsonl import read_jsonl
+if TYPE_CHECKING:  # what takes long to import is imported when `end_with_whoever_asked` watches
+    from ludus import TrainerConfig
 
 POINTS = 100
 
 
 def config(task: dict[str, Any], folder: str, **changes: Any) -> TrainerConfig:
     """The task as Ludus is told it, with nothing around the training that peers do not do."""
+    from ludus import TrainerConfig
+
     arch = task["net_arch"]
     fields = {
         "algorithm": task["algorithm"],
@@ -47,6 +50,8 @@ def config(task: dict[str, Any], folder: str, **changes: Any) -> TrainerConfig:
 
 def warm_up(task: dict[str, Any], folder: str) -> None:
     """Compile everything: two updates of a trainer that is thrown away, on few envs to leave the memory alone."""
+    from ludus import create_trainer
+
     h = dict(task["hyperparams"])
     small = task | {"n_envs": min(task["n_envs"], 8), "hyperparams": h}
     samples = h.get("n_steps", 0) * small["n_envs"]
@@ -61,6 +66,8 @@ def warm_up(task: dict[str, Any], folder: str) -> None:
 
 def speed(task: dict[str, Any], folder: str) -> dict[str, Any]:
     """Steps per second, and the most memory that the process took, before the training and with it."""
+    from ludus import create_trainer
+
     before = peak_mib()
     trainer = create_trainer(None, config(task, folder))
     result = trainer.train()
@@ -80,6 +87,11 @@ def peak_mib() -> float:
 
 def learn(task: dict[str, Any], folder: str) -> dict[str, Any]:
     """Train for the whole budget: the curve on the way, and the final policy's rewards."""
+    from ludus import create_trainer
+    from ludus.envs.make import EnvSpec
+    from ludus.evaluation.evaluate import evaluate
+    from ludus.tracking.jsonl import read_jsonl
+
     trainer: Any = create_trainer(None, config(task, folder))
     result = trainer.train()
     rows = read_jsonl(Path(result.run) / "metrics.jsonl")
@@ -100,7 +112,21 @@ def learn(task: dict[str, Any], folder: str) -> dict[str, Any]:
     }
 
 
+def end_with_whoever_asked() -> None:
+    """Stop when stdin ends, which whoever started this holds open: politely, and by force where that does not help."""
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        _thread.interrupt_main()
+        time.sleep(2.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main(mode: str, task: dict[str, Any]) -> None:
+    from ludus import __version__
+
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
         warm_up(task, folder)
@@ -110,4 +136,5 @@ def main(mode: str, task: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    end_with_whoever_asked()
     main(sys.argv[1], json.loads(sys.argv[2]))

@@ -2,7 +2,7 @@
 
 Loading torch takes longer than training CartPole. This process loads it once, does nothing with it (so that it
 has no threads, locks or GPU that a fork could break), and forks one process per job. It ends with its driver:
-when the socket closes, the jobs are asked to save and stop, and so does it.
+when the socket closes, the jobs are asked to save and stop, made to after a while, and so does it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import NoReturn
 from ludus.envs.vector.wire import pack, unpack
 
 _POLL_SECONDS = 0.02
+_SAVING_SECONDS = 3.0  # for jobs whose driver is gone to save and stop: after five nothing is left of it
 _PR_SET_PDEATHSIG = 1
 TO_LOAD = (
     "torch._dynamo",
@@ -45,12 +46,19 @@ def main(arguments: list[str]) -> None:
                 connection.send_bytes(pack(pid))
             for pid, code in _ended(children):
                 connection.send_bytes(pack((pid, code)))
+    _signal_all(children, signal.SIGTERM)
+    deadline = time.monotonic() + _SAVING_SECONDS
+    while children and time.monotonic() < deadline:
+        _ended(children)
+        time.sleep(_POLL_SECONDS)
+    _signal_all(children, signal.SIGKILL)  # what hangs in an env; its last checkpoint is whole
+    os._exit(0)  # there is nothing to clean up, and torch takes its time
+
+
+def _signal_all(children: set[int], number: int) -> None:
     for pid in children:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-    while children:
-        list(_ended(children))
-        time.sleep(_POLL_SECONDS)
+            os.kill(pid, number)
 
 
 def _fork(connection: Connection, payload: bytes) -> int:

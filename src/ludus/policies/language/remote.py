@@ -7,6 +7,7 @@ attribute, and cut out of every text that an error or a log could carry.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import logging
 import os
@@ -22,6 +23,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ludus.errors import UserError, nearest
+from ludus.policies.language.deadline import Deadline
 
 _log = logging.getLogger("ludus.language")
 KEY = "OPENAI_API_KEY"
@@ -31,6 +33,16 @@ _AGAIN = {408, 409, 429, 500, 502, 503, 504}
 """Answers of a server that may be others a moment later."""
 _MOST_BYTES = 4 << 20
 _LONGEST_WAIT = 20.0
+# What JSON of a stranger can raise: nested too deep, or with numbers that no integer holds, as well.
+_NOT_AN_ANSWER = (
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,6 @@ class OpenAIClient:
         self._lock = threading.Lock()
         self._down = False
         self._pace = _Pace(self.options.rpm)
-        self._opener = urllib.request.build_opener(_NoRedirect)
         self._address = _address()
         if _key() is None and self._address == DEFAULT_ADDRESS:
             raise UserError(
@@ -188,19 +199,23 @@ class OpenAIClient:
         )
         with self._lock:
             self.spent.requests += 1
-        try:
-            with self._opener.open(request, timeout=timeout) as response:
-                data = response.read(_MOST_BYTES)
-        except urllib.error.HTTPError as error:
-            said = _said(error)
-            if error.code in _AGAIN:
-                raise _Again(said, _seconds(error.headers.get("Retry-After"))) from None
-            raise UserError(
-                f"openai:{self.model}: {said}", where=self._address, fix=_fix(error.code)
-            ) from None
-        except (OSError, ValueError) as error:  # refused, timed out, cut off, no such host
-            reason = getattr(error, "reason", error)
-            raise _Again(_redacted(f"{type(error).__name__}: {reason}")) from None
+        with Deadline(timeout) as deadline:
+            try:
+                with deadline.open(request) as response:
+                    data = response.read(_MOST_BYTES)
+            except urllib.error.HTTPError as error:
+                said = _said(error)
+                if error.code in _AGAIN:
+                    raise _Again(said, _seconds(error.headers.get("Retry-After"))) from None
+                raise UserError(
+                    f"openai:{self.model}: {said}", where=self._address, fix=_fix(error.code)
+                ) from None
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                # refused, timed out, cut off, no such host, no HTTP
+                reason = getattr(error, "reason", error)
+                raise _Again(_redacted(f"{type(error).__name__}: {reason}"[:300])) from None
+            if deadline.passed:
+                raise _Again("the answer did not come to its end in time")
         return self._read(data)
 
     def _read(self, data: bytes) -> str:
@@ -209,7 +224,7 @@ class OpenAIClient:
             text = answer["choices"][0]["message"]["content"]
             used = answer.get("usage") or {}
             given, drawn = int(used.get("prompt_tokens") or 0), int(used.get("completion_tokens") or 0)
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        except _NOT_AN_ANSWER:
             raise UserError(
                 f"openai:{self.model}: the answer is none of an OpenAI-compatible server",
                 where=self._address,
@@ -235,13 +250,6 @@ class OpenAIClient:
         """What it has cost, for metrics."""
         with self._lock:
             return asdict(self.spent)
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the key to whoever it names."""
-
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        return None
 
 
 @dataclass
@@ -295,12 +303,12 @@ def _address() -> str:
 def _said(error: urllib.error.HTTPError) -> str:
     """The status, and what the server says about it, on one line."""
     text = ""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with contextlib.suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
         body = error.read(_MOST_BYTES).decode("utf-8", errors="replace")
         try:
             told = json.loads(body)
             text = told["error"]["message"] if isinstance(told["error"], dict) else str(told["error"])
-        except (ValueError, KeyError, TypeError):
+        except _NOT_AN_ANSWER:
             text = body
     # redacted before it is cut, or the beginning of a key could stay
     return _redacted(" ".join(f"HTTP {error.code} {error.reason}: {text}".split()))[:300].rstrip(": ")

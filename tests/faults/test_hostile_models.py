@@ -1,0 +1,87 @@
+"""A remote model that stalls, drops, drips, floods or talks nonsense costs its deadline, and the match, no more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hostile_server import BEHAVIOURS, MOVE, says, serving, whole
+
+from ludus.config.language import GameSpec
+from ludus.envs.text.bots import make_bot
+from ludus.envs.text.extraction import make_extractor
+from ludus.envs.text.templates import make_template
+from ludus.errors import UserError
+from ludus.league.match import play_matches
+from ludus.league.players import BotPlayer, RemotePlayer
+from ludus.policies.language.remote import ADDRESS, KEY, OpenAIClient, RemoteOptions
+
+DEADLINE = 0.8
+QUICK = ("answers deep JSON", "drips the body", "talks no HTTP")
+SECRET = "sk-canary-5f1c"
+
+
+def ask(
+    name: str, monkeypatch: pytest.MonkeyPatch, record_fault: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(KEY, SECRET)
+    with serving(BEHAVIOURS[name]) as address:
+        monkeypatch.setenv(ADDRESS, address)
+        client = OpenAIClient("evil", RemoteOptions(deadline=DEADLINE, retries=2))
+        began = time.monotonic()
+        answers = client.ask(["one", "two"])
+        took = time.monotonic() - began
+    refused = all(isinstance(answer, UserError) for answer in answers)
+    record_fault(
+        "remote model that stalls, drops, drips, floods, babbles", 1, int(refused and took < 2 * DEADLINE)
+    )
+    assert refused, answers
+    assert took < 2 * DEADLINE
+    assert client.spent.failures == 2
+    assert client.spent.retries <= 4
+    said = "\n".join(str(answer) for answer in answers) + caplog.text
+    assert SECRET not in said
+    assert len(said) < 4000
+    asking = [thread.name for thread in threading.enumerate() if "(work)" in thread.name]
+    assert not asking
+    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", sorted(set(BEHAVIOURS) - set(QUICK)))
+def test_it_is_given_up_in_time(
+    name: str, monkeypatch: pytest.MonkeyPatch, record_fault: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask(name, monkeypatch, record_fault, caplog)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_worst_of_them(
+    name: str, monkeypatch: pytest.MonkeyPatch, record_fault: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask(name, monkeypatch, record_fault, caplog)
+
+
+def test_its_matches_are_skipped_and_counted_and_it_is_heard_once_it_is_well(
+    monkeypatch: pytest.MonkeyPatch, record_fault: Any
+) -> None:
+    spec = GameSpec("TicTacToe-v0")
+    for name, behave, lost in (("answers 500", BEHAVIOURS["answers 500"], 4), ("well", says(whole(MOVE)), 0)):
+        with serving(behave) as address:
+            monkeypatch.setenv(ADDRESS, address)
+            client = OpenAIClient("evil", RemoteOptions(deadline=DEADLINE, retries=0))
+            bot = BotPlayer("random", {spec: make_bot("random", spec, np.random.default_rng(1))})
+            result = play_matches(
+                RemotePlayer("openai:evil", client),
+                bot,
+                spec,
+                4,
+                3,
+                template=make_template("default"),
+                extractor=make_extractor("brackets"),
+            )
+        record_fault("match against a broken remote model", 4, 4)
+        assert len(result.skipped) == lost, name
