@@ -226,6 +226,7 @@ class CheckpointManager:
         CheckpointError if none is left, or if one was written by a newer Ludus: training never silently starts over.
         """
         broken: dict[str, str] = {}
+        fix = ""
         inexact: list[str] = []
         for step, path in reversed(self._scan().items()):
             try:
@@ -241,6 +242,7 @@ class CheckpointManager:
                 raise
             except CheckpointError as error:
                 name = checkpoint_name(step)
+                fix = fix or error.fix
                 named = name in error.what
                 broken[name] = error.what if named else f"checkpoint '{name}' cannot be used: {error.what}"
                 continue
@@ -251,12 +253,15 @@ class CheckpointManager:
             return None
         for reason in broken.values():
             _log.warning("%s", reason)
-        what = f"damaged: {', '.join(broken)}" if broken else "none is exact"
-        fix = f"resume without asking for an exact one: {inexact[0]} is the newest" if inexact else ""
+        what = next(iter(broken.values())) if broken else "none is exact"
+        if len(broken) > 1:
+            what += f"; {len(broken) - 1} more before it"
+        if inexact:
+            fix = f"resume without asking for an exact one: {inexact[0]} is the newest"
         raise CheckpointError(
             f"no checkpoint to resume from ({what})",
             where=str(self.directory),
-            fix=fix or "copy what is damaged back from where it is intact, or start a new run",
+            fix=fix,
         )
 
     def mark_best(self, checkpoint: Checkpoint, metric: str, value: float) -> None:
@@ -270,8 +275,7 @@ class CheckpointManager:
         """
         try:
             score = self._hints.best_score()
-        except CheckpointError as error:
-            _log.warning("%s; it is written anew", error.what)
+        except CheckpointError:
             score = None
         if step in self._scan() and (score is None or score[0] != metric or score[1] < value):
             self._hints.set_best(step, metric, value)

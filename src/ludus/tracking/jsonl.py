@@ -211,7 +211,7 @@ def _finite(value: Any) -> Any:
 
 def _mismatch(path: Path, what: str) -> CheckpointError:
     return CheckpointError(
-        f"cannot continue the run's metrics: {what}",
+        what,
         where=str(path),
-        fix="restore the file from a copy, resume from an older checkpoint, or start a new run",
+        fix="restore the file from a copy; `--checkpoint latest` goes on behind the rows as they are",
     )

@@ -1,21 +1,29 @@
-"""The games of a run, written to files that can be read back: one file for each update and each evaluation."""
+"""The games of a run, written to files that can be read back: one file for each update and each evaluation.
+
+`games/SHA256SUMS` has the hash of each, as `sha256sum --check` reads it.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ludus.league.records import MatchRecord
+from ludus.runs.atomic import write_atomic
 from ludus.runs.directory import RunDirectory
+from ludus.runs.manifest import file_digest
 from ludus.tracking.jsonl import JsonlWriter, read_jsonl
 from ludus.tracking.logs import LogFile
 from ludus.types import Metrics
 
 FOLDER = "games"
+SUMS = "SHA256SUMS"
+_SUM = re.compile(r"([0-9a-f]{64})  ((?:train|eval)/[0-9]{1,18}\.jsonl)\n")
 COMPONENTS = ("collector", "learner", "league", "evaluation")
 
 
@@ -33,6 +41,7 @@ class GameTracker:
         }
         for name, handler in self._handlers.items():
             component_log(name).addHandler(handler)
+        self._sums, self._sums_damaged = _read_sums(run.path / FOLDER / SUMS)
 
     def get_checkpoint_dir(self) -> Path:
         return self._run.checkpoints_dir
@@ -50,11 +59,11 @@ class GameTracker:
 
     def add_trajectory(self, update: int, matches: Iterable[MatchRecord]) -> None:
         """Write the games that update number `update` learnt from."""
-        _write(self.get_train_dir() / f"{update:08d}.jsonl", matches)
+        self._write(self.get_train_dir() / f"{update:08d}.jsonl", matches)
 
     def add_eval_episode(self, update: int, matches: Iterable[MatchRecord]) -> None:
         """Write the games of the evaluation after update number `update`."""
-        _write(self.get_eval_dir() / f"{update:08d}.jsonl", matches)
+        self._write(self.get_eval_dir() / f"{update:08d}.jsonl", matches)
 
     def forget_after(self, update: int) -> None:
         """Remove the games that a resumed run will play again."""
@@ -62,11 +71,53 @@ class GameTracker:
             for path in folder.glob("*.jsonl"):
                 if re.fullmatch(r"[0-9]+", path.stem) and int(path.stem) > update:
                     path.unlink()
+        self._sums = {name: digest for name, digest in self._sums.items() if int(Path(name).stem) <= update}
+        self._rewrite_sums()
+
+    def damage(self) -> list[str]:
+        """What of the games is not as it was written, in words; `forget_after` takes it as it is from there on."""
+        told = [f"{FOLDER}/{SUMS} is damaged"] if self._sums_damaged else []
+        found = {
+            path.relative_to(self._run.path / FOLDER).as_posix(): path
+            for folder in (self.get_train_dir(), self.get_eval_dir())
+            for path in folder.glob("*.jsonl")
+            if re.fullmatch(r"[0-9]+", path.stem)
+        }
+        for name in sorted(found.keys() | self._sums.keys()):
+            if name not in self._sums:
+                told.append(f"{FOLDER}/{SUMS} does not know {FOLDER}/{name}")
+                self._sums[name] = file_digest(found[name])
+            elif name not in found:
+                told.append(f"{FOLDER}/{name} is missing, which {FOLDER}/{SUMS} knows")
+                del self._sums[name]
+            elif file_digest(found[name]) != self._sums[name]:
+                told.append(f"{FOLDER}/{name} is not what was written, by {FOLDER}/{SUMS}")
+        return told
 
     def close(self) -> None:
         for name, handler in self._handlers.items():
             component_log(name).removeHandler(handler)
             handler.close()
+
+    def _write(self, path: Path, matches: Iterable[MatchRecord]) -> None:
+        path.unlink(missing_ok=True)
+        writer = JsonlWriter(path)
+        with closing(writer):
+            for match in matches:
+                writer.write(plain_match(match))
+        name = path.relative_to(self._run.path / FOLDER).as_posix()
+        known = name in self._sums
+        self._sums[name] = str(writer.extent.sha256)
+        if known:
+            self._rewrite_sums()
+        else:
+            with (self._run.path / FOLDER / SUMS).open("a", encoding="utf-8") as file:
+                file.write(f"{self._sums[name]}  {name}\n")
+
+    def _rewrite_sums(self) -> None:
+        path = self._run.path / FOLDER / SUMS
+        if path.exists():
+            write_atomic(path, "".join(f"{digest}  {name}\n" for name, digest in self._sums.items()))
 
 
 def component_log(name: str) -> logging.Logger:
@@ -85,13 +136,14 @@ def read_games(run: RunDirectory, kind: str = "train") -> Iterator[tuple[int, di
                 yield int(path.stem), row
 
 
-def _write(path: Path, matches: Iterable[MatchRecord]) -> None:
-    path.unlink(missing_ok=True)
-    writer = JsonlWriter(path)
-    for match in matches:
-        writer.write(plain_match(match))
-    writer.flush()
-    writer.close()
+def _read_sums(path: Path) -> tuple[dict[str, str], bool]:
+    """The hashes by file name, and whether a line of them cannot be read."""
+    try:
+        lines = path.read_bytes().decode("utf-8", "replace").splitlines(keepends=True)
+    except FileNotFoundError:
+        return {}, False
+    found = [_SUM.fullmatch(line) for line in lines]
+    return {match[2]: match[1] for match in found if match is not None}, None in found
 
 
 def plain_match(match: MatchRecord) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ludus.errors import CheckpointError, LudusError, SimulatorLost, StorageErro
 from ludus.evaluation.evaluate import EvaluationResult
 from ludus.evaluation.load import find_checkpoint, load_policy_tensors
 from ludus.rollout.collector import Collector
-from ludus.runs.atomic import write_atomic
+from ludus.runs.atomic import TEMPORARY_PREFIX, remove_stale_temporaries, write_atomic
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.runs.lock import RunLock
@@ -32,7 +32,7 @@ from ludus.runs.streams import Streams
 from ludus.tracking.jsonl import read_jsonl
 from ludus.tracking.logs import attach_log_file, detach
 from ludus.tracking.progress import ProgressDisplay
-from ludus.tracking.tracker import MetricsLog
+from ludus.tracking.tracker import CLOCK, MetricsLog
 from ludus.trainers.base import RLTrainer, TrainResult
 from ludus.trainers.callbacks import CallbackLogger, as_callback
 from ludus.trainers.grouping import Grouping, Rescaled
@@ -102,6 +102,8 @@ class RunTrainer(RLTrainer):
             self.run = self._create_run()
         with ExitStack() as stack:
             stack.enter_context(RunLock(self.run.path))
+            for left in {path.parent for path in self.run.path.rglob(f"{TEMPORARY_PREFIX}*")}:
+                remove_stale_temporaries(left)  # by a process that was killed while it wrote
             if total_timesteps is not None:  # a new total also counts when the run is resumed once more
                 write_atomic(self.run.config_path, sealed(dump_yaml(self.config)))
             signals = stack.enter_context(StopSignals())
@@ -309,7 +311,7 @@ class RunTrainer(RLTrainer):
             directory.update_info(status="running", pid=os.getpid())
         if self.display is not None:
             if checkpoint is not None:
-                for row in read_jsonl(directory.metrics_path):
+                for row in filter(_has_clock, read_jsonl(directory.metrics_path)):
                     self.display.update(self._fraction_at(row), int(row["step"]), row)
             self.display.start(
                 [("run", str(directory.path)), *self._setting],
@@ -364,7 +366,13 @@ class RunTrainer(RLTrainer):
             steps=run.progress.steps,
             seconds=run.seconds,
             fps=run.fps,
-            rewards=[float(row["reward"]) for row in read_jsonl(directory.episodes_path)],
+            rewards=[
+                float(row["reward"])
+                for row in read_jsonl(directory.episodes_path)
+                if isinstance(
+                    row.get("reward"), int | float
+                )  # another program, or a bad disk, may have been there
+            ],
             evaluation=evaluation,
             reason=run.stop_reason,
             exit_code=run.signals.exit_code,
@@ -413,6 +421,10 @@ class RunTrainer(RLTrainer):
             int(row["step"]), int(row["updates"]), int(row["episodes"]), float(row.get("time/seconds") or 0)
         )
         return self.config.total_timesteps.fraction(progress)
+
+
+def _has_clock(row: dict[str, Any]) -> bool:
+    return all(isinstance(row.get(name), int) for name in CLOCK)
 
 
 def _parse_total(value: Any) -> When:

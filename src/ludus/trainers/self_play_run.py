@@ -67,6 +67,8 @@ class SelfPlayRun(TrainingRun):
             # where the run started: what rollbacks and divergences are measured from
             self._freeze(anchor=True)
         super().begin(checkpoint)
+        for trouble in self.tracker.damage():
+            _log.warning("%s; training does not need it", trouble)
         self.tracker.forget_after(self.progress.updates)
 
     def count(self, experience: Experience) -> None:
