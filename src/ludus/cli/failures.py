@@ -23,6 +23,7 @@ from ludus.errors import (
     printable,
 )
 
+_TORCH_HAS_NONE = "can't allocate memory"
 _TYPER = os.path.dirname(typer.__file__)
 # What the machine refuses is the user's to mend as well: a folder that is read-only, a disk that is full.
 _REFUSALS = {
@@ -95,6 +96,12 @@ def _user_error(error: BaseException) -> UserError | None:
         return error
     if hasattr(error, "format_message"):  # typer's, whichever click it carries
         return _usage_error(error)
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _TORCH_HAS_NONE in str(error)):
+        return UserError(
+            f"there is not enough memory: {_first_line(str(error)) or 'for what was asked for'}",
+            where="this machine",
+            fix="ask for less: n_envs, hyperparams.n_steps, buffer_size, policy_net_arch",
+        )
     if isinstance(error, OSError) and error.errno in _REFUSALS:
         return UserError(
             error.strerror or str(error),

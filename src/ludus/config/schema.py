@@ -179,7 +179,7 @@ class TrainerConfig(Section):
         default="native", description="whose algorithms: native, or sb3 (Stable-Baselines3, extra `sb3`)"
     )
     env: EnvConfig | None = None
-    n_envs: int = Field(default=8, ge=1)
+    n_envs: int = Field(default=8, ge=1, le=1_000_000)
     vector: Literal["auto", "serial", "process", "batched", "envpool", "endpoint"] = Field(
         default="auto", description="what steps the envs; auto: the fastest that is correct"
     )

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ludus.config.own_modules import import_own_module
 from ludus.errors import ConfigError, UnknownName
 from ludus.policies import own_models
+from ludus.policies.networks import require_room
 from ludus.policies.observations import is_byte_space, is_image_space, to_tensor
 from ludus.policies.trial import WrongInput, try_out
 from ludus.types import Observation
@@ -100,6 +101,7 @@ class NatureCNN(BaseFeaturesExtractor):
             nn.Flatten(),
         )
         columns, rows = (((size - 8) // 4 + 1 - 4) // 2 + 1 - 3 + 1 for size in (width, height))
+        require_room(64 * rows * columns, features_dim)
         self.linear = nn.Sequential(nn.Linear(64 * rows * columns, features_dim), nn.ReLU())
 
     def forward(self, observations: Tensor) -> Tensor:
@@ -155,6 +157,8 @@ class ResnetMLP(BaseFeaturesExtractor):
     ) -> None:
         super().__init__(observation_space, features_dim)
         width = width or features_dim
+        require_room(flat_dim(observation_space), width, features_dim)
+        require_room(width, width, width, times=blocks)
         self.embed = nn.Linear(flat_dim(observation_space), width)
         self.blocks = nn.Sequential(*(ResidualBlock(width) for _ in range(blocks)))
         self.project = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, features_dim), nn.ReLU())

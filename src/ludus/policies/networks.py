@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from itertools import pairwise
 from math import sqrt
 
 from torch import nn
 
-from ludus.errors import UnknownName
+from ludus.errors import ConfigError, UnknownName
 
 HIDDEN_GAIN = sqrt(2.0)
 POLICY_HEAD_GAIN = 0.01  # first actions close to uniform, so that early exploration is not biased
@@ -39,6 +41,7 @@ def mlp(in_dim: int, arch: Sequence[int], out_dim: int | None, activation: str) 
     With an empty `arch` and no `out_dim` the result is the identity.
     """
     activate = activation_class(activation)
+    require_room(in_dim, *arch, *(() if out_dim is None else (out_dim,)))
     layers: list[nn.Module] = []
     width = in_dim
     for next_width in arch:
@@ -47,6 +50,27 @@ def mlp(in_dim: int, arch: Sequence[int], out_dim: int | None, activation: str) 
     if out_dim is not None:
         layers.append(nn.Linear(width, out_dim))
     return nn.Sequential(*layers)
+
+
+def require_room(*widths: int, times: int = 1) -> None:
+    """ConfigError where layers of these widths, one after the other, cannot be trained in this machine's memory."""
+    weights = times * sum(one * other for one, other in pairwise(widths))
+    # each with its gradient and the two moments of Adam
+    if weights * 16 > _memory():
+        raise ConfigError(
+            f"layers of {', '.join(f'{width:,}' for width in widths)} have {weights:,} weights; to train them takes "
+            f"{weights * 16 / 1e9:,.0f} GB; this machine has {_memory() / 1e9:,.0f} GB",
+            key="hyperparams.policy_net_arch",
+            fix="make hyperparams.policy_net_arch, value_net_arch or policy.features_dim smaller",
+        )
+
+
+def _memory() -> int:
+    """Bytes of this machine's memory; where it does not say, more than any has."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 1 << 50
 
 
 def mlp_out_dim(in_dim: int, arch: Sequence[int]) -> int:

@@ -6,7 +6,8 @@ import json
 import logging
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,7 +23,7 @@ from ludus.config.seal import sealed
 from ludus.config.when import When
 from ludus.envs.balatro.metrics import figures
 from ludus.errors import CheckpointError, LudusError, NotFinite
-from ludus.evaluation.evaluate import EvaluationResult
+from ludus.evaluation.evaluate import EvaluationResult, EvaluationStopped
 from ludus.evaluation.load import load_policy_tensors
 from ludus.rollout.collector import Collector
 from ludus.rollout.experience import Experience, as_arrays
@@ -98,6 +99,9 @@ class TrainingRun:
         self._evaluated_at = -1
         self._saved_at = -1
         self._barriers = 0
+        self._waiting = False
+        """While the run does nothing but wait for an evaluation or a film."""
+        self._broken_off = False
         self._in_use = True
         """False while a checkpoint is taken up, and where that failed."""
         self._row_step = 0
@@ -143,7 +147,7 @@ class TrainingRun:
             try:
                 self._restore(checkpoint)
                 self._in_use = True
-            except (KeyError, TypeError, ValueError) as error:
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
                 raise CheckpointError(
                     f"the state of checkpoint {checkpoint.name} cannot be used: {type(error).__name__}: {error}",
                     where=str(checkpoint.path),
@@ -183,13 +187,24 @@ class TrainingRun:
             self.display.update(self.fraction_done, self.progress.steps, row)
 
     def evaluate_if_due(self) -> None:
+        """Raises EvaluationStopped when the run is asked to stop meanwhile."""
         if self._due(self.crew.config.evaluation.every):
             self._evaluate()
+
+    def go_on(self) -> None:
+        """Called between the steps of an evaluation or a film: EvaluationStopped where the run waits and is to stop.
+
+        Who stops a run by a signal gives it seconds; an evaluation may take many minutes.
+        """
+        if self._waiting and self.stopping:
+            self._broken_off = True
+            raise EvaluationStopped
 
     def checkpoint_if_due(self) -> None:
         """Save what is due, then look at the clock: from here the next interval counts."""
         if self.crew.record_video is not None and self._due(self.crew.config.video.every):
-            self.crew.record_video(self.progress.steps)
+            with self._waiting_for_it():
+                self.crew.record_video(self.progress.steps)
         self._consider_stopping()
         every = self.crew.config.checkpoint.every
         if self._due(every):
@@ -207,7 +222,8 @@ class TrainingRun:
         """Asked to stop: save where we are. Exact only with the open games: nobody else has a barrier here."""
         if self.progress.steps > self._saved_at:
             with self.storage.needing("the last checkpoint"):
-                self.save(exact=self.crew.collector.saves_games and self._steps_in_collection == 0)
+                whole = self._steps_in_collection == 0 and not self._broken_off
+                self.save(exact=self.crew.collector.saves_games and whole)
         return "interrupted" if self.stopping else "stopped"
 
     def finished(self) -> str:
@@ -373,6 +389,14 @@ class TrainingRun:
 
     # Within
 
+    @contextmanager
+    def _waiting_for_it(self) -> Iterator[None]:
+        self._waiting = True
+        try:
+            yield
+        finally:
+            self._waiting = False
+
     @cached_property
     def _config_text(self) -> str:
         return sealed(dump_yaml(self.crew.config))
@@ -422,7 +446,8 @@ class TrainingRun:
     def _evaluate(self) -> None:
         if self.crew.evaluate is None:
             return
-        result = self.crew.evaluate()
+        with self._waiting_for_it():
+            result = self.crew.evaluate()
         self.last_evaluation = result
         self._evaluated_at = self.progress.steps
         row = self._log_row(result.metrics())
