@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from driver import drive
@@ -19,7 +20,7 @@ EVERY = {"checkpoint": {"every": STEPS_PER_UPDATE, "keep": 3}, "tracking": {"eve
 SMALL = {"n_steps": 16, "batch_size": 32, "n_epochs": 1, "policy_net_arch": [8], "value_net_arch": [8]}
 
 
-def storm(folder: Path, kills: int, seed: str) -> None:
+def storm(folder: Path, kills: int, seed: str, record_fault: Any) -> None:
     config = write_config(
         folder,
         "PPO",
@@ -38,6 +39,11 @@ def storm(folder: Path, kills: int, seed: str) -> None:
         check=True,
     )
     reports = [json.loads(line) for line in done.stdout.splitlines()]
+    lost = [report["last_step"] - (report["resumes_at"] or 0) for report in reports]
+    resumable = sum(report["resumes_at"] is not None for report in reports)
+    record_fault(
+        "SIGKILL at a random moment", kills, resumable, f"{max(lost) // STEPS_PER_UPDATE} interval at most"
+    )
     assert len(reports) == kills
     reached = 0
     for report in reports:
@@ -62,11 +68,11 @@ def storm(folder: Path, kills: int, seed: str) -> None:
         assert learned(run)[part] == value, f"{part} differs after the storm"
 
 
-def test_ten_kills(tmp_path: Path) -> None:
-    storm(tmp_path, kills=10, seed="ten")
+def test_ten_kills(tmp_path: Path, record_fault: Any) -> None:
+    storm(tmp_path, kills=10, seed="ten", record_fault=record_fault)
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("seed", ["first", "second", "third"])
-def test_ninety_more(tmp_path: Path, seed: str) -> None:
-    storm(tmp_path, kills=30, seed=seed)
+@pytest.mark.parametrize("seed", ["first", "second", "third", "fourth", "fifth"])
+def test_a_hundred_and_ninety_more(tmp_path: Path, seed: str, record_fault: Any) -> None:
+    storm(tmp_path, kills=38, seed=seed, record_fault=record_fault)

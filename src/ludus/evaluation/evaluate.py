@@ -22,6 +22,10 @@ Env = gym.Env[Any, Any]
 MAX_ENVS = 16
 
 
+class EvaluationStopped(Exception):
+    """Whoever asked for an evaluation or a film no longer wants it: raised by their own hook, between two steps."""
+
+
 class Actor(Protocol):
     """Whatever chooses actions: a policy, a bot.
 
@@ -105,20 +109,31 @@ class EvaluationResult:
 
 
 def evaluate(
-    actor: Actor, make_env: Callable[[], Env], seeds: Sequence[int], *, deterministic: bool = True
+    actor: Actor,
+    make_env: Callable[[], Env],
+    seeds: Sequence[int],
+    *,
+    deterministic: bool = True,
+    before_step: Callable[[], None] = lambda: None,
 ) -> EvaluationResult:
     """Play one episode from each seed, several envs side by side, every one of them to its end.
 
     The envs are built for this evaluation and closed after it, so that the result depends on nothing but the
-    policy and the seeds.
+    policy and the seeds. `before_step` may raise to break it off.
     """
     if can_play_together(make_env, actor):
         return EvaluationResult(
-            tuple(play_together(actor, cast(Any, make_env), seeds, deterministic=deterministic))
+            tuple(
+                play_together(
+                    actor, cast(Any, make_env), seeds, deterministic=deterministic, before_step=before_step
+                )
+            )
         )
     envs = _several(make_env, min(MAX_ENVS, len(seeds)))
     try:
-        return EvaluationResult(tuple(play_episodes(actor, envs, seeds, deterministic=deterministic)))
+        return EvaluationResult(
+            tuple(play_episodes(actor, envs, seeds, deterministic=deterministic, before_step=before_step))
+        )
     finally:
         for env in envs:
             env.close()
@@ -141,13 +156,19 @@ def _several(make_env: Callable[[], Env], number: int) -> list[Env]:
 
 
 def play_episodes(
-    actor: Actor, envs: Sequence[Env], seeds: Sequence[int], *, deterministic: bool = True
+    actor: Actor,
+    envs: Sequence[Env],
+    seeds: Sequence[int],
+    *,
+    deterministic: bool = True,
+    before_step: Callable[[], None] = lambda: None,
 ) -> list[EpisodeRecord]:
     """One episode per seed on the given envs; an env that finishes takes the next seed."""
     records: dict[int, EpisodeRecord] = {}
     waiting = iter(enumerate(seeds))
     playing = [opened for env in envs if (opened := _next_game(env, waiting)) is not None]
     while playing:
+        before_step()
         actions = choose(actor, [game for _, game in playing], deterministic=deterministic)
         going: list[tuple[int, Game]] = []
         for (number, game), action in zip(playing, actions, strict=True):

@@ -27,21 +27,29 @@ def can_play_together(make_env: Callable[[], Any], actor: Any) -> bool:
 
 
 def play_together(
-    actor: Any, spec: EnvSpec, seeds: Sequence[int], *, deterministic: bool = True
+    actor: Any,
+    spec: EnvSpec,
+    seeds: Sequence[int],
+    *,
+    deterministic: bool = True,
+    before_step: Callable[[], None] = lambda: None,
 ) -> list[EpisodeRecord]:
     """One episode per seed, each as it would go alone."""
     records: list[EpisodeRecord] = []
     for start in range(0, len(seeds), MOST):
-        records += _play(actor, spec, list(seeds[start : start + MOST]), deterministic)
+        records += _play(actor, spec, list(seeds[start : start + MOST]), deterministic, before_step)
     return records
 
 
-def _play(actor: Any, spec: EnvSpec, seeds: list[int], deterministic: bool) -> list[EpisodeRecord]:
+def _play(
+    actor: Any, spec: EnvSpec, seeds: list[int], deterministic: bool, before_step: Callable[[], None]
+) -> list[EpisodeRecord]:
     envs: Any = batched.make_batched(spec, len(seeds))
     records: list[EpisodeRecord | None] = [None] * len(seeds)
     try:
         obs, infos = envs.reset(seed=seeds)
         while any(record is None for record in records):
+            before_step()
             actions = actor.predict(obs, read_masks(obs, infos), deterministic=deterministic)
             obs, _, terminated, truncated, infos = envs.step(actions)
             for index in np.flatnonzero(terminated | truncated):

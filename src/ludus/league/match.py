@@ -112,6 +112,7 @@ def play_matches(
     extractor: Extractor,
     side_by_side: int = 64,
     ended: Callable[[MatchRecord | None], None] | None = None,
+    before_turn: Callable[[], None] = lambda: None,
 ) -> MatchResult:
     """Play `games` games of `spec` between the two, `side_by_side` at a time.
 
@@ -121,9 +122,11 @@ def play_matches(
 
     A reply with a fault, or a game that cannot be started, ends that game without a result (`skipped`); after 16 of
     them and none played, all others are skipped too. `ended` is told of each game as it ends; None is a skipped one.
+    `before_turn` may raise to break it all off.
     """
     match = _Match(first, second, spec, games, seed, template, extractor, ended or (lambda record: None))
     while match.open or match.next < match.wanted:
+        before_turn()
         match.fill(side_by_side)
         match.tick()
     return match.result()

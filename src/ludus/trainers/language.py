@@ -236,6 +236,7 @@ class LanguageTrainer(RunTrainer):
                         template=table.template,
                         extractor=table.extractor,
                         side_by_side=self._games.open,
+                        before_turn=self._go_on,
                     )
                 )
         return MatchEvaluation.of(results)

@@ -14,7 +14,7 @@ from ludus.algorithms.learner import Learner, Workplace
 from ludus.algorithms.peers import ALONE
 from ludus.config.schema import TrainerConfig
 from ludus.errors import LudusError
-from ludus.evaluation.evaluate import EvaluationResult, evaluate
+from ludus.evaluation.evaluate import EvaluationResult, EvaluationStopped, evaluate
 from ludus.evaluation.load import find_checkpoint
 from ludus.evaluation.video import Scene, record_scenes, require_video
 from ludus.policies.base import Policy
@@ -151,7 +151,13 @@ class NativeTrainer(RunTrainer):
         was_training = policy.training
         policy.eval()
         try:
-            return evaluate(policy, self._source.for_evaluation(), seeds, deterministic=deterministic)
+            return evaluate(
+                policy,
+                self._source.for_evaluation(),
+                seeds,
+                deterministic=deterministic,
+                before_step=self._go_on,
+            )
         finally:
             policy.train(was_training)
 
@@ -178,7 +184,11 @@ class NativeTrainer(RunTrainer):
                 seed=self.streams.derive("video", step),
                 max_frames=self.config.video.length,
                 overlay=self.config.video.overlay,
+                on_frame=lambda frames: self._go_on(),
             )
+        except EvaluationStopped:
+            _log.info("no video at step %s: the run was asked to stop", f"{step:,}")
+            return
         except (LudusError, OSError) as error:
             _log.warning("no video at step %s: %s", f"{step:,}", error)
             return

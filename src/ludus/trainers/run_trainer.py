@@ -24,6 +24,7 @@ from ludus.rollout.collector import Collector
 from ludus.runs.atomic import TEMPORARY_PREFIX, remove_stale_temporaries, write_atomic
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory
+from ludus.runs.limits import require_open_files
 from ludus.runs.lock import RunLock
 from ludus.runs.mirror.background import Mirror
 from ludus.runs.mirror.remote import require_packages
@@ -66,6 +67,8 @@ class RunTrainer(RLTrainer):
         self._active: TrainingRun | None = None
         self._resume_from: Checkpoint | None = None
         self._rows_as_they_are = False
+        self._seen: list[tuple[int, str]] | None = None
+        """The checkpoints that `resume` chose from."""
         self._loaded: Checkpoint | None = None
         self._setting: list[tuple[str, str]] = []
         self.grouping = Grouping()
@@ -94,6 +97,7 @@ class RunTrainer(RLTrainer):
         callback = as_callback(callback)
         if total_timesteps is not None:
             self.config = self.config.model_copy(update={"total_timesteps": _parse_total(total_timesteps)})
+        require_open_files(0, "a run")
         self.create_model()
         checkpoint = self._where_to_go_on()
         if self.config.mirror is not None:
@@ -102,6 +106,13 @@ class RunTrainer(RLTrainer):
             self.run = self._create_run()
         with ExitStack() as stack:
             stack.enter_context(RunLock(self.run.path))
+            if self._seen is not None and self._seen != _checkpoints_of(self.run):
+                raise UserError(
+                    "another process has trained this run since its checkpoints were looked at",
+                    where=str(self.run.path),
+                    fix="resume it once more",
+                )
+            self._seen = None
             for left in {path.parent for path in self.run.path.rglob(f"{TEMPORARY_PREFIX}*")}:
                 remove_stale_temporaries(left)  # by a process that was killed while it wrote
             if total_timesteps is not None:  # a new total also counts when the run is resumed once more
@@ -146,6 +157,7 @@ class RunTrainer(RLTrainer):
                 fix="start it again: " + (self.run.info().get("command") or "ludus train"),
             )
         self._resume_from = found
+        self._seen = _checkpoints_of(self.run)
         return found
 
     def _rows_differ(self, checkpoint: Checkpoint) -> bool:
@@ -203,6 +215,11 @@ class RunTrainer(RLTrainer):
             self.collector.close()
 
     # Within
+
+    def _go_on(self) -> None:
+        """Between two steps of an evaluation or a film: EvaluationStopped where a run that waits for it is to stop."""
+        if self._active is not None:
+            self._active.go_on()
 
     def _create_run(self) -> RunDirectory:
         config, env_id = self.config, self.env_id
@@ -421,6 +438,10 @@ class RunTrainer(RLTrainer):
             int(row["step"]), int(row["updates"]), int(row["episodes"]), float(row.get("time/seconds") or 0)
         )
         return self.config.total_timesteps.fraction(progress)
+
+
+def _checkpoints_of(run: RunDirectory) -> list[tuple[int, str]]:
+    return [(one.step, one.created) for one in CheckpointManager(run.checkpoints_dir).list()]
 
 
 def _has_clock(row: dict[str, Any]) -> bool:
