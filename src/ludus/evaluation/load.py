@@ -1,8 +1,8 @@
 """One way to name a policy, and from the name to something that plays.
 
-`RUN`, `RUN@best`, `RUN@latest`, `RUN@000000100000`, `preset:NAME` (the newest run of that preset), or a bot:
-`random`, or `rules` for Balatro. RUN is a path, a unique run name, or `latest`. The path of one checkpoint, as
-`save_model()` returns it, names that checkpoint.
+`RUN`, `RUN@best`, `RUN@latest`, `RUN@000000100000`, `preset:NAME` (the newest run of that preset), an agent that comes
+with Ludus (`balatro-ppo`), or a bot: `random`, or `rules` for Balatro. RUN is a path, a unique run name, or `latest`.
+The path of one checkpoint, as `save_model()` returns it, names that checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from ludus.config.schema import TrainerConfig
 from ludus.envs.make import EnvSpec
 from ludus.envs.masks import sample_legal
 from ludus.envs.spaces import space_from_json
-from ludus.errors import CheckpointError, UserError
+from ludus.errors import CheckpointError, UnknownName, UserError
+from ludus.evaluation.agents import find_agent, is_agent
 from ludus.policies.base import Policy
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory, find_run, list_runs, split_policy_ref
@@ -36,7 +37,7 @@ BOTS = ("random", RULES)
 
 @dataclass
 class LoadedPolicy:
-    """A policy that plays, with the run it came from (None for a bot)."""
+    """A policy that plays, with the run it came from: None for a bot, and for an agent that comes with Ludus."""
 
     name: str
     actor: Any
@@ -139,7 +140,7 @@ def load(
     run, checkpoint = find_checkpoint(name, root)
     config = load_config(run.config_path).config
     actor = WordsOnly(name) if config.language is not None else build_policy(config, checkpoint)
-    return LoadedPolicy(name, actor, config, run, checkpoint)
+    return LoadedPolicy(name, actor, config, None if is_agent(run) else run, checkpoint)
 
 
 def find_checkpoint(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, Checkpoint]:
@@ -229,7 +230,13 @@ def _split(ref: str) -> tuple[str, str | None]:
 
 def _find_run(ref: str, root: Path) -> RunDirectory:
     if not ref.startswith("preset:"):
-        return find_run(ref, root)
+        try:
+            return find_run(ref, root)
+        except UnknownName:  # runs of one's own go first
+            agent = find_agent(ref)
+            if agent is None:
+                raise
+            return agent
     preset = ref.removeprefix("preset:")
     for run in list_runs(root):
         if run.info().get("preset") == preset:
