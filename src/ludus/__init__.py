@@ -14,6 +14,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ludus.kernel_cache import find_place
+
+find_place()
+
 __version__ = "0.1.0"
 
 # public name -> the module it lives in

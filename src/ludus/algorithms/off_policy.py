@@ -12,13 +12,14 @@ from torch import nn
 
 from ludus.algorithms.graphs import Captured
 from ludus.algorithms.learner import Learner, Workplace, with_prefix
-from ludus.algorithms.replay import Batch, ReplayBuffer
+from ludus.algorithms.replay import Batch, ReplayBuffer, space_bytes
 from ludus.config.hyperparameters import Hyperparameters
 from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError, NotFinite
 from ludus.rollout.collector import ReplayCollector
 from ludus.rollout.experience import Transitions
 from ludus.rollout.stepper import Stepper
+from ludus.runs.limits import memory_limit
 from ludus.types import Metrics
 
 
@@ -42,6 +43,8 @@ class OffPolicyLearner(Learner[Transitions, H]):
 
     def __init__(self, place: Workplace, hyperparams: H) -> None:
         super().__init__(place, hyperparams)
+        if not place.to_play:
+            require_memory(place, hyperparams.buffer_size)
         self.replay = ReplayBuffer(hyperparams.buffer_size)
         self.steps = 0
         self._graph: Captured | None = None
@@ -154,6 +157,20 @@ def check_replay(config: TrainerConfig, h: OffPolicyHyperparameters) -> None:
             key="hyperparams.buffer_size",
             fix=f"at least {h.train_freq * config.n_envs}",
         )
+
+
+def require_memory(place: Workplace, capacity: int) -> None:
+    """Raise ConfigError when a buffer of `capacity` transitions is more than this process can ever hold."""
+    limit = memory_limit()
+    size = 2 * space_bytes(place.observation_space) + space_bytes(place.action_space) + 5  # reward and end
+    if limit is None or capacity * size <= limit:
+        return
+    raise ConfigError(
+        f"a replay buffer of {capacity:,} transitions takes {capacity * size / 2**30:,.1f} GiB, "
+        f"and this process can have {limit / 2**30:,.1f} GiB",
+        key="hyperparams.buffer_size",
+        fix=f"{limit // 2 // size:,} transitions take half of that",
+    )
 
 
 @torch.no_grad()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from ludus.policies.base import Policy
 from ludus.policies.observations import RewardNormalizer
@@ -159,6 +161,15 @@ def _flatten(transitions: Transitions) -> dict[str, Array]:
         else:
             fields[name] = _compact(obs)
     return fields
+
+
+def space_bytes(space: spaces.Space[Any]) -> int:
+    """How much memory one element of `space` takes in a buffer."""
+    if isinstance(space, spaces.Dict):
+        return sum(map(space_bytes, space.spaces.values()))
+    kind = np.dtype(space.dtype or np.int64)
+    each = 4 if kind == np.float64 else kind.itemsize
+    return math.prod(space.shape or ()) * each
 
 
 def _compact(array: Array) -> Array:

@@ -28,6 +28,7 @@ from ludus.envs.vector.shared import anonymous_file, map_file
 from ludus.envs.vector.wire import Kind, pack
 from ludus.envs.vector.worker import Blueprint
 from ludus.errors import EnvFault, LudusError, UserError
+from ludus.runs.limits import require_open_files
 from ludus.types import Observation
 
 _log = logging.getLogger("ludus.envs")
@@ -35,6 +36,7 @@ _log = logging.getLogger("ludus.envs")
 _BUILD_SECONDS = 60.0  # the least a worker gets to import modules and build envs, however short the deadline
 _CLOSE_SECONDS = 2.0  # for envs to close of their own accord
 _REAP_SECONDS = 2.0  # for killed workers to be gone
+_FILES_EACH = 4  # that a worker has open in this process while it is started
 STEADY_STEPS = 100  # after so many an env counts as well
 
 
@@ -79,6 +81,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         self._steady: list[int] = []  # worker -> the steps since it was last started
 
         n_workers = min(len(env_fns), n_workers or usable_cores())
+        require_open_files(_FILES_EACH * n_workers, f"`vector: process` with {n_workers} workers")
         bounds = [len(env_fns) * k // n_workers for k in range(n_workers + 1)]
         self._shares = [slice(low, high) for low, high in itertools.pairwise(bounds)]
         self._blueprints = [_blueprint(env_fns[share], share.start, env_id) for share in self._shares]
@@ -164,15 +167,17 @@ class ProcessVectorEnv(ChunkedVectorEnv):
             requests[k] = pack((method, (*own, *args)))
         answers: dict[int, Any] = {}
         while pending := {k: request for k, request in requests.items() if k not in answers}:
-            for k, answer in self._exchange(Kind.CALL, pending).items():
-                if isinstance(answer, WorkerLost):
-                    self._replace(k, answer)
-                else:
+            for k, answer in self._exchange(Kind.CALL, pending, doing=method).items():
+                if not isinstance(answer, WorkerLost):
                     answers[k] = answer
+                    continue
+                self._replace(k, answer)
+                if method == "rebuild":
+                    answers[k] = []  # which a replacement has done
         return [element for k in requests for element in answers[k]]
 
     def _exchange(
-        self, kind: Kind, requests: dict[int, bytes], seconds: float | None = None
+        self, kind: Kind, requests: dict[int, bytes], seconds: float | None = None, doing: str = "step"
     ) -> dict[int, Any]:
         """Sends each worker its request, then takes all answers: a result, or the WorkerLost in its place.
 
@@ -186,7 +191,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         first_error: LudusError | None = None
         for k in requests:
             try:
-                answers[k] = self._workers[k].answer(deadline, f"{seconds:g} s")
+                answers[k] = self._workers[k].answer(deadline, f"{seconds:g} s in {doing}")
             except WorkerLost as lost:
                 answers[k] = lost
             except LudusError as error:
@@ -237,7 +242,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
 
     def _exchange_at_start(self, kind: Kind, requests: list[bytes], seconds: float) -> dict[int, Any]:
         """As `_exchange`, but a lost worker is a fault: envs that never ran are not worth another try."""
-        answers = self._exchange(kind, dict(enumerate(requests)), seconds)
+        answers = self._exchange(kind, dict(enumerate(requests)), seconds, kind.name.lower())
         for k, answer in answers.items():
             if isinstance(answer, WorkerLost):
                 raise self._gone(k, answer, f"{answer} before its envs were built")
@@ -286,7 +291,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
 
     def _only(self, k: int, kind: Kind, payload: bytes, seconds: float | None = None) -> Any:
         """As `_exchange` with one worker; raises WorkerLost."""
-        answer = self._exchange(kind, {k: payload}, seconds)[k]
+        answer = self._exchange(kind, {k: payload}, seconds, kind.name.lower())[k]
         if isinstance(answer, WorkerLost):
             raise answer
         return answer

@@ -102,7 +102,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
             for k in self._present()
         }
         answers: dict[int, list[Any]] = {}
-        for k, answer in self._exchange(Kind.CALL, requests).items():
+        for k, answer in self._exchange(Kind.CALL, requests, doing=method).items():
             if isinstance(answer, WorkerLost):
                 self._replace(k, answer)
             else:

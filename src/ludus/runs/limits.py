@@ -1,0 +1,62 @@
+"""What the system lets this process have: open files and memory. Asked before a run starts, not found out in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+from ludus.errors import UserError
+
+_SPARE_FILES = 32  # for checkpoints, metrics, modules that are imported late
+_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def require_open_files(more: int, what: str) -> None:
+    """See to it that `what` can open `more` files, raising this process's own limit where the system lets it.
+
+    UserError where it does not.
+    """
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _open_files() + more + _SPARE_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard == resource.RLIM_INFINITY or hard >= needed:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+            return
+    raise UserError(
+        f"this process may have {soft} files open at once, and {what} needs {needed}",
+        where="the limit of open files",
+        fix=f"raise it (ulimit -n {max(needed, 1024)}), or use fewer envs, or `vector: serial`",
+    )
+
+
+def memory_limit() -> int | None:
+    """The most bytes this process can ever have: of the machine, its container, its own limit. None: nobody says."""
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        found.append(int(fields["MemTotal"].split()[0]) * 1024)
+    for path in _CGROUPS:
+        with contextlib.suppress(OSError, ValueError):  # "max" is no number: there is no limit
+            found.append(int(Path(path).read_text()))
+    if sys.platform != "win32":
+        import resource
+
+        own = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if own != resource.RLIM_INFINITY:
+            found.append(own)
+    return min(found, default=None)
+
+
+def _open_files() -> int:
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return 16
