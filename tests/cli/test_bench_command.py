@@ -9,6 +9,7 @@ import pytest
 from command_line import Command
 
 
+@pytest.mark.long
 def test_speed_is_measured_beside_a_peer(ludus: Command) -> None:
     pytest.importorskip("stable_baselines3")
     done = ludus(
@@ -22,6 +23,7 @@ def test_speed_is_measured_beside_a_peer(ludus: Command) -> None:
     assert "a2c-cartpole" in done.err
 
 
+@pytest.mark.long
 def test_growth_with_envs_is_measured_and_drawn(ludus: Command, tmp_path: Path) -> None:
     done = ludus("bench", "envs", "--n-envs", "2", "--steps", 1, "--repeats", 1, "--out", "a b", "--json")
     assert done.code == 0, done.err

@@ -109,6 +109,7 @@ def test_it_leaves_data_and_a_page_that_needs_no_network(outcome: tuple[Path, in
     assert [part for part in parts if f"<h2>{part}</h2>" not in page] == []
 
 
+@pytest.mark.long
 def test_mended_and_with_one_seed_more_only_what_is_missing_is_trained(
     outcome: tuple[Path, int, str], compare: Compare, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ def trial(library: str, seed: int, rewards: tuple[float, ...], seconds: float = 
     )
 
 
+@pytest.mark.long
 def test_a_trial_is_trained_once_and_then_read_from_its_file(tmp_path: Path) -> None:
     told: list[str] = []
     out = tmp_path / "with spaces"
@@ -59,6 +60,7 @@ def test_a_trial_that_another_process_is_at_is_passed_by(tmp_path: Path) -> None
     assert (done, elsewhere) == ([], ["ppo-cartpole ludus seed 1"])
 
 
+@pytest.mark.long
 def test_stable_baselines3_does_the_same_work(tmp_path: Path) -> None:
     pytest.importorskip("stable_baselines3")
     (one,), _ = run_trials([TINY], peer_libraries(["sb3"]), [1], 5, tmp_path)

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 
 
 @pytest.mark.parametrize("backend", ["serial", pytest.param("process", marks=pytest.mark.long)])
-@pytest.mark.parametrize("algorithm", ["PPO", "A2C", "DQN", "SAC"])
+@pytest.mark.parametrize(
+    "algorithm", ["PPO", *(pytest.param(name, marks=pytest.mark.long) for name in ("A2C", "DQN", "SAC"))]
+)
 def test_a_killed_and_resumed_run_ends_with_the_same_bytes(
     algorithm: str, backend: str, tmp_path: Path
 ) -> None:
