@@ -62,7 +62,8 @@ def _read(ref: str, root: str) -> tuple[RunDirectory, Checkpoint, list[Standing]
             fix=f"`ludus eval {ref.partition('@')[0]}` says how good a run on an env is",
         )
     made = League(LeagueConfig())
-    made.load_state_dict(state)
+    with checkpoint.understood():
+        made.load_state_dict(state)
     return found, checkpoint, made.table()
 
 

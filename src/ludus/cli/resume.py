@@ -129,7 +129,8 @@ def _total(text: str | None) -> When | None:
 def _is_complete(trainer: RunTrainer, checkpoint: Checkpoint, total: When | None) -> bool:
     from ludus.types import Progress
 
-    progress = Progress(**checkpoint.state()["progress"])
+    with checkpoint.understood():
+        progress = Progress(**checkpoint.state()["progress"])
     return (total or trainer.config.total_timesteps).fraction(progress) >= 1.0
 
 

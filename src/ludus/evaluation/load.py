@@ -59,8 +59,9 @@ class LoadedPolicy:
         """What a reward of 1 was worth to it, as `Mind` wants it; None where its checkpoint does not tell."""
         if self.config is None or self.checkpoint is None or not self.config.normalize_reward:
             return 1.0
-        scale = self.checkpoint.state().get("reward_scale")
-        return None if scale is None else float(scale)
+        with self.checkpoint.understood():
+            scale = self.checkpoint.state().get("reward_scale")
+            return None if scale is None else float(scale)
 
     def env_spec(self) -> EnvSpec:
         """The env it was trained on. UserError when the run's config does not name one."""
@@ -171,9 +172,10 @@ def find_league(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, Chec
 def build_policy(config: TrainerConfig, checkpoint: Checkpoint) -> Policy:
     """The policy of a checkpoint, on the CPU, without its env."""
     state = checkpoint.state()
-    observation_space, action_space = (
-        space_from_json(state[name]) for name in ("observation_space", "action_space")
-    )
+    with checkpoint.understood():
+        observation_space, action_space = (
+            space_from_json(state[name]) for name in ("observation_space", "action_space")
+        )
     policy: Policy = new_learner(config, observation_space, action_space).policy
     load_policy_tensors(policy, checkpoint)
     return policy.eval()

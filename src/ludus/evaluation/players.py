@@ -185,7 +185,9 @@ def _language_model(
     state = checkpoint.state()
     # the weights of `tiny` are drawn, so they follow from the run's seed
     model = load_language_model(language, device, Streams(config.seed).torch("model"))
-    learner = best_learner(state)
+    with checkpoint.understood():
+        learner = best_learner(state)
+        updates = int(state.get("progress", {}).get("updates", 0))
     model.add_adapter(learner, None if language.adapter is None else language.adapter.without_start())
     LearnedWeights(model, [learner], language).load_state_dict(checkpoint.tensors("policy"))
     own = own_game(config, games)
@@ -194,7 +196,7 @@ def _language_model(
         model.tokenizer,
         LocalSampler(model, language.sampler, streams.torch(stream)),
         learner,
-        version=int(state.get("progress", {}).get("updates", 0)),
+        version=updates,
         kind="model",
         template=make_template(own.template),
         extractor=make_extractor(own.extract),

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ludus.errors import ConfigError
-from ludus.policies.networks import POLICY_HEAD_GAIN, orthogonal_init
+from ludus.policies.networks import POLICY_HEAD_GAIN, orthogonal_init, require_room
 from ludus.types import Array
 
 HALF_LOG_2PI = 0.5 * log(2.0 * pi)
@@ -218,6 +218,7 @@ class ActionHead(nn.Module):
                     where="the env's action space",
                     fix="wrap the env so that its actions are Discrete, MultiDiscrete, MultiBinary or Box",
                 )
+        require_room(in_dim, outputs)
         self.linear = nn.Linear(in_dim, outputs)
         if ortho_init:
             orthogonal_init(self.linear, POLICY_HEAD_GAIN)

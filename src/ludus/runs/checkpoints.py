@@ -15,7 +15,7 @@ import functools
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,6 +111,18 @@ class Checkpoint:
         for version in range(manifest.format, FORMAT_VERSION):
             state = MIGRATIONS[version](state)
         return state
+
+    @contextlib.contextmanager
+    def understood(self) -> Iterator[None]:
+        """Whatever the use of its state stumbles over within is a CheckpointError: its hashes fit, it does not."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointError(
+                f"the state of checkpoint '{self.name}' cannot be used ({type(error).__name__}: {error})",
+                where=str(self.path),
+                fix="take another checkpoint of the run",
+            ) from error
 
     def verify(self) -> None:
         """CheckpointError unless it holds exactly the files of its manifest, each with its size and hash."""

@@ -35,13 +35,9 @@ def newest_whole(run: RunDirectory, *, exact_only: bool = False) -> Checkpoint |
 def check_files(run: RunDirectory, checkpoint: Checkpoint) -> None:
     """CheckpointError naming the first file outside `checkpoint` that is not as it was when that was saved."""
     state = checkpoint.state()
-    try:
+    with checkpoint.understood():
         check_versions(run.path / "league", state.get("roster", {}))
         check_rows(run, state)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError(
-            f"its state makes no sense ({type(error).__name__}: {error})", where=str(checkpoint.path)
-        ) from error
 
 
 def check_rows(run: RunDirectory, state: Mapping[str, Any]) -> None:

@@ -144,15 +144,9 @@ class TrainingRun:
         """Start anew, or go on where `checkpoint` was saved."""
         if checkpoint is not None:
             self._in_use = False
-            try:
+            with checkpoint.understood():
                 self._restore(checkpoint)
-                self._in_use = True
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
-                raise CheckpointError(
-                    f"the state of checkpoint {checkpoint.name} cannot be used: {type(error).__name__}: {error}",
-                    where=str(checkpoint.path),
-                    fix="resume from another checkpoint, with --checkpoint",
-                ) from error
+            self._in_use = True
             if self.directory.info().get("status") == "stopped":
                 self.stop_reason = None  # it had ended there, and is asked to go on all the same
         self.crew.collector.barrier(self._barriers)

@@ -24,7 +24,8 @@ def export(policy: LoadedPolicy, path: Path) -> Exported:
             f"'{policy.name}' trained all weights of its model and has no adapter",
             fix="train with language.adapter, as {rank: 32}",
         )
-    learner = best_learner(policy.checkpoint.state())
+    with policy.checkpoint.understood():
+        learner = best_learner(policy.checkpoint.state())
     prefix = f"{learner}."
     tensors = {
         key.removeprefix(prefix): value

@@ -57,7 +57,7 @@ def read_peft(source: str | Path) -> tuple[AdapterConfig, dict[str, Tensor]]:
     paths = {name.split(".lora_")[0].removeprefix("base_model.model.") for name in tensors}
     # what is stored says how large the adapter is: a rank of its own choice would be any amount of memory
     odd = [name for name, tensor in tensors.items() if ".lora_A." in name and tensor.shape[:1] != (rank,)]
-    if odd or not 0 < rank <= _LARGEST_RANK or not math.isfinite(alpha):
+    if odd or not tensors or not 0 < rank <= _LARGEST_RANK or not math.isfinite(alpha):
         raise UserError(f"{CONFIG} says rank {rank}, the weights do not", where=str(path), fix=_FIX)
     config = AdapterConfig(rank=rank, alpha=alpha, targets=sorted(paths))
     return config, tensors
