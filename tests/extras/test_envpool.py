@@ -12,7 +12,7 @@ pytest.importorskip("envpool", reason="the extra envpool is not installed")
 from ludus.config.schema import TrainerConfig
 from ludus.envs.make import EnvSpec, choose_backend, make_env, make_vectorized_env
 from ludus.envs.vector.pool import VERIFIED
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, EnvFault
 from ludus.rollout.stepper import Stepper
 from ludus.trainers.factory import create_trainer
 
@@ -122,3 +122,20 @@ def test_resume_is_exact(algorithm: str, tmp_path: Any) -> None:
     again.close()
     for name, content in before.items():
         assert (result.run / "checkpoints" / name / "learner.safetensors").read_bytes() == content, name
+
+
+def test_a_number_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    envs: Any = make_vectorized_env("CartPole-v1", 4, "envpool")
+    stepper = Stepper(envs, lambda barrier, index: index)
+    stepper.barrier(0)
+    step = envs.step
+
+    def spoilt(actions: Any) -> Any:
+        obs, *rest = step(actions)
+        obs[2, 1] = np.nan
+        return obs, *rest
+
+    monkeypatch.setattr(envs, "step", spoilt)
+    with pytest.raises(EnvFault, match=r"env 2 gave observation\[1\] = nan at step 1"):
+        stepper.step(np.zeros(4, dtype=np.int64))
+    envs.close()

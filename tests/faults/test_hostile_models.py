@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from hostile_server import BEHAVIOURS, MOVE, says, serving, whole
 
 from ludus.config.language import GameSpec
+from ludus.config.schema import TrainerConfig
 from ludus.envs.text.bots import make_bot
 from ludus.envs.text.extraction import make_extractor
 from ludus.envs.text.templates import make_template
@@ -18,6 +21,7 @@ from ludus.errors import UserError
 from ludus.league.match import play_matches
 from ludus.league.players import BotPlayer, RemotePlayer
 from ludus.policies.language.remote import ADDRESS, KEY, OpenAIClient, RemoteOptions
+from ludus.trainers.factory import create_trainer
 
 DEADLINE = 0.8
 QUICK = ("answers deep JSON", "drips the body", "talks no HTTP")
@@ -85,3 +89,38 @@ def test_its_matches_are_skipped_and_counted_and_it_is_heard_once_it_is_well(
             )
         record_fault("match against a broken remote model", 4, 4)
         assert len(result.skipped) == lost, name
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", ["answers 500", "drips the body", "answers no JSON"])
+def test_a_training_plays_on_with_those_who_answer(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_fault: Any
+) -> None:
+    game = {"id": "TicTacToe-v0", "template": {"prompt": "{position}"}}
+    with serving(BEHAVIOURS[name]) as address:
+        monkeypatch.setenv(ADDRESS, address)
+        settings = {
+            "algorithm": "REINFORCE",
+            "total_timesteps": "3 updates",
+            "language": {
+                "model": "tiny",
+                "model_kwargs": {"layers": 1, "hidden": 16, "heads": 2, "context": 32},
+                "adapter": {"rank": 2, "alpha": 4},
+                "sampler": {"max_new_tokens": 3},
+            },
+            "games": {"train": [game], "open": 8, "turns": 12},
+            "league": {"opponents": "fixed", "train": ["random", "openai:evil?deadline=0.5&retries=0"]},
+            "checkpoint": {"every": "1 updates"},
+            "evaluation": {"every": None},
+            "tracking": {"every": 1, "tensorboard": False},
+            "run_dir": str(tmp_path / "run"),
+        }
+        trainer = create_trainer(None, TrainerConfig.model_validate(settings))
+        result = trainer.train()
+        trainer.close()
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    skipped = sum(row.get("games/skipped", 0) for row in rows)
+    record_fault("training against a broken remote model", 1, int(result.status == "finished"), "its matches")
+    assert result.status == "finished"
+    assert skipped > 0
+    assert sum(row.get("games/finished", 0) for row in rows) > 0

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -15,8 +16,10 @@ import torch
 from killable_runs import HYPERPARAMS
 from poisoned_envs import EPISODE, Poisoned
 
+from ludus.config.language import GameSpec
 from ludus.config.schema import TrainerConfig
 from ludus.envs.make import EnvSpec
+from ludus.envs.text.game import TextGame
 from ludus.envs.vector import ProcessVectorEnv, SerialVectorEnv
 from ludus.envs.vector.classic import BatchedVectorEnv
 from ludus.envs.vector.remote import RemoteVectorEnv
@@ -327,3 +330,83 @@ def test_numbers_that_only_a_double_can_hold_are_infinite_to_a_network() -> None
     assert all_finite(np.full(3, 3e38, dtype=np.float32))
     assert first_bad({"a": np.ones(2), "b": np.array([[0.0, -1e300]])}) == ("b", (0, 1), -1e300)
     assert all_finite({"pixels": np.zeros((2, 2), np.uint8)})
+
+
+def language_trainer(run: Path, algorithm: str, **fields: Any) -> Any:
+    pytest.importorskip("textarena")
+    game = {"id": "TicTacToe-v0", "template": {"prompt": "{position}"}}
+    settings: dict[str, Any] = {
+        "algorithm": algorithm,
+        "total_timesteps": "4 updates",
+        "language": {
+            "model": "tiny",
+            "model_kwargs": {"layers": 1, "hidden": 16, "heads": 2, "context": 32},
+            "adapter": {"rank": 2, "alpha": 4},
+            "sampler": {"max_new_tokens": 3},
+        },
+        "games": {"train": [game], "open": 8, "turns": 12} | ({"branch": 2} if algorithm == "GRPO" else {}),
+        "league": {"opponents": "mirror"},
+        "rewards": {"step": [{"length": -0.1}]},
+        "checkpoint": {"every": "1 updates"},
+        "evaluation": {"every": None},
+        "tracking": {"every": 1, "tensorboard": False},
+        "run_dir": str(run),
+    }
+    return create_trainer(None, TrainerConfig.model_validate(settings | fields))
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [pytest.param(name, marks=pytest.mark.faults) for name in ("A2C", "PPO", "GRPO")] + ["REINFORCE"],
+)
+def test_a_gradient_of_a_language_model(algorithm: str, tmp_path: Path, record_fault: Any) -> None:
+    run = tmp_path / "run"
+    trainer = language_trainer(run, algorithm)
+    trainer.create_model()
+    student = trainer.learner.students["learner"]
+    student.parameters[0].register_hook(lambda g: g * math.nan if student.updates >= 2 else g)
+    learnt: list[list[bytes]] = []
+
+    class Remembering(BaseCallback):
+        def _on_rollout_end(self) -> None:
+            learnt.append([parameter.detach().numpy().tobytes() for parameter in student.parameters])
+
+    try:
+        with pytest.raises(NotFinite, match="not finite") as caught:
+            trainer.train(callback=Remembering())
+    finally:
+        trainer.close()
+        record_fault("NaN or infinite gradient of a language model", 1, int("caught" in locals()))
+    assert [parameter.detach().numpy().tobytes() for parameter in student.parameters] == learnt[-1]
+    assert len(learnt) == 3
+    arrays = evidence(run, caught.value)
+    assert {"prompts", "completions", "log_probs", "advantages"} < set(arrays)
+    assert len(arrays["log_probs"]) == arrays["completion_lengths"].sum() > 0
+
+
+class NoNumber(gym.Env[Any, Any]):
+    """A text game whose reward is none."""
+
+    observation_space = gym.spaces.Text(100)
+    action_space = gym.spaces.Text(100)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Any]:
+        return "say something", {}
+
+    def step(self, action: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return "thanks", math.nan, True, False, {}
+
+
+def test_a_text_game_whose_reward_is_none_has_no_result(record_fault: Any) -> None:
+    gym.register("NoNumber-v0", NoNumber)
+    try:
+        game = TextGame(GameSpec("gym:NoNumber-v0"))
+        game.reset(1)
+        game.play("hello")
+    finally:
+        del gym.registry["NoNumber-v0"]
+    record_fault("NaN or infinite reward of a text game", 1, int(game.fault is not None))
+    assert game.fault is not None
+    assert "the reward nan is not finite" in game.fault.what
+    assert game.outcome().cut_off
+    assert game.outcome().rewards == (0.0,)

@@ -22,6 +22,7 @@ from ludus.errors import (
     nearest,
     printable,
 )
+from ludus.secret_values import without_secrets
 
 _TORCH_HAS_NONE = "can't allocate memory"
 _TYPER = os.path.dirname(typer.__file__)
@@ -38,6 +39,14 @@ _REFUSALS = {
     errno.ENOENT,
     errno.ENAMETOOLONG,
     errno.ELOOP,
+    errno.EMFILE,
+    errno.ENFILE,
+}
+_FIXES = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+    errno.EMFILE: "raise the limit of open files: ulimit -n 1024",
+    errno.ENFILE: "end what has so many files open",
 }
 
 
@@ -62,7 +71,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
         code = error.exit_code
     else:
         what, where, fix = f"{type(error).__name__}: {error}", _innermost(error), ""
-        print(_traceback(error), end="", file=sys.stderr)
+        print(without_secrets(_traceback(error)), end="", file=sys.stderr)
         _print_lines(
             ["This was not expected. If it is Ludus's fault, please report it with the lines above."]
         )
@@ -71,7 +80,8 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     if asks_for_json(arguments):
         from ludus.cli.output import emit_json
 
-        emit_json({"error": {"what": what, "where": where, "fix": fix}})
+        parts = {"what": what, "where": where, "fix": fix}
+        emit_json({"error": {name: without_secrets(text) for name, text in parts.items()}})
     return code
 
 
@@ -106,7 +116,7 @@ def _user_error(error: BaseException) -> UserError | None:
         return UserError(
             error.strerror or str(error),
             where=str(error.filename or "this machine"),
-            fix="free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check path and rights",
+            fix=_FIXES.get(error.errno, "check path and rights"),
         )
     return None
 
@@ -139,7 +149,7 @@ def _print_lines(lines: Sequence[str]) -> None:
     for line in lines:
         if line.startswith("error:") and sys.stderr.isatty():
             line = f"\x1b[1;31merror:\x1b[0m{line.removeprefix('error:')}"
-        print(line, file=sys.stderr, flush=True)
+        print(without_secrets(line), file=sys.stderr, flush=True)
 
 
 def _one_line(text: str) -> str:

@@ -11,8 +11,17 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from ludus.secret_values import without_secrets
+
 _log = logging.getLogger("ludus")
 _configured: list[logging.Handler] = []
+
+
+class _Discreet(logging.Formatter):
+    """A formatter that hides the secrets of the environment."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_secrets(super().format(record))
 
 
 class _StderrHandler(logging.Handler):
@@ -31,7 +40,7 @@ class LogFile(logging.FileHandler):
 
     def __init__(self, path: Path, layout: str) -> None:
         super().__init__(path, encoding="utf-8")
-        self.setFormatter(logging.Formatter(layout))
+        self.setFormatter(_Discreet(layout))
         self._failing = False
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -56,7 +65,7 @@ def _tell(text: str) -> None:
         sys.stderr.flush()
 
 
-class _ConsoleFormatter(logging.Formatter):
+class _ConsoleFormatter(_Discreet):
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
         return text if record.levelno == logging.INFO else f"{record.levelname.lower()}: {text}"

@@ -9,14 +9,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import ludus
+from ludus.secret_values import without_secrets
 
 _PACKAGES = ("torch", "numpy", "gymnasium", "numba", "pydantic")
 
 
 def command_line() -> str:
-    """The command that started this process, as one could type it again."""
+    """The command that started this process, as one could type it again; without the secrets of the environment."""
     program = "ludus" if Path(sys.argv[0]).name in {"ludus", "__main__.py"} else Path(sys.argv[0]).name
-    return shlex.join([program, *sys.argv[1:]])
+    return without_secrets(shlex.join([program, *sys.argv[1:]]))
 
 
 def versions() -> dict[str, str]:

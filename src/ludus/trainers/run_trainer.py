@@ -30,6 +30,7 @@ from ludus.runs.mirror.background import Mirror
 from ludus.runs.mirror.remote import require_packages
 from ludus.runs.signals import StopSignals
 from ludus.runs.streams import Streams
+from ludus.secret_values import without_secrets
 from ludus.tracking.jsonl import read_jsonl
 from ludus.tracking.logs import attach_log_file, detach
 from ludus.tracking.progress import ProgressDisplay
@@ -358,7 +359,7 @@ class RunTrainer(RLTrainer):
                 directory.update_info(
                     status="failed",
                     steps=run.progress.steps,
-                    error=f"{type(error).__name__}: {error}" + (f"\n{told}" if told else ""),
+                    error=without_secrets(f"{type(error).__name__}: {error}" + (f"\n{told}" if told else "")),
                 )
             hint = run.resume_hint()
             if hint and not isinstance(error, StorageError):  # which says it itself

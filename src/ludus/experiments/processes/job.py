@@ -28,6 +28,7 @@ from ludus.errors import EXIT_FAULT, EXIT_INTERRUPTED, CheckpointError, LudusErr
 from ludus.runs import atomic, strict_json
 from ludus.runs.checkpoints import Checkpoint, CheckpointFormatError
 from ludus.runs.directory import RunDirectory
+from ludus.secret_values import without_secrets
 from ludus.tracking.tracker import MetricsLog
 from ludus.trainers.base import RLTrainer, TrainResult
 from ludus.trainers.factory import create_trainer
@@ -80,7 +81,7 @@ def do(job: Job) -> int:
         session.close(error=None)
         return EXIT_INTERRUPTED
     except BaseException as error:  # the end of the process: whatever it was goes into the report
-        traceback.print_exc()
+        print(without_secrets(traceback.format_exc()), file=sys.stderr)
         session.close(error=_in_words(error))
         return error.exit_code if isinstance(error, LudusError) else EXIT_FAULT
     return code
@@ -225,7 +226,7 @@ def _high_water(pid: str) -> int:
 
 def _in_words(error: BaseException) -> str:
     """The first line of what went wrong: the log has the rest."""
-    text = str(error).splitlines()[0] if str(error) else ""
+    text = without_secrets(str(error).splitlines()[0]) if str(error) else ""
     if isinstance(error, UserError):
         return text
     return f"{type(error).__name__}: {text}".rstrip(": ")

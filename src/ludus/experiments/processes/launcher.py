@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from typing import NoReturn
 
 from ludus.envs.vector.wire import pack, unpack
+from ludus.secret_values import without_secrets
 
 _POLL_SECONDS = 0.02
 _SAVING_SECONDS = 3.0  # for jobs whose driver is gone to save and stop: after five nothing is left of it
@@ -87,7 +88,7 @@ def _become(connection: Connection, payload: bytes, launcher: int) -> NoReturn:
         os.dup2(log, 2)
         code = do(job)
     except BaseException:  # nothing of this process may go on as a second launcher
-        traceback.print_exc()
+        print(without_secrets(traceback.format_exc()), file=sys.stderr)
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
