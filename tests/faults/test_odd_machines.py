@@ -188,12 +188,12 @@ def test_a_limit_of_open_files_is_raised_as_far_as_it_may_be(monkeypatch: pytest
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("mebibytes", [300, 500, 700, 900, 1500, 3000])
+@pytest.mark.parametrize("mebibytes", [300, 700, 1050, 1500, 3000])
 def test_a_low_limit_of_memory(mebibytes: int, tmp_path: Path, record_fault: Any) -> None:
     done = ludus(tmp_path, *TRAIN, "vector=serial", limits={resource.RLIMIT_AS: mebibytes << 20})
     worked = works_or_says_why(done, tmp_path)
     record_fault("a low limit of memory", 1, 1)
-    assert worked or mebibytes < 3000
+    assert worked is (mebibytes >= 1500)
     if not worked:
         assert "memory" in done.stderr
 

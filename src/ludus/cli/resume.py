@@ -40,8 +40,10 @@ def resume(
 ) -> None:
     """Continue a run where it was saved last."""
     from ludus.runs.directory import find_run, split_policy_ref
+    from ludus.runs.limits import require_memory_to_train
 
     output = Output(json, quiet=quiet, verbose=verbose)
+    require_memory_to_train()
     if exact and checkpoint is not None:
         raise UserError("--exact and --checkpoint both choose a checkpoint", fix="give one of them")
     name, which = split_policy_ref(run)

@@ -62,8 +62,10 @@ def train(
 ) -> None:
     """Train an agent."""
     from ludus.config.loading import load_config
+    from ludus.runs.limits import require_memory_to_train
 
     output = Output(json, quiet=quiet, verbose=verbose)
+    require_memory_to_train()
     source, assignments = split_source(config, overrides)
     flags = {
         "algorithm": algo,

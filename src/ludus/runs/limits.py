@@ -10,6 +10,7 @@ from pathlib import Path
 from ludus.errors import UserError
 
 _SPARE_FILES = 32  # for checkpoints, metrics, modules that are imported late
+LEAST_MEMORY = 1100 << 20  # measured: a small run needs 600 MiB, and as much again of addresses
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -53,6 +54,17 @@ def memory_limit() -> int | None:
         if own != resource.RLIM_INFINITY:
             found.append(own)
     return min(found, default=None)
+
+
+def require_memory_to_train() -> None:
+    """UserError where torch and the kernels could not even be loaded, which would end in the words of a linker."""
+    limit = memory_limit()
+    if limit is not None and limit < LEAST_MEMORY:
+        raise UserError(
+            f"this process can have {limit >> 20:,} MiB of memory, and training needs at least {LEAST_MEMORY >> 20:,}",
+            where="the limit of memory",
+            fix="raise it (ulimit -v, or that of the container)",
+        )
 
 
 def _open_files() -> int:

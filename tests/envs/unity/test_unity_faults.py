@@ -18,6 +18,7 @@ import pytest
 from standins import free_ports, playing, unity_spec
 
 from ludus.envs.make import make_env
+from ludus.envs.unity.frames import pack_frame
 from ludus.envs.unity.hook import UseCaseHook
 from ludus.envs.unity.simulator.client import StandIn, StandInOptions
 from ludus.envs.unity.vector import UnityVectorEnv
@@ -68,6 +69,43 @@ class Babbling(StandIn):
         return super().answer(service, payload, received) if service == "reset" else b"\0\1\0\0garbage"
 
 
+class Flooding(StandIn):
+    """Answers a step with frame after frame, all of them valid and none of them the answer."""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        relay = asyncio.StreamReader()
+
+        async def forward() -> None:
+            while data := await reader.read(65_536):
+                if b"/step" not in data:
+                    relay.feed_data(data)
+                    continue
+                for _ in range(200):
+                    writer.write(pack_frame("/noise", b"x" * 10_000))
+                    await writer.drain()
+
+        forwarding = asyncio.ensure_future(forward())
+        try:
+            await super().serve(relay, writer)
+        finally:
+            forwarding.cancel()
+
+
+class Dropping(StandIn):
+    """Hangs up in the middle of the answer to a step."""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        await super().serve(reader, writer)
+
+    def answer(self, service: str, payload: bytes, received: int) -> bytes:
+        answer = super().answer(service, payload, received)
+        if service == "step":
+            self._writer.write(pack_frame("/half", answer)[:-10])
+            self._writer.close()
+        return answer
+
+
 def test_one_that_dies_is_left_out_and_taken_back(caplog: pytest.LogCaptureFixture) -> None:
     with playing(3) as crew, caplog.at_level(logging.INFO, "ludus"):
         envs = UnityVectorEnv(unity_spec(crew.port), 3)
@@ -99,9 +137,18 @@ def test_one_that_dies_between_episodes_is_reset_over_by_the_others() -> None:
         envs.close()
 
 
-@pytest.mark.parametrize(("kind", "what"), [(Hanging, "gave no answer for"), (Babbling, "answered garbage")])
-def test_one_that_hangs_or_babbles_is_cut_off_by_name(
-    kind: type[StandIn], what: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.trust
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (Hanging, "gave no answer for"),
+        (Babbling, "answered garbage"),
+        (Flooding, "gave no answer for"),
+        (Dropping, "connection"),
+    ],
+)
+def test_one_that_hangs_babbles_floods_or_drops_is_cut_off_by_name(
+    kind: type[StandIn], what: str, caplog: pytest.LogCaptureFixture, record_fault: Any
 ) -> None:
     with playing(2) as crew, caplog.at_level(logging.WARNING, "ludus"):
         crew.stop(0)
@@ -109,6 +156,9 @@ def test_one_that_hangs_or_babbles_is_cut_off_by_name(
         envs = UnityVectorEnv(unity_spec(crew.port, deadline=0.3), 2)
         envs.reset()
         steps_until(envs, True, 0)
+        record_fault(
+            "simulator that stalls, drops, floods, babbles", 1, int(what in caplog.text), "1 episode"
+        )
         assert what in caplog.text
         crew.stop(0)
         crew.start(0, StandIn(0, StandInOptions("uc1")))
