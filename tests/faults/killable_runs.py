@@ -66,6 +66,7 @@ def learned(run: Path) -> dict[str, Any]:
     """What an exact resume repeats to the byte."""
     last = run / "checkpoints" / f"{newest(run):012d}"
     lines = (run / "metrics.jsonl").read_text().splitlines()
+    best = run / "checkpoints" / "best.json"
     return {
         "status": RunDirectory.open(run).info()["status"],
         "checkpoint": last.name,
@@ -75,5 +76,5 @@ def learned(run: Path) -> dict[str, Any]:
             {k: v for k, v in json.loads(line).items() if not k.startswith("time/")} for line in lines
         ],
         "episodes": (run / "episodes.jsonl").read_text(),
-        "best": (run / "checkpoints" / "best.json").read_text(),
+        "best": best.read_text() if best.exists() else None,
     }

@@ -55,7 +55,7 @@ class LogFile(logging.FileHandler):
         try:
             super().close()
         except OSError as error:
-            _tell(f"the end of {self.baseFilename} could not be written: {error}")
+            _tell(f"ALARM: the end of {self.baseFilename} could not be written: {error}")
 
 
 def _tell(text: str) -> None:

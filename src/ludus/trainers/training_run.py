@@ -264,9 +264,9 @@ class TrainingRun:
         )
         if resumable:
             self._saved_at = self.progress.steps
-        if self._new_best and mark is not None:
-            self._new_best, self._best_mark = False, mark
-            self.checkpoints.mark_best(checkpoint, self.crew.config.checkpoint.best_metric, mark["value"])
+        self._new_best, self._best_mark = False, mark
+        if mark is not None:  # also one that a failing disk did not take before
+            self.checkpoints.renew_best(mark["step"], self.crew.config.checkpoint.best_metric, mark["value"])
         return checkpoint
 
     def save_start(self) -> None:
