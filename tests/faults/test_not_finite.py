@@ -283,7 +283,10 @@ class AlwaysIll(Poisoned):
         return obs, *rest
 
 
-@pytest.mark.parametrize("backend", sorted(backends()))
+@pytest.mark.parametrize(
+    "backend",
+    ["batched", "process", "serial", pytest.param("remote", marks=pytest.mark.faults)],
+)
 def test_every_backend(backend: str, record_fault: Any) -> None:
     envs = backends()[backend]()
     stepper = Stepper(envs, lambda barrier, index: 70 + index)

@@ -183,7 +183,7 @@ def test_canaries_are_nowhere_after_runs_crashes_pages_and_failed_mirrors(
         monkeypatch.setattr(sys, "argv", ["ludus", *arguments])
         code = main(list(arguments))
         out, err = capfd.readouterr()
-        said.append(f"$ {arguments}\n{out}\n{err}")
+        said.append(f"$ ludus {arguments[0]}\n{out}\n{err}")
         return code
 
     train = ["train", "--algo", "ppo", "--env", "telling:Telling-v0", *SMALL]
@@ -228,7 +228,6 @@ def test_canaries_are_nowhere_after_runs_crashes_pages_and_failed_mirrors(
     assert not served
     assert not listing.found
     assert listing.looks > 20
-    assert "the optimizer" not in told
     assert "401 for url" in told, "the env's own error is shown, all the same"
     assert "***" in told
     assert sum(1 for path in work.rglob("*") if path.is_file()) > 20

@@ -453,6 +453,7 @@ class LanguageLearner(ABC, Generic[H]):
                 loss = loss + value_loss
                 losses[1] += value_loss.detach()
             loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self.brake.pull_if((losses - losses != 0).any(), fault=True)  # a gradient may be finite all the same
         norm = student.step(max_norm, self.brake, self.peers)
         step_sums += torch.cat([losses, torch.stack([norm, torch.ones_like(norm)])])
 
