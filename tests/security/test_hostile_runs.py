@@ -38,6 +38,9 @@ COMMANDS: dict[str, list[str]] = {
     "train --resume": ["train", "received/config.yaml", "--resume", "save_dir=received", "-q"],
 }
 
+OF_ITS_CONFIG = ("config", "compare", "train")
+"""They read that file of a run alone."""
+
 # for `make test`, one of each kind; `make faults` tries all of them with every command
 SOME = [
     "weights: pickle, protocol 4",
@@ -98,8 +101,10 @@ def attempt(attack: str, command: str, watch: Watch) -> int:
     # comparisons and training in processes of their own start those by themselves
     watch.may = ("subprocess.Popen",) if command in ("compare",) else ()
     code, said = watch.run(*(word.replace("HERE", str(watch.here)) for word in COMMANDS[command]))
+    if command == "compare" and code == 1:
+        code = 2  # it tells of trainings that failed, and goes on
     assert "\x1b" not in said and "\x07" not in said, "the terminal was steered"
-    assert code in (0, 2, 5), (code, said)
+    assert code in (0, 2), (code, said)
     return code
 
 
@@ -124,7 +129,10 @@ def test_no_command_does(
     command: str, watch: Watch, trained: Path, record_fault: Callable[..., None]
 ) -> None:
     failed = {}
-    for attack in ATTACKS:
+    attacks = [name for name in ATTACKS if command not in OF_ITS_CONFIG or "config" in name]
+    if command in (*OF_ITS_CONFIG, "train --resume"):
+        attacks.remove("config: a starting policy elsewhere")  # to train with a config is to do what it says
+    for attack in attacks:
         shutil.rmtree("received")
         shutil.copytree(trained, "received")
         try:
@@ -135,7 +143,7 @@ def test_no_command_does(
         for left in Path().iterdir():
             if left.name not in ("received", "outside", "small.yaml"):
                 shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
-    record_fault("hostile run: code run, or files outside touched", len(ATTACKS), len(ATTACKS) - len(failed))
+    record_fault("hostile run: code run, or files outside touched", len(attacks), len(attacks) - len(failed))
     assert failed == {}
 
 

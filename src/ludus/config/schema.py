@@ -246,6 +246,13 @@ class TrainerConfig(Section):
     def _accept_aliases(cls, data: Any) -> Any:
         return expand_aliases(data) if isinstance(data, dict) else data
 
+    @field_validator("name")
+    @classmethod
+    def _can_be_shown(cls, name: str | None) -> str | None:
+        if name is not None and not name.isprintable():
+            raise ValueError("a name holds no control characters: it is shown in terminals")
+        return name
+
     @field_validator("env", mode="before")
     @classmethod
     def _env_by_id(cls, value: Any) -> Any:

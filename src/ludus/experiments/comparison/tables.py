@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ludus.errors import printable
 from ludus.experiments.experiment import ExperimentResult
 from ludus.tracking.progress import duration, number
 
@@ -57,7 +58,7 @@ def comparison_table(results: Iterable[ExperimentResult], width: int = 120) -> T
             "core time": duration(result.core_seconds),
             "memory": memory(result.peak_memory),
         }
-        name = Text(result.name, "bold green" if best[result.env] is result and iqm is not None else "")
+        name = Text(printable(result.name), "bold green" if best[result.env] is result and iqm is not None else "")
         table.add_row(name, *([result.env] if several else []), *(cells[column] for column in shown))
     return table
 
