@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import pytest
@@ -145,6 +147,48 @@ def test_no_command_does(
                 shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
     record_fault("hostile run: code run, or files outside touched", len(attacks), len(attacks) - len(failed))
     assert failed == {}
+
+
+@pytest.mark.faults
+def test_nor_does_the_dashboard(watch: Watch, trained: Path, record_fault: Callable[..., None]) -> None:
+    pytest.importorskip("uvicorn")
+    sys.path.insert(0, str(Path(__file__).parents[1] / "reports" / "web"))
+    from dashboard_site import serving
+
+    root = watch.here / "root"
+    for number, attack in enumerate(ATTACKS.values()):
+        shutil.copytree(trained, root / f"run-{number}")
+        attack(root / f"run-{number}", watch.outside, watch.mark)
+    parts = [
+        "",
+        "/config",
+        "/checkpoints",
+        "/videos",
+        "/logs",
+        "/games",
+        "/league",
+        "/report",
+        "/logs/train.log",
+    ]
+    said, answered = "", 0
+    with watch.looking(), serving(root) as site:
+        listed = json.loads(_fetch(site, "/api/runs")[1])
+        for run in [one["id"] for one in listed["runs"]]:
+            for part in parts:
+                status, body = _fetch(site, f"/api/runs/{run}{part}")
+                assert status in (200, 404), (status, part, body[:300])
+                said += body.decode("utf-8", "replace")
+                answered += 1
+    watch.check(said)
+    assert answered > 9 * 60
+    record_fault("hostile run: code run, or files outside touched", len(ATTACKS), len(ATTACKS))
+
+
+def _fetch(site: Any, path: str) -> tuple[int, bytes]:
+    status, _, body = site.ask(
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+    )
+    return status, body
 
 
 @pytest.mark.parametrize("kind", pickles(Path("unused")))

@@ -64,7 +64,7 @@ class Watch:
     def run(self, *words: str) -> tuple[int, str]:
         """How `ludus WORDS…` ended and all it said; AssertionError where anything was run, touched or told."""
         said = io.StringIO()
-        with self._looking(), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with self.looking(), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             code = main([str(word) for word in words])
         text = said.getvalue()
         self.check(text)
@@ -83,7 +83,7 @@ class Watch:
         assert "Traceback" not in said, said[-3_000:]
 
     @contextlib.contextmanager
-    def _looking(self) -> Iterator[None]:
+    def looking(self) -> Iterator[None]:
         _install()
         _watching.append(self)
         try:

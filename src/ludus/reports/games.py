@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from ludus.plain_files import read_plain
 from ludus.reports.page import rows_to_table, section
 from ludus.runs.directory import RunDirectory
 
 _MOST_JOKERS = 20
+_LARGEST = 16 << 20
 
 
 def game_section(run: RunDirectory) -> str:
@@ -47,8 +49,12 @@ def game_section(run: RunDirectory) -> str:
 
 def _read(run: RunDirectory) -> dict[str, Any]:
     try:
-        found = json.loads(run.games_path.read_text("utf-8"))
-    except (OSError, ValueError):  # none, or half of one: the curves tell the story without it
+        found = json.loads(read_plain(run.games_path, _LARGEST))
+    except (
+        OSError,
+        ValueError,
+        RecursionError,
+    ):  # none, or half of one: the curves tell the story without it
         return {}
     return found if isinstance(found, dict) else {}
 

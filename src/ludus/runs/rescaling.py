@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from ludus.plain_files import read_plain
 from ludus.runs.atomic import write_atomic
 
 FILE = "scale.json"
+_LARGEST = 1 << 20
 NUMBERS = ("num_actors", "num_learners")
 
 
 def wanted_numbers(run: Path) -> dict[str, int]:
     """What was asked for; nothing where nobody asked, or the file cannot be read."""
     try:
-        found = json.loads((run / FILE).read_text("utf-8"))
-    except (OSError, ValueError):
+        found = json.loads(read_plain(run / FILE, _LARGEST))
+    except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(found, dict):
         return {}

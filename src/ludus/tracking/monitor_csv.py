@@ -6,6 +6,7 @@ episodes back to its checkpoint, has each of them once.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Mapping
@@ -42,8 +43,10 @@ class MonitorCsv:
             if not line.endswith(b"\n"):
                 break  # torn: the next row will find it whole
             self._read += len(line)
-            episode = json.loads(line)
-            self._file.write(f"{episode['reward']},{episode['length']},{seconds}\n")
+            # a row that is none, as in a run that was changed, is left out
+            with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+                episode = json.loads(line)
+                self._file.write(f"{float(episode['reward'])},{int(episode['length'])},{seconds}\n")
         self._file.flush()
 
     def close(self) -> None:

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ludus.plain_files import read_plain
+
 _SETTLED_SECONDS = 1.0  # a checkpoint is marked best a moment after it was saved
+_LARGEST_JSON = 1 << 20
 _VIDEOS = (".mp4", ".gif", ".webm")
 
 
@@ -62,9 +65,9 @@ class RunFiles:
 
     def _best(self) -> int | None:
         try:
-            text = (self._run / "checkpoints" / "best.json").read_text("utf-8")
+            text = read_plain(self._run / "checkpoints" / "best.json", _LARGEST_JSON)
             return int(json.loads(text)["checkpoint"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
 

@@ -457,7 +457,7 @@ def read_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
         if line.strip():
             try:
                 row = json.loads(line)
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"not JSON: {error}", where=f"{path}, line {number}") from error
             if not isinstance(row, dict):
                 raise UserError("not a JSON object", where=f"{path}, line {number}")
