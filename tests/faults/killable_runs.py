@@ -1,15 +1,19 @@
-"""Small runs as files, and what two runs that ended alike have in common."""
+"""Small runs as files, what two runs that ended alike have in common, and tests in a process of their own."""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from ludus.runs.directory import RunDirectory
@@ -78,3 +82,46 @@ def learned(run: Path) -> dict[str, Any]:
         "episodes": (run / "episodes.jsonl").read_text(),
         "best": best.read_text() if best.exists() else None,
     }
+
+
+def alone(test: Callable[..., None]) -> Callable[..., None]:
+    """Run a test in a fresh process, where nothing has started threads: only such a one can be forked safely."""
+
+    @functools.wraps(test)
+    def in_a_process(**given: Any) -> None:
+        record_fault = given.pop("record_fault")
+        plain = {name: [str(v)] if isinstance(v, Path) else v for name, v in given.items()}
+        done = subprocess.run(
+            [sys.executable, "-c", _ALONE, test.__module__, test.__name__, json.dumps(plain)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)},
+        )
+        for line in done.stdout.splitlines():
+            if line.startswith(_RECORD):
+                record_fault(*json.loads(line.removeprefix(_RECORD)))
+            elif line.startswith(_SKIP):
+                pytest.skip(line.removeprefix(_SKIP))
+        assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+
+    return in_a_process
+
+
+_ALONE = "import killable_runs; killable_runs.run_alone()"
+_RECORD, _SKIP = "fault: ", "skip: "
+
+
+def run_alone() -> None:
+    """The other end of `alone`."""
+    module, name, text = sys.argv[1:]
+    given = {key: Path(v[0]) if isinstance(v, list) else v for key, v in json.loads(text).items()}
+    test = getattr(importlib.import_module(module), name).__wrapped__
+    said = os.fdopen(os.dup(1), "w", buffering=1)
+
+    def record(*row: Any) -> None:
+        print(_RECORD + json.dumps(row), file=said)
+
+    try:
+        test(**given, record_fault=record)
+    except pytest.skip.Exception as reason:
+        print(f"{_SKIP}{reason}", file=said)

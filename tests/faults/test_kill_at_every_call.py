@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from driver import drive
-from killable_runs import learned, newest, write_config
+from killable_runs import alone, learned, newest, write_config
 from test_damaged_files import self_play_config
 
 from ludus.errors import UserError
@@ -133,6 +133,7 @@ def trouble_after(run: Path, config: Path, interval: int, whole: dict[str, Any])
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("kind", ["classic", "self-play"])
+@alone
 def test_a_kill_at_every_file_operation(kind: str, moment: str, tmp_path: Path, record_fault: Any) -> None:
     if kind == "self-play":
         pytest.importorskip("textarena")
@@ -155,5 +156,5 @@ def test_a_kill_at_every_file_operation(kind: str, moment: str, tmp_path: Path, 
         number += 1
     lost = f"{len(trouble)} runs" if trouble else "at most one interval"
     record_fault("SIGKILL at every file operation", number, number - len(trouble), lost)
-    assert trouble == []
+    assert trouble == [], trouble
     assert number > 60

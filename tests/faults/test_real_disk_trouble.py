@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from driver import drive
-from killable_runs import learned, newest, write_config
+from killable_runs import alone, learned, newest, write_config
 
 from ludus.cli.app import main
 from ludus.errors import EXIT_STORAGE
@@ -90,6 +90,7 @@ def check_end(run: Path, code: int, said: str) -> int:
     return newest(run)
 
 
+@alone
 def test_a_disk_that_fills_up(small_disk: Path, tmp_path: Path, record_fault: Any) -> None:
     config, run = config_for(tmp_path), small_disk / "run"
     drive(str(tmp_path / "whole"), str(config))
@@ -106,7 +107,8 @@ def test_a_disk_that_fills_up(small_disk: Path, tmp_path: Path, record_fault: An
     assert same
 
 
-def test_permission_that_is_lost(tmp_path_factory: pytest.TempPathFactory, record_fault: Any) -> None:
+@alone
+def test_permission_that_is_lost(record_fault: Any) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can become somebody else, who may be refused")
     folder = Path("/tmp") / f"ludus-permission-{os.getpid()}"  # pytest's own folders are closed to others

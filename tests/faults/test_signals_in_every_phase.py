@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from driver import drive
-from killable_runs import write_config
+from killable_runs import alone, write_config
 from test_damaged_files import self_play_config
 
 from ludus.cli.app import main
@@ -185,9 +185,10 @@ def try_all(
     record_fault(
         fault, len(cases), len(cases) - len(trouble), f"{lost} steps at most; over within {slowest:.1f} s"
     )
-    assert trouble == []
+    assert trouble == [], trouble
 
 
+@alone
 def test_one_signal_saves_and_ends_in_time(tmp_path: Path, record_fault: Any) -> None:
     config = config_for(tmp_path)
     warm_up(tmp_path, config)
@@ -195,6 +196,7 @@ def test_one_signal_saves_and_ends_in_time(tmp_path: Path, record_fault: Any) ->
     try_all(cases, config, tmp_path, record_fault, "SIGINT, SIGTERM or SIGHUP in every phase")
 
 
+@alone
 def test_a_second_signal_ends_it_at_once_and_what_was_saved_is_whole(
     tmp_path: Path, record_fault: Any
 ) -> None:
@@ -210,6 +212,7 @@ def test_a_second_signal_ends_it_at_once_and_what_was_saved_is_whole(
     try_all(cases, config, tmp_path, record_fault, "a second signal in every phase", interval=256)
 
 
+@alone
 def test_worker_processes_leave_the_end_to_their_run(tmp_path: Path, record_fault: Any) -> None:
     config = config_for(tmp_path, vector="process")
     warm_up(tmp_path, config)
@@ -221,6 +224,7 @@ def test_worker_processes_leave_the_end_to_their_run(tmp_path: Path, record_faul
     try_all(cases, config, tmp_path, record_fault, "SIGINT to the whole group, SIGTERM to the run alone")
 
 
+@alone
 def test_self_play_ends_in_time_too(tmp_path: Path, record_fault: Any) -> None:
     pytest.importorskip("textarena")
     config = self_play_config(tmp_path)

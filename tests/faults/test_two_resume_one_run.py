@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from driver import drive
-from killable_runs import newest, write_config
+from killable_runs import alone, newest, write_config
 
 from ludus.cli.app import main
 from ludus.errors import UserError
@@ -101,11 +101,12 @@ def rounds(folder: Path, number: int, record_fault: Any) -> None:
     (run / "config.yaml").write_text(text.replace("total_timesteps: 128", "total_timesteps: 1000000000"))
     trouble = [told for told in (one_round(run, folder, turn) for turn in range(number)) if told]
     record_fault("two processes resume one run", number, number - len(trouble), "nothing")
-    assert trouble == []
+    assert trouble == [], trouble
     assert (run / "run.lock").exists() and holder(run) is None  # what is left of a lock holds nothing
 
 
 @pytest.mark.faults
+@alone
 def test_started_together_fifty_times(tmp_path: Path, record_fault: Any) -> None:
     rounds(tmp_path, 50, record_fault)
 
