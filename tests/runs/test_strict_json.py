@@ -55,3 +55,24 @@ def test_what_would_change_is_refused_by_place(value: object, place: str) -> Non
 def test_text_that_is_not_strict_json_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):
         strict_json.loads(text)
+
+
+def test_every_flipped_bit_and_every_cut_of_a_sealed_object_is_noticed() -> None:
+    value = {"status": "running", "steps": 100, "name": "é", "rate": 1e-05, "tags": ["a", "A"], "none": None}
+    text = strict_json.dumps_sealed(value)
+    assert strict_json.loads_sealed(text) == value
+    data = text.encode()
+    for place in range(len(data)):
+        for bit in range(8):
+            changed = bytearray(data)
+            changed[place] ^= 1 << bit
+            with pytest.raises(ValueError):
+                strict_json.loads_sealed(changed.decode("utf-8"))
+        with pytest.raises(ValueError):
+            strict_json.loads_sealed(data[:place].decode("utf-8"))
+
+
+def test_an_object_without_a_seal_was_written_by_hand() -> None:
+    assert strict_json.loads_sealed('{"status": "running"}') == {"status": "running"}
+    with pytest.raises(ValueError, match="not a JSON object"):
+        strict_json.loads_sealed("[]")
