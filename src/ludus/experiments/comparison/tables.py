@@ -58,7 +58,9 @@ def comparison_table(results: Iterable[ExperimentResult], width: int = 120) -> T
             "core time": duration(result.core_seconds),
             "memory": memory(result.peak_memory),
         }
-        name = Text(printable(result.name), "bold green" if best[result.env] is result and iqm is not None else "")
+        name = Text(
+            printable(result.name), "bold green" if best[result.env] is result and iqm is not None else ""
+        )
         table.add_row(name, *([result.env] if several else []), *(cells[column] for column in shown))
     return table
 
