@@ -15,7 +15,7 @@ from typing import Any
 from ludus.config.plain_yaml import read_yaml
 from ludus.config.seal import check_seal
 from ludus.errors import CheckpointError, UserError
-from ludus.runs import atomic
+from ludus.runs import atomic, strict_json
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory, list_runs
 from ludus.runs.lock import RunLock
@@ -99,11 +99,9 @@ def mend(run: RunDirectory) -> None:
             source, copy = _find_copy(run, path.name)
             if source is None:
                 raise trouble
-            atomic.rename(path, path.with_name(f"{path.name}.damaged"))
-            if path == run.info_path:
-                run.update_info(**copy)
-            else:
-                atomic.write_atomic(path, copy)
+            if path.exists():
+                atomic.rename(path, path.with_name(f"{path.name}.damaged"))
+            atomic.write_atomic(path, copy if isinstance(copy, str) else strict_json.dumps_sealed(copy))
         _log.warning(
             "%s; it is put back from checkpoint %s, and what was there is kept as %s.damaged",
             trouble.what,
@@ -144,9 +142,11 @@ def _info_trouble(run: RunDirectory) -> UserError | None:
 def _find_copy(run: RunDirectory, name: str) -> tuple[Checkpoint | None, Any]:
     for checkpoint in reversed(CheckpointManager(run.checkpoints_dir).list()):
         try:
-            kept = checkpoint.state().get("copies", {}).get(name)
+            state = checkpoint.state()
+            with checkpoint.understood():
+                kept = state.get("copies", {}).get(name)
         except CheckpointError:
             continue  # the one before may help
-        if kept is not None:
+        if kept and isinstance(kept, str if name == "config.yaml" else dict):
             return checkpoint, kept
     return None, None
