@@ -263,8 +263,6 @@ class CheckpointManager:
             return checkpoint
         if not broken and not inexact:
             return None
-        for reason in broken.values():
-            _log.warning("%s", reason)
         what = next(iter(broken.values())) if broken else "none is exact"
         if len(broken) > 1:
             what += f"; {len(broken) - 1} more before it"
