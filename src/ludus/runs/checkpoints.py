@@ -263,9 +263,9 @@ class CheckpointManager:
             return checkpoint
         if not broken and not inexact:
             return None
-        what = next(iter(broken.values())) if broken else "none is exact"
-        if len(broken) > 1:
-            what += f"; {len(broken) - 1} more before it"
+        what = "none is exact"
+        if broken:
+            what = f"not {', '.join(broken)}: {next(iter(broken.values()))}"
         if inexact:
             fix = f"resume without asking for an exact one: {inexact[0]} is the newest"
         raise CheckpointError(
