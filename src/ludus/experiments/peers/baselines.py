@@ -152,7 +152,7 @@ def end_with_whoever_asked() -> None:
     """Stop when stdin ends, which whoever started this holds open: politely, and by force where that does not help."""
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        os.read(0, 1)  # sys.stdin would be locked by this thread when Python ends
         _thread.interrupt_main()
         time.sleep(2.0)
         os._exit(1)
