@@ -1,7 +1,7 @@
-"""Tokens per second of the local sampler beside Hugging Face `generate`, with the shares of prefill and decoding.
+"""Tokens per second of the local sampler beside `generate` and vLLM, with the shares of prefill and decoding.
 
 python benchmarks/sampling.py                                   # the device there is, 135M parameters, 32 or 256 games
-python benchmarks/sampling.py --model smollm2-135m --peers transformers
+python benchmarks/sampling.py --model smollm2-135m --peers transformers vllm      # vLLM: in its own environment
 python benchmarks/sampling.py --check                           # do sampler and learner agree on log-probabilities?
 python benchmarks/sampling.py --turns 4 --shared 200            # prompts that grow, and begin alike
 
@@ -24,7 +24,7 @@ from ludus.config.language import AdapterConfig, LanguageConfig, SamplerConfig
 from ludus.policies.language.llama import LlamaModel
 from ludus.policies.language.local import LocalSampler
 from ludus.policies.language.model import whole_rows
-from ludus.policies.language.models import load_language_model
+from ludus.policies.language.models import find_model, load_language_model
 from ludus.policies.language.sampling import Completion, Request
 from ludus.policies.language.shape import Shape, as_config
 from ludus.policies.language.tokenizer import ByteTokenizer
@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=32, help="of the adapters; 0: none")
     parser.add_argument("--adapters", type=int, default=1, help="how many play in one batch")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--peers", nargs="*", choices=["transformers"], default=[])
+    parser.add_argument("--peers", nargs="*", choices=["transformers", "vllm"], default=[])
     parser.add_argument("--check", action="store_true", help="compare log-probabilities with the learner's")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
@@ -87,10 +87,9 @@ def main() -> None:
     else:
         result["local"] = local(model, asked)
         for peer in asked.peers:
-            result[peer] = with_transformers(model, asked)
-        if "transformers" in result:
-            ratio = result["local"]["tokens_per_s"] / result["transformers"]["tokens_per_s"]
-            print(f"local is {ratio:.2f} times as fast as transformers' generate, prefill included")
+            result[peer] = (with_transformers if peer == "transformers" else with_vllm)(model, asked)
+            ratio = result["local"]["tokens_per_s"] / result[peer]["tokens_per_s"]
+            print(f"local is {ratio:.2f} times as fast as {peer}, prefill included")
     if asked.json:
         print(json.dumps(result))
     if asked.check and not result["check"]["agrees"]:
@@ -215,6 +214,27 @@ def with_transformers(model: LlamaModel, asked: argparse.Namespace) -> dict[str,
         f"transformers  {total:9,.0f} tokens/s in all, {decode:9,.0f} decoding, prompts {share:.0%} of the time"
     )
     return {"tokens_per_s": total, "decode_tokens_per_s": decode, "prefill_share": share}
+
+
+def with_vllm(model: LlamaModel, asked: argparse.Namespace) -> dict[str, float]:
+    """The same prompts through vLLM as it comes, without adapters and, as the others, without early stops."""
+    from vllm import LLM, SamplingParams
+
+    if not asked.model:
+        sys.exit("vLLM takes its weights from a folder: give --model")
+    theirs = LLM(
+        str(find_model(asked.model)), dtype=str(model.dtype).removeprefix("torch."), max_model_len=1024
+    )
+    settings = SamplingParams(temperature=1.0, max_tokens=asked.new, ignore_eos=True)
+    rates = []
+    for repeat in range(asked.repeats + 1):
+        prompts = [{"prompt_token_ids": list(r.prompt)} for r in make_requests(model, asked, repeat)]
+        began = time.perf_counter()
+        theirs.generate(prompts, settings, use_tqdm=False)
+        rates.append(asked.new * asked.games / (time.perf_counter() - began))
+    total = sorted(rates[1:])[len(rates[1:]) // 2]
+    print(f"vllm          {total:9,.0f} tokens/s in all")
+    return {"tokens_per_s": total}
 
 
 def check(model: LlamaModel, asked: argparse.Namespace) -> dict[str, Any]:
