@@ -258,7 +258,7 @@ def test_runs_lists_tags_pins_and_removes(ludus: Command, run: Path, tmp_path: P
 
     assert ludus("runs", "pin", "tiny@256").code == 0
     pins = json.loads((tmp_path / run / "checkpoints" / "pins.json").read_text())
-    assert pins == {"checkpoints": ["000000000256"]}
+    assert pins["checkpoints"] == ["000000000256"]
     assert ludus("runs", "unpin", "tiny@256").code == 0
 
     assert ludus("runs", "rm", "tiny").code == 2, "without a terminal to ask on, it needs --yes"

@@ -111,10 +111,8 @@ def attempt(attack: str, command: str, watch: Watch) -> int:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "match"])  # that needs a text game
 def test_the_commands_work_on_a_run_that_does_no_harm(command: str, watch: Watch) -> None:
-    if command == "match":
-        pytest.skip("needs a run of another kind")
     watch.may = ("subprocess.Popen",)
     code, said = watch.run(*(word.replace("HERE", str(watch.here)) for word in COMMANDS[command]))
     assert code == 0, said

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ludus.errors import printable
 from ludus.tracking.logs import setup_logging
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Output:
     def print(self, *parts: RenderableType) -> None:
         """Text or a table for people; nothing when quiet."""
         if not self._mute:
-            self.console.print(*parts, soft_wrap=all(isinstance(part, str) for part in parts), markup=False)
+            plain = [_shown(part) if isinstance(part, str) else part for part in parts]
+            self.console.print(*plain, soft_wrap=all(isinstance(part, str) for part in parts), markup=False)
 
     def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
         """Labels with their values, one under the other. An empty label continues the one above."""
@@ -54,7 +56,7 @@ class Output:
         width = max((len(label) for label, _ in rows), default=0)
         for label, value in rows:
             if not self._mute:
-                line = Text.assemble("  ", (label.ljust(width), "dim"), "  ", value)
+                line = Text.assemble("  ", (label.ljust(width), "dim"), "  ", _shown(value))
                 self.console.print(line, soft_wrap=True)
 
     def result(self, data: Mapping[str, Any], short: str | None = None) -> None:
@@ -63,6 +65,15 @@ class Output:
             emit_json(data)
         elif self._mute and short is not None:
             print(short)
+
+
+def _shown(text: str) -> str:
+    """`text` with whatever else than lines and tabs would steer a terminal written out: it may come from a stranger."""
+    return (
+        "".join(char if char in "\n\t" else printable(char) for char in text)
+        if not text.isprintable()
+        else text
+    )
 
 
 def emit_json(data: Mapping[str, Any]) -> None:
