@@ -47,7 +47,11 @@ class _FaultTable:
             for name, found in report.user_properties:
                 if name == _PROPERTY and isinstance(found, dict):
                     self._add(found)
-        if {"faults", "trust"} & set(report.keywords) and report.skipped and isinstance(report.longrepr, tuple):
+        if (
+            {"faults", "trust"} & set(report.keywords)
+            and report.skipped
+            and isinstance(report.longrepr, tuple)
+        ):
             self.untried.append({"test": report.nodeid, "why": report.longrepr[2].removeprefix("Skipped: ")})
 
     def _add(self, found: dict[str, Any]) -> None:
