@@ -248,9 +248,10 @@ class OnPolicyLearner(Learner[Rollout, H]):
                 ratios,
                 *decay,
             )
-        if not (all_finite(advantages) and all_finite(rollout.log_probs)):
-            raise _not_finite(rollout, advantages)
         keep = rollout.valid.reshape(-1)
+        learnt_from = slice(None) if keep.all() else rollout.valid
+        if not (all_finite(advantages[learnt_from]) and all_finite(rollout.log_probs[learnt_from])):
+            raise _not_finite(rollout, advantages)
         device = self.place.device
 
         def flat(array: Array) -> torch.Tensor:
@@ -366,7 +367,8 @@ def _not_finite(rollout: Rollout, advantages: Array) -> NotFinite:
         "log-probability": rollout.log_probs,
         "advantage": advantages,
     }
-    name, found = next((name, bad) for name, array in causes.items() if (bad := first_bad(array)) is not None)
+    used = {name: np.where(rollout.valid, array, 0.0) for name, array in causes.items()}
+    name, found = next((name, bad) for name, array in used.items() if (bad := first_bad(array)) is not None)
     _, (step, env), value = found
     return NotFinite(
         f"the {name} of env {env} at step {step + 1} of {len(advantages)} of the rollout is not finite but "

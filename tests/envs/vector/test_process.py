@@ -321,3 +321,19 @@ def test_shared_memory_works_without_memfd(monkeypatch: pytest.MonkeyPatch) -> N
     env = ProcessVectorEnv([Counting])
     assert env.reset(seed=0)[0].shape == (1, 2)
     env.close()
+
+
+def test_a_worker_imports_nothing_of_envs_that_others_registered(tmp_path: Path) -> None:
+    (tmp_path / "heavy.py").write_text(
+        "import gymnasium as gym\nclass Heavy(gym.Env): pass\ngym.register('Heavy-v0', Heavy)\n"
+    )
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import heavy, gymnasium as gym\n"
+        "from ludus.envs.vector import ProcessVectorEnv\n"
+        "class Look(gym.Wrapper):\n"
+        "    seen = property(lambda self: ('heavy' in sys.modules, 'Heavy-v0' in gym.registry))\n"
+        "env = ProcessVectorEnv([lambda: Look(gym.make('CartPole-v1'))], n_workers=1)\n"
+        "print(*env.get_attr('seen'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "(False, True)\n", done.stderr

@@ -6,6 +6,7 @@ and no way for the driver to die leaves a worker behind.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
 import os
@@ -25,7 +26,7 @@ from ludus.envs.vector.batch import Batch, batch_nbytes
 from ludus.envs.vector.chunk import Entry, EnvFacts, EnvFn, check_same_spaces
 from ludus.envs.vector.handle import WorkerHandle, WorkerLost
 from ludus.envs.vector.shared import anonymous_file, map_file
-from ludus.envs.vector.wire import Kind, pack
+from ludus.envs.vector.wire import Kind, Later, pack
 from ludus.envs.vector.worker import Blueprint
 from ludus.errors import EnvFault, LudusError, UserError
 from ludus.runs.limits import require_open_files
@@ -320,14 +321,14 @@ def usable_cores() -> int:
 def _blueprint(env_fns: Sequence[EnvFn], first_index: int, env_id: str) -> bytes:
     # categories that stand in a module would have it imported in every worker; some belong to torch
     filters = [entry for entry in warnings.filters if getattr(entry[2], "__module__", "") == "builtins"]
-    # what the user's script registered is unknown to a process that never runs it
-    registrations = {
-        name: spec
-        for name, spec in gym.registry.items()
-        if not str(spec.entry_point).startswith("gymnasium.")
-    }
-    blueprint = Blueprint(list(env_fns), first_index, env_id, sys.argv, filters, registrations)
     try:
+        # what the user's script registered is unknown to a process that never runs it
+        registrations = {
+            name: _read_later(spec)
+            for name, spec in gym.registry.items()
+            if not str(spec.entry_point).startswith("gymnasium.")
+        }
+        blueprint = Blueprint(list(env_fns), first_index, env_id, sys.argv, filters, registrations)
         # cloudpickle takes lambdas, closures and classes of the user's script; why pickle at all: wire.py
         return bytes(cloudpickle.dumps(blueprint))
     except Exception as error:  # pickling runs the user's code, which may raise anything
@@ -336,6 +337,14 @@ def _blueprint(env_fns: Sequence[EnvFn], first_index: int, env_id: str) -> bytes
             where="the process backend",
             fix="build everything the env needs inside its function, or use `vector: serial`",
         ) from error
+
+
+def _read_later(spec: Any) -> Any:
+    """A registered env whose class is imported by those workers only that build it."""
+    if callable(spec.entry_point):
+        spec = copy.copy(spec)
+        spec.entry_point = Later(spec.entry_point)
+    return spec
 
 
 def _respawn_seed(last: int | None, respawned: int) -> int | None:

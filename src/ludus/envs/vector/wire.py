@@ -100,6 +100,21 @@ def unpack(payload: bytes) -> Any:
     return pickle.loads(payload)  # noqa: S301  # from our own child or parent, never from a file
 
 
+class Later:
+    """What a user registered, as bytes until it is asked for: reading them imports the modules it stands in."""
+
+    def __init__(self, value: Any) -> None:
+        self._packed = bytes(cloudpickle.dumps(value))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return unpack(self._packed)(*args, **kwargs)
+
+    @property
+    def metadata(self) -> Any:
+        """Gymnasium reads it before it builds an env."""
+        return getattr(unpack(self._packed), "metadata", {})
+
+
 def pack_error(error: LudusError) -> bytes:
     """Bytes of an error, in parts: its constructor need not take the arguments that pickle would give it."""
     return pack((type(error), error.args, error.__dict__))

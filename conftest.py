@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 _PROPERTY = "fault"
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parent / "tests"
 
 RecordFault = Callable[..., None]
 """`record_fault(fault, tries, survived, lost="nothing")`."""
