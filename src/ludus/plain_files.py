@@ -35,8 +35,11 @@ def read_plain(path: Path | str, limit: int, *, links: bool = False) -> bytes:
     return data
 
 
-def way_out(folder: Path) -> Path | None:
-    """Of what lies in `folder`, something by which one would leave it: a link that leads out, a pipe, a device."""
+def way_out(folder: Path, *, besides: str = "") -> Path | None:
+    """Of what lies in `folder`, something by which one would leave it: a link that leads out, a pipe, a device.
+
+    Into its folder `besides`, which somebody else keeps, nobody looks.
+    """
     inside = os.path.realpath(folder)
     pending = [inside]
     while pending:
@@ -48,7 +51,8 @@ def way_out(folder: Path) -> Path | None:
                     if os.path.commonpath([inside, target]) != inside:
                         return folder / os.path.relpath(entry.path, inside)
                 elif entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
+                    if entry.path != os.path.join(inside, besides):
+                        pending.append(entry.path)
                 elif not entry.is_file(follow_symlinks=False):
                     return folder / os.path.relpath(entry.path, inside)
     return None

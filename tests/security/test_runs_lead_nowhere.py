@@ -43,6 +43,18 @@ def test_one_that_seems_to_stay_does_not(run: RunDirectory, target: str) -> None
     assert way_out(run.path) == run.path / "link"
 
 
+def test_what_wandb_keeps_may_link_to_its_logs_but_its_folder_is_no_link(
+    run: RunDirectory, tmp_path: Path
+) -> None:
+    (run.path / "wandb" / "logs").mkdir(parents=True)
+    (run.path / "wandb" / "logs" / "debug-core.log").symlink_to(tmp_path / "outside" / "file")
+    assert find_run(str(run.path), ".") == run
+    (run.path / "wandb").rename(tmp_path / "outside" / "wandb")
+    (run.path / "wandb").symlink_to(tmp_path / "outside" / "wandb")
+    with pytest.raises(UserError):
+        find_run(str(run.path), ".")
+
+
 def test_the_run_itself_may_be_linked_to(run: RunDirectory, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(run.path)
     assert find_run(str(tmp_path / "alias"), ".").info()["name"] == "sent"

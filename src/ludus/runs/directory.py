@@ -25,6 +25,7 @@ from ludus.runs.manifest import foreign, pickled_file
 STATUSES = ("running", "finished", "interrupted", "failed", "stopped", "exported")
 
 _INFO = "run.json"
+_WANDB = "wandb"  # W&B puts links to its own logs there; Ludus reads nothing of it
 _LARGEST_INFO = 4 << 20
 _MAX_NAME_BYTES = 160  # file systems allow 255; the time stamp and a counter follow
 _log = logging.getLogger("ludus.runs")
@@ -112,7 +113,7 @@ class RunDirectory:
 
     def held_together(self) -> RunDirectory:
         """Itself; UserError where a link in it leads out of it: to use the run would be to read or write there."""
-        found = way_out(self.path)
+        found = way_out(self.path, besides=_WANDB)
         if found is not None:
             raise UserError(
                 "the run holds a link that leads out of it, or something that is no file",
