@@ -6,7 +6,6 @@ that were changed and for a frozen version that is gone; the copy in a checkpoin
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from ludus.runs import atomic, strict_json
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory, list_runs
 from ludus.runs.lock import RunLock
+from ludus.runs.manifest import file_digest
 from ludus.tracking.jsonl import Extent, check_extent
 
 _log = logging.getLogger("ludus.trainers")
@@ -51,7 +51,7 @@ def check_versions(folder: Path, roster: Mapping[str, Mapping[str, Any]]) -> Non
     for name, known in roster.items():
         path = folder / f"{Path(name).name}.safetensors"
         try:
-            found = hashlib.sha256(path.read_bytes()).hexdigest()
+            found = file_digest(path)
         except OSError as error:
             raise CheckpointError(
                 f"the frozen version {path.name} cannot be read ({error.strerror})", where=str(path)

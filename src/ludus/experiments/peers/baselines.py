@@ -6,11 +6,9 @@ for `learn` with `seed` and `episodes` too. What a library does not let one set 
 
 from __future__ import annotations
 
-import _thread
 import json
 import os
 import sys
-import threading
 import time
 
 # Threads where it is not one; two at most, as Ludus takes. SB3's SAC was measured to be faster so; for SBX one and
@@ -148,18 +146,6 @@ def play(env_id: str, model: object, episodes: int, at_once: int = 100) -> list[
     return rewards.tolist()
 
 
-def end_with_whoever_asked() -> None:
-    """Stop when stdin ends, which whoever started this holds open: politely, and by force where that does not help."""
-
-    def watch() -> None:
-        os.read(0, 1)  # sys.stdin would be locked by this thread when Python ends
-        _thread.interrupt_main()
-        time.sleep(2.0)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def main(library: str, mode: str, task: dict) -> None:
     threads = THREADS[library].get(task["algorithm"], 1)
     if library == "sbx" and threads == 1:  # which XLA reads when jax is imported
@@ -179,5 +165,7 @@ def main(library: str, mode: str, task: dict) -> None:
 
 
 if __name__ == "__main__":
+    from lifeline import end_with_whoever_asked
+
     end_with_whoever_asked()
     main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))

@@ -5,13 +5,10 @@ The task is a workload, with `kernels` (false: the torch learners) and for `lear
 
 from __future__ import annotations
 
-import _thread
 import json
-import os
 import resource
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,18 +109,6 @@ def learn(task: dict[str, Any], folder: str) -> dict[str, Any]:
     }
 
 
-def end_with_whoever_asked() -> None:
-    """Stop when stdin ends, which whoever started this holds open: politely, and by force where that does not help."""
-
-    def watch() -> None:
-        os.read(0, 1)  # sys.stdin would be locked by this thread when Python ends
-        _thread.interrupt_main()
-        time.sleep(2.0)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def main(mode: str, task: dict[str, Any]) -> None:
     from ludus import __version__
 
@@ -136,5 +121,7 @@ def main(mode: str, task: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    from lifeline import end_with_whoever_asked
+
     end_with_whoever_asked()
     main(sys.argv[1], json.loads(sys.argv[2]))
