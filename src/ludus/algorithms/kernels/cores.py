@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-TRY_AGAIN_AFTER = 64
+TRY_AGAIN_AFTER = 32
+LATELY = 3
 
 
 class CoreChoice:
-    """Picks 1 or `most` cores for each call, by how long calls took lately.
+    """Picks 1 or `most` cores for each call, by how long the last few calls took at best.
 
-    Only for kernels whose result does not depend on the choice. Calls are assumed to be of one size.
+    At best, because whoever else wakes up for a moment makes one call slow, and work that stays makes all of them
+    slow. Only for kernels whose result does not depend on the choice. Calls are assumed to be of one size.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.cores = most
-        self._seconds: dict[int, float] = {}
+        self._lately: dict[int, deque[float]] = {1: deque(maxlen=LATELY), most: deque(maxlen=LATELY)}
         self._calls = 0
 
     @contextmanager
@@ -27,11 +30,16 @@ class CoreChoice:
         started = time.perf_counter()
         cores = self.cores
         yield cores
-        if self.most == 1:
-            return
-        self._seconds[cores] = time.perf_counter() - started
+        if self.most > 1:
+            self.took(cores, time.perf_counter() - started)
+
+    def took(self, cores: int, seconds: float) -> None:
+        """Take note of a call, and pick for the next one."""
+        self._lately[cores].append(seconds)
         self._calls += 1
-        if len(self._seconds) < 2 or self._calls % TRY_AGAIN_AFTER == 0:
-            self.cores = 1 if cores != 1 else self.most
+        other = 1 if cores != 1 else self.most
+        if not self._lately[other] or self._calls % TRY_AGAIN_AFTER == 0:
+            self._lately[other].clear()  # what it took long ago says nothing
+            self.cores = other
         else:
-            self.cores = min(self._seconds, key=lambda tried: self._seconds[tried])
+            self.cores = min(self._lately, key=lambda tried: min(self._lately[tried]))

@@ -1,0 +1,45 @@
+"""Which number of cores the kernels pick, on made-up times."""
+
+from __future__ import annotations
+
+from ludus.algorithms.kernels.cores import LATELY, TRY_AGAIN_AFTER, CoreChoice
+
+
+def picks(choice: CoreChoice, seconds: dict[int, float], calls: int) -> list[int]:
+    """The cores of so many calls, each of which takes what `seconds` says."""
+    picked = []
+    for _ in range(calls):
+        picked.append(choice.cores)
+        choice.took(choice.cores, seconds[choice.cores])
+    return picked
+
+
+def test_the_faster_number_is_kept_and_the_other_tried_now_and_then() -> None:
+    picked = picks(CoreChoice(2), {1: 2.0, 2: 1.0}, 10 * TRY_AGAIN_AFTER)
+    assert picked[:3] == [2, 1, 2]
+    assert picked.count(1) == 10  # once at the start, and once per interval that is over
+
+
+def test_one_slow_call_changes_nothing() -> None:
+    choice = CoreChoice(2)
+    picks(choice, {1: 2.0, 2: 1.0}, 2 + LATELY)
+    assert choice.cores == 2
+    choice.took(2, 50.0)
+    assert choice.cores == 2
+
+
+def test_a_machine_that_stays_busy_gets_one_core_and_a_second_one_when_it_is_free_again() -> None:
+    choice = CoreChoice(2)
+    picks(choice, {1: 2.0, 2: 1.0}, 2 + LATELY)
+    busy = picks(choice, {1: 2.0, 2: 9.0}, TRY_AGAIN_AFTER // 2)
+    assert busy == [2] * LATELY + [1] * (TRY_AGAIN_AFTER // 2 - LATELY)
+    free = picks(choice, {1: 2.0, 2: 1.0}, TRY_AGAIN_AFTER)
+    assert free[-1] == 2
+    assert free.index(2) <= TRY_AGAIN_AFTER // 2
+
+
+def test_one_core_is_one_core() -> None:
+    choice = CoreChoice(1)
+    for _ in range(3):
+        with choice.choose() as cores:
+            assert cores == 1
