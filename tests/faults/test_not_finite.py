@@ -18,13 +18,13 @@ from poisoned_envs import EPISODE, Poisoned
 
 from ludus.config.language import GameSpec
 from ludus.config.schema import TrainerConfig
+from ludus.envs.finite import all_finite, first_bad
 from ludus.envs.make import EnvSpec
 from ludus.envs.text.game import TextGame
 from ludus.envs.vector import ProcessVectorEnv, SerialVectorEnv
 from ludus.envs.vector.classic import BatchedVectorEnv
 from ludus.envs.vector.remote import RemoteVectorEnv
 from ludus.errors import EnvFault, LudusError, NotFinite
-from ludus.rollout.finite import all_finite, first_bad
 from ludus.rollout.stepper import Stepper
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.trainers.callbacks import BaseCallback

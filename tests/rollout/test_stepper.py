@@ -49,7 +49,7 @@ def played(stepper: Stepper, steps: int) -> tuple[list[Seen], list[EpisodeRecord
             follower = step.final_obs.get(int(i), take(stepper.obs, int(i)))
             next_mask = None
             if stepper.masks is not None:
-                next_mask = step.final_masks.get(int(i), stepper.masks[i]).tolist()
+                next_mask = step.final_masks(stepper.masks.shape[1]).get(int(i), stepper.masks[i]).tolist()
             seen[i].append(
                 (
                     state_of(take(obs, int(i))).tolist(),

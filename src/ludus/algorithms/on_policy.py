@@ -18,13 +18,13 @@ from ludus.algorithms.learner import Learner, Workplace, explained_variance
 from ludus.algorithms.peers import together
 from ludus.config.hyperparameters import Hyperparameters, constant
 from ludus.config.schedule import Fraction, NonNegative, Positive
+from ludus.envs.finite import all_finite, first_bad
 from ludus.errors import NotFinite
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.observations import to_tensor
 from ludus.policies.sharding import put, sendable, whole
 from ludus.rollout.collector import RolloutCollector
 from ludus.rollout.experience import Cuts, Rollout
-from ludus.rollout.finite import all_finite, first_bad
 from ludus.rollout.stepper import Stepper
 from ludus.types import Array, BoolArray, Metrics, Observation
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from ludus.envs.vector.row_threads import on_rows
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.base import Policy
 from ludus.policies.observations import RewardNormalizer, to_tensor
@@ -185,18 +186,27 @@ class RolloutCollector(EnvCollector):
         if policy.training:
             policy.eval()
         taken = 0
+
+        def keep(t: int, chosen: tuple[Array, Array, Array]) -> None:
+            step = stepper.account()
+            rollout.put(t, *chosen, step)
+            rollout.rewards[t] = self._reward(step)
+            episodes.extend(step.episodes)
+            truncated_ends.extend((t, i, obs) for i, obs in step.final_obs.items() if not step.terminated[i])
+
+        chosen: tuple[Array, Array, Array] | None = None
         for t in range(T):
             seen, masks = rollout.put_seen(t, self._see(policy, stepper.obs), stepper.masks)
-            actions, log_probs, values = self._act(policy, seen, masks)
+            before, chosen = chosen, self._act(policy, seen, masks)
             if policy.obs_normalizer is None:
                 rollout.offer(t + 1, stepper.envs)
-            step = stepper.step(policy.to_env(actions))
-            rollout.put(t, actions, log_probs, values, step)
-            rollout.rewards[t] = self._reward(step)
-            episodes += step.episodes
-            truncated_ends += [(t, i, obs) for i, obs in step.final_obs.items() if not step.terminated[i]]
-            taken += int(step.valid.sum())
+            stepper.send(policy.to_env(chosen[0]))
+            if before is not None:
+                keep(t - 1, before)  # while the envs play
+            taken += stepper.receive()
             self._call_hook(taken)
+        assert chosen is not None
+        keep(T - 1, chosen)
 
         rollout.next_values[:-1] = rollout.values[1:]
         rollout.next_values[-1] = self._values(policy, stepper.obs)
@@ -301,8 +311,8 @@ class ReplayCollector(EnvCollector):
                 self.reward_normalizer.see(step.rewards, step.ended, step.valid)
             next_obs = successors(stepper.obs, step.final_obs)
             next_masks = stepper.masks
-            if next_masks is not None and step.final_masks:
-                next_masks = with_rows(next_masks, step.final_masks)
+            if next_masks is not None and step.final_obs:
+                next_masks = with_rows(next_masks, step.final_masks(next_masks.shape[1]))
             parts.append(
                 (obs, actions, step.rewards, next_obs, step.terminated, masks, next_masks, step.valid)
             )
@@ -415,7 +425,7 @@ class _Storage:
 def _keep(array: Array, place: Array) -> Array:
     """`array`, in `place`: copied unless it is there already."""
     if array.ctypes.data != place.ctypes.data:
-        place[...] = array
+        on_rows(array, lambda rows: np.copyto(place[rows], array[rows]))
     return place
 
 

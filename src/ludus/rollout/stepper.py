@@ -8,14 +8,14 @@ it is also looked at for NaN and infinity: an env that gives one ends the run be
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from ludus.envs.finite import all_finite, first_bad, step_is_finite
 from ludus.errors import EnvFault
-from ludus.rollout.finite import all_finite, first_bad, step_is_finite
 from ludus.types import Array, BoolArray, EpisodeRecord, Observation
 
 REPORT = "balatro"  # where a game tells how an episode went
@@ -27,9 +27,8 @@ SeedFor = Callable[[int, int], int]
 class Step:
     """The outcome of one vector step.
 
-    `final_obs` holds, for each env whose episode ended here and was reset at once, its true last observation,
-    and `final_masks` the legal actions there, where the env has masks. For every other env the successor is the
-    stepper's current observation.
+    `final_obs` holds, for each env whose episode ended here and was reset at once, its true last observation, and
+    `final_infos` what the envs told with it. For every other env the successor is the stepper's current observation.
     """
 
     rewards: Array
@@ -38,12 +37,46 @@ class Step:
     ended: BoolArray
     valid: BoolArray
     final_obs: dict[int, Any]
-    final_masks: dict[int, BoolArray]
+    final_infos: dict[str, Any]
     episodes: list[EpisodeRecord]
+
+    def final_masks(self, width: int) -> dict[int, BoolArray]:
+        """Which of `width` actions are legal at each of `final_obs`: all of them where no mask is given."""
+        masks = {}
+        given = _column(self.final_infos, "action_mask", np.array(list(self.final_obs), dtype=np.int64))
+        for (index, obs), mask in zip(self.final_obs.items(), given, strict=True):
+            if mask is None and isinstance(obs, dict):
+                mask = obs.get("action_mask")
+            masks[index] = np.ones(width, dtype=bool)
+            if mask is not None:
+                masks[index][:] = np.reshape(mask, -1)
+        return masks
+
+
+@dataclass
+class _Played:
+    """What the envs gave for `actions`, with the rewards and ends of those that took part."""
+
+    before: Observation
+    actions: Array
+    rewards: Array
+    terminated: BoolArray
+    truncated: BoolArray
+    valid: BoolArray
+    obs: Observation
+    infos: dict[str, Any]
+    final_obs: dict[int, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ended: BoolArray = self.terminated | self.truncated
 
 
 class Stepper:
-    """Wraps a vector env; `obs` and `masks` are always those of the next decision."""
+    """Wraps a vector env; `obs` and `masks` are always those of the next decision.
+
+    `step` does it all. It is `send`, `receive` and `account` one after the other; who calls them himself can keep
+    the books of a step while the envs play the next.
+    """
 
     def __init__(
         self,
@@ -70,6 +103,9 @@ class Stepper:
         self._resetting = np.zeros(self.n_envs, dtype=bool)
         self._seeds: list[int | None] = [None] * self.n_envs
         self._all_valid = np.ones(self.n_envs, dtype=bool)
+        self._plays_beside = hasattr(envs, "begin_step")
+        self._sent: Array = np.zeros(0)
+        self._played: _Played | None = None
         self.obs: Observation = {}
         self.masks: BoolArray | None = None
 
@@ -94,7 +130,8 @@ class Stepper:
         self.masks = read_masks(self.obs, infos)
         self._returns[:] = 0.0
         self._lengths[:] = 0
-        self._resetting[:] = False
+        self._resetting = np.zeros(self.n_envs, dtype=bool)
+        self._played = None
 
     @property
     def can_save_games(self) -> bool:
@@ -103,6 +140,7 @@ class Stepper:
 
     def saved_games(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """The open episodes, as arrays and plain data, for `load_games`."""
+        self._account_if_nobody_did()
         arrays, values = self.envs.saved_games()  # type: ignore[attr-defined]  # see `can_save_games`
         return {**arrays, "tally.returns": self._returns, "tally.lengths": self._lengths}, values
 
@@ -112,14 +150,35 @@ class Stepper:
         self.masks = read_masks(self.obs, infos)
         self._returns[:] = arrays["tally.returns"]
         self._lengths[:] = arrays["tally.lengths"]
-        self._resetting[:] = False
+        self._resetting = np.zeros(self.n_envs, dtype=bool)
+        self._played = None
 
     def step(self, actions: Array) -> Step:
         """Take one step in every env with env-ready `actions`. EnvFault where one gives a number that is none."""
-        obs, rewards, terminated, truncated, infos = self.envs.step(actions)
-        if not step_is_finite(obs, rewards):
+        self.send(actions)
+        self.receive()
+        return self.account()
+
+    def send(self, actions: Array) -> None:
+        """Begin a step. Envs that can (`begin_step`) play it while the caller does something else."""
+        self._sent = actions
+        if self._plays_beside:
+            self.envs.begin_step(actions)  # type: ignore[attr-defined]  # see `_plays_beside`
+
+    def receive(self) -> int:
+        """End the step: `obs` and `masks` are the next ones. Returns how many envs have taken part in it.
+
+        EnvFault where an env gives a number that is none. `account` tells the rest, now or after the next `send`.
+        """
+        self._account_if_nobody_did()
+        envs: Any = self.envs
+        actions, before = self._sent, self.obs
+        obs, rewards, terminated, truncated, infos = (
+            envs.end_step() if self._plays_beside else envs.step(actions)
+        )
+        if not (envs.finite if self._plays_beside else step_is_finite(obs, rewards)):
             begun = terminated | truncated if self._mode is AutoresetMode.SAME_STEP else None
-            raise self._bad_step(actions, obs, rewards, self._lengths + 1, begun)
+            raise self._bad_step(before, actions, obs, rewards, self._lengths + 1, begun)
         valid = self._all_valid
         # Beside an env's own info of that name Gymnasium puts `_dropped`.
         if "dropped" in infos and "_dropped" not in infos:
@@ -134,58 +193,80 @@ class Stepper:
                 terminated & valid,
                 truncated & valid,
             )
-        self._returns += rewards
-        self._lengths += valid
-        ended = terminated | truncated
-        episodes: list[EpisodeRecord] = []
-        final_obs: dict[int, Any] = {}
-        final_masks: dict[int, BoolArray] = {}
+        played = _Played(before, actions, rewards, terminated, truncated, valid, obs, infos)
         masks = self._masks_of(obs, infos)
-        if ended.any():
-            indices = np.flatnonzero(ended)
-            last_infos = infos
-            if self._mode is AutoresetMode.SAME_STEP:
-                last_infos = infos.get("final_info", {})
-                final_obs = {int(i): infos["final_obs"][i] for i in indices}
-                if not all(map(all_finite, final_obs.values())):
-                    raise self._bad_step(actions, successors(obs, final_obs), rewards, self._lengths)
-            elif self._mode is AutoresetMode.DISABLED:
-                final_obs = {int(i): take(obs, int(i)) for i in indices}
-                obs, infos = self.envs.reset(options={"reset_mask": ended})
-                if not all_finite(obs):
-                    raise self._bad_step(actions, obs, rewards, self._lengths, ended)
-                fresh = read_masks(obs, infos)
-                if masks is None:
-                    masks = fresh
-                else:  # this reset tells the masks of the envs that it reset, and of no other
-                    masks = np.where(ended[:, None], True if fresh is None else fresh, masks)
-            if masks is not None:
-                final_masks = _final_masks(final_obs, last_infos, masks.shape[1])
-            episodes = [e for i in indices if (e := self._finish(int(i), last_infos)) is not None]
-            self._clear(indices)
-        self._resetting = ended
+        if self._mode is AutoresetMode.DISABLED and played.ended.any():
+            played.final_obs = {int(i): take(obs, int(i)) for i in np.flatnonzero(played.ended)}
+            obs, infos = envs.reset(options={"reset_mask": played.ended})
+            if not all_finite(obs):
+                raise self._bad_step(before, actions, obs, rewards, self._lengths + valid, played.ended)
+            fresh = read_masks(obs, infos)
+            if masks is None:
+                masks = fresh
+            else:  # this reset tells the masks of the envs that it reset, and of no other
+                masks = np.where(played.ended[:, None], True if fresh is None else fresh, masks)
+        self._resetting = played.ended
         self.obs = obs
         self.masks = masks
+        self._played = played
+        return int(valid.sum())
+
+    def account(self) -> Step:
+        """Keep the books of the step that was received last, and tell what came of it. To be called once for each."""
+        played, self._played = self._played, None
+        assert played is not None
+        self._returns += played.rewards
+        self._lengths += played.valid
+        episodes: list[EpisodeRecord] = []
+        final_obs, last_infos = played.final_obs, played.infos
+        if played.ended.any():
+            indices = np.flatnonzero(played.ended)
+            if self._mode is AutoresetMode.SAME_STEP:
+                if self._plays_beside:
+                    last_infos = self.envs.endings(indices)  # type: ignore[attr-defined]
+                final_obs = {i: last_infos["final_obs"][i] for i in indices.tolist()}
+                last_infos = last_infos.get("final_info", {})
+                if not all_finite(stack(list(final_obs.values()))):
+                    raise self._bad_step(
+                        played.before,
+                        played.actions,
+                        successors(played.obs, final_obs),
+                        played.rewards,
+                        self._lengths,
+                    )
+            episodes = self._finish(indices, last_infos)
+            self._clear(indices)
         return Step(
-            rewards=np.asarray(rewards, dtype=np.float64),
-            terminated=terminated,
-            truncated=truncated,
-            ended=ended,
-            valid=valid,
+            rewards=np.asarray(played.rewards, dtype=np.float64),
+            terminated=played.terminated,
+            truncated=played.truncated,
+            ended=played.ended,
+            valid=played.valid,
             final_obs=final_obs,
-            final_masks=final_masks,
+            final_infos=last_infos,
             episodes=episodes,
         )
 
+    def _account_if_nobody_did(self) -> None:
+        """A collection may be broken off between `receive` and `account`."""
+        if self._played is not None:
+            self.account()
+
     def _bad_step(
-        self, actions: Array, obs: Observation, rewards: Array, steps: Array, begun: BoolArray | None = None
+        self,
+        before: Observation,
+        actions: Array,
+        obs: Observation,
+        rewards: Array,
+        steps: Array,
+        begun: BoolArray | None = None,
     ) -> EnvFault:
         """The error for a step, the one of number `steps` in each episode, that gave a number which is not finite.
 
         Where `begun`, the observation already is that of the next episode's reset.
         """
         kept = {
-            "observations_before": self.obs,
+            "observations_before": before,
             "actions": actions,
             "observations": obs,
             "rewards": rewards,
@@ -216,18 +297,23 @@ class Stepper:
         masks = read_masks(obs, infos)
         return np.ones_like(self.masks) if masks is None and self.masks is not None else masks
 
-    def _finish(self, index: int, infos: dict[str, Any]) -> EpisodeRecord | None:
-        """The record of the episode that ended in env `index`; None where a wrapper cut only a part of it."""
-        success = _info_at(infos, "is_success", index)
-        reported = _info_at(infos, "episode", index)
-        if reported is not None:
-            reward, length = float(np.squeeze(reported["r"])), int(np.squeeze(reported["l"]))
-        elif self._reports_episodes:
-            return None
-        else:
-            reward, length = float(self._returns[index]), int(self._lengths[index])
-        report = _info_at(infos, REPORT, index)
-        return EpisodeRecord(reward, length, None if success is None else bool(success), report)
+    def _finish(self, indices: Array, infos: dict[str, Any]) -> list[EpisodeRecord]:
+        """The records of the episodes that ended in the envs `indices`; none where a wrapper cut only a part of it."""
+        records = []
+        rows = zip(
+            indices.tolist(),
+            *(_column(infos, key, indices) for key in ("is_success", "episode", REPORT)),
+            strict=True,
+        )
+        for index, success, reported, report in rows:
+            if reported is not None:
+                reward, length = float(_number(reported["r"])), int(_number(reported["l"]))
+            elif self._reports_episodes:
+                continue
+            else:
+                reward, length = float(self._returns[index]), int(self._lengths[index])
+            records.append(EpisodeRecord(reward, length, None if success is None else bool(success), report))
+        return records
 
     def _clear(self, indices: Array) -> None:
         self._returns[indices] = 0.0
@@ -247,19 +333,6 @@ def read_masks(obs: Observation, infos: dict[str, Any]) -> BoolArray | None:
     masks: BoolArray = np.ones((len(given), np.size(given[rows.argmax()])), dtype=bool)
     for index in np.flatnonzero(rows):
         masks[index] = np.reshape(given[index], -1)
-    return masks
-
-
-def _final_masks(final_obs: dict[int, Any], infos: dict[str, Any], width: int) -> dict[int, BoolArray]:
-    """The masks at the true last observations, out of them or their `infos`; all legal where there is none."""
-    masks = {}
-    for index, obs in final_obs.items():
-        mask = _info_at(infos, "action_mask", index)
-        if mask is None and isinstance(obs, dict):
-            mask = obs.get("action_mask")
-        masks[index] = np.ones(width, dtype=bool)
-        if mask is not None:
-            masks[index][:] = np.reshape(mask, -1)
     return masks
 
 
@@ -297,18 +370,31 @@ def stack(observations: list[Any]) -> Observation:
     return np.stack(observations)
 
 
-def _info_at(infos: dict[str, Any], key: str, index: int) -> Any:
-    """Entry `key` of env `index` in Gymnasium's vectorised infos, or None."""
+def _column(infos: dict[str, Any], key: str, indices: Array) -> list[Any]:
+    """Entry `key` of the envs `indices` in Gymnasium's vectorised infos; None where an env has none."""
     value = infos.get(key)
-    if value is None or not _has(infos, key, index):
-        return None
+    if value is None:
+        return [None] * len(indices)
     if isinstance(value, dict):  # Gymnasium makes arrays of what is in it too, however deep
-        return {
-            k: _info_at(value, k, index) for k in value if not k.startswith("_") and _has(value, k, index)
-        }
-    found = value[index]
-    return found.item() if isinstance(found, np.generic) else found
+        names = [name for name in value if not name.startswith("_")]
+        columns = [(name, _column(value, name, indices), _has(value, name, indices)) for name in names]
+        rows: list[Any] = [
+            {name: column[k] for name, column, there in columns if there[k]} for k in range(len(indices))
+        ]
+    else:
+        rows = [_plain(value[index]) for index in indices]
+    return [row if there else None for row, there in zip(rows, _has(infos, key, indices), strict=True)]
 
 
-def _has(infos: dict[str, Any], key: str, index: int) -> bool:
-    return bool(infos.get(f"_{key}", np.ones(index + 1, dtype=bool))[index])
+def _has(infos: dict[str, Any], key: str, indices: Array) -> list[bool]:
+    there = infos.get(f"_{key}")
+    return [True] * len(indices) if there is None else np.asarray(there)[indices].tolist()
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _number(value: Any) -> Any:
+    """The one number that `value` is or holds."""
+    return value if isinstance(value, int | float) else np.squeeze(value)

@@ -100,6 +100,43 @@ def test_threads_change_nothing() -> None:
     apart.close()
 
 
+def test_the_endings_of_a_step_are_the_same_while_the_next_one_is_played() -> None:
+    """With a curriculum, whose runs begin by how the last ones ended."""
+    curriculum = {"initial": 1, "success_threshold": 0.05, "window": 20}
+    settings = Settings(actions="moves", max_hand=10, max_steps=40)
+    one, other = (BalatroVectorEnv(200, settings, curriculum, threads=2) for _ in range(2))
+    obs, infos = one.reset(seed=1)
+    other.reset(seed=1)
+    rng = np.random.default_rng(0)
+    ended, expected, endings = np.zeros(0, dtype=np.int64), {}, 0
+    for _ in range(120):
+        moves = random_moves(infos["action_mask"], rng)
+        other.begin_step(moves)
+        if len(ended):  # those of the step before
+            told = other.endings(ended)
+            endings += len(ended)
+            assert told["final_info"]["episode"]["r"][ended].tolist() == expected["returns"]
+            assert told["final_info"]["balatro"][ended].tolist() == expected["reports"]
+            np.testing.assert_array_equal(np.stack(told["final_obs"][ended]), expected["final_obs"])
+        others, rewards, terminated, truncated, other_infos = other.end_step()
+        obs, *own, infos = one.step(moves)
+        assert other.finite
+        np.testing.assert_array_equal(obs, others)
+        np.testing.assert_array_equal(infos["action_mask"], other_infos["action_mask"])
+        for mine, theirs in zip(own, (rewards, terminated, truncated), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+        ended = np.flatnonzero(terminated | truncated)
+        if len(ended):
+            last = infos["final_info"]
+            expected = {
+                "returns": last["episode"]["r"][ended].tolist(),
+                "reports": last["balatro"][ended].tolist(),
+                "final_obs": np.stack(infos["final_obs"][ended]),
+            }
+    assert endings > 400
+    assert one.last_ante == other.last_ante
+
+
 def test_one_game_plays_as_it_does_among_many() -> None:
     env, envs = BalatroEnv(actions="moves", max_hand=10), BalatroVectorEnv(3, SETTINGS)
     obs, _ = env.reset(seed=8)

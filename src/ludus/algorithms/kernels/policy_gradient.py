@@ -216,7 +216,7 @@ def optimize(memory: Any, low: int, high: int, step: int, settings: Any, scale: 
         )
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST)
+@njit(cache=True, error_model="numpy", fastmath=FAST, nogil=True)
 def update(
     memory: Any,
     plan: Any,
@@ -261,7 +261,7 @@ def update(
     return steps, False
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST, parallel=True)
+@njit(cache=True, error_model="numpy", fastmath=FAST, parallel=True, nogil=True)
 def update_on_two_cores(
     memory: Any,
     plan: Any,

@@ -299,7 +299,7 @@ def follow(target: Any, source: Any, tau: float) -> None:
         target[i] += share * (source[i] - target[i])
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST, parallel=True)
+@njit(cache=True, error_model="numpy", fastmath=FAST, parallel=True, nogil=True)
 def learn(
     actor: Any,
     critics: Any,

@@ -319,7 +319,7 @@ def value_pass(
     hidden_backward(parameters, gradients, offset, dims, kinds[0], there, indices, turned, work, slopes)
 
 
-@njit(cache=True, error_model="numpy", fastmath=FAST, parallel=True)
+@njit(cache=True, error_model="numpy", fastmath=FAST, parallel=True, nogil=True)
 def update(
     memory: Any,
     plan: Any,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from gymnasium.utils.seeding import np_random
@@ -24,7 +24,9 @@ from ludus.envs.balatro.observation import observation_size
 from ludus.envs.balatro.report import episode_report
 from ludus.envs.balatro.settings import Settings
 from ludus.envs.balatro.spaces import action_space, as_dict, dict_space, flat_space, move_space
+from ludus.envs.finite import both_finite
 from ludus.envs.vector.base import seed_per_env
+from ludus.envs.vector.part_threads import part_threads
 from ludus.envs.vector.process import usable_cores
 from ludus.types import Array, BoolArray, Observation
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from ludus.envs.make import EnvSpec
 
 ENV_ID = "ludus/Balatro-v0"
+Result = TypeVar("Result")
 GAMES_PER_THREAD = {"cards": 256, "moves": 64}  # fewer are done before a thread has begun
 
 _held_once = [np.empty(0)]
@@ -59,6 +62,18 @@ class _Shelf:
         if len(self._arrays) < _SHELF_SIZE:
             self._arrays.append(array)
         return array
+
+
+@dataclass
+class _Stepping:
+    """A step that is being played, and where it is written."""
+
+    wait: Callable[[], list[bool]]
+    obs: Array
+    mask: BoolArray
+    rewards: Array
+    done: Array
+    legal: BoolArray
 
 
 def why_not(spec: EnvSpec) -> str | None:
@@ -103,7 +118,9 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         self.render_mode = None
         self.games = st.Games.empty(n_envs)
         self.settings.write_rewards(self.games)
-        self._final = st.Games.empty(n_envs)
+        self._final, self._final_before = st.Games.empty(n_envs), st.Games.empty(n_envs)
+        self._stepping: _Stepping | None = None
+        self.finite = True
         self._curriculum = None if curriculum is None else AnteCurriculum(**curriculum)
         self._rngs: list[np.random.Generator | None] = [None] * n_envs
         self._returns = np.zeros(n_envs)
@@ -113,7 +130,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         self._observations = _Shelf((n_envs, *self._flat.shape), np.float32)
         self._masks = _Shelf((n_envs, int(self.single_action_space.n)), np.bool_)
         cores = min(threads or usable_cores(), n_envs // GAMES_PER_THREAD[self.settings.actions])
-        self._pool = ThreadPoolExecutor(cores) if cores > 1 else None
+        self._threads = part_threads(cores) if cores > 1 else None
         edges = np.linspace(0, n_envs, max(1, cores) + 1).astype(int)
         self._parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 
@@ -159,7 +176,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
             if self._moves:
                 self._move(self.games, rows, legal, self._table, mask, obs)
 
-        self._on_all(look_at)
+        self._begin(look_at)()
         self._legal = legal
         return self._shown(obs, self.games), {"action_mask": mask}
 
@@ -186,6 +203,15 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Observation, Array, Array, Array, dict[str, Any]]:
         """One action in every game; a run that ends is followed by a new one at once."""
+        self.begin_step(actions)
+        obs, rewards, terminated, truncated, infos = self.end_step()
+        ended = np.flatnonzero(terminated | truncated)
+        if len(ended):
+            infos |= self.endings(ended)
+        return obs, rewards, terminated, truncated, infos
+
+    def begin_step(self, actions: Any) -> None:
+        """Let the threads play one action in every game. Nothing else may be asked of it before `end_step`."""
         n, settings = self.num_envs, self.settings
         obs, mask = self._new_rows()
         rewards = np.empty(n)
@@ -194,9 +220,10 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         if self._moves:
             actions = self._table[np.arange(n), actions]
         legal = self._legal if self._moves else mask
+        self._final, self._final_before = self._final_before, self._final
 
-        def step_some(rows: slice) -> int:
-            ended: int = step(
+        def step_some(rows: slice) -> bool:
+            step(
                 self.games.s[rows],
                 self.games.f[rows],
                 NO_QUEUE,
@@ -215,21 +242,36 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
             )
             if self._moves:
                 self._move(self.games, rows, legal, self._table, mask, obs)
-            return ended
+            return bool(both_finite(obs[rows], rewards[rows]))  # here, while it is in this core's cache
 
-        ended = sum(self._on_all(step_some))
-        self._legal = legal
-        self._returns += rewards
-        infos: dict[str, Any] = {"action_mask": mask}
-        if ended:
-            infos |= self._endings(np.flatnonzero(done))
-        return self._shown(obs, self.games), rewards, done == 1, done == 2, infos
+        self._stepping = _Stepping(self._begin(step_some), obs, mask, rewards, done, legal)
 
-    def _on_all(self, work: Callable[[slice], Any]) -> list[Any]:
-        """What `work` returns for each part of the games, one part per thread."""
-        if self._pool is None:
-            return [work(slice(0, self.num_envs))]
-        return list(self._pool.map(work, self._parts))
+    def end_step(self) -> tuple[Observation, Array, Array, Array, dict[str, Any]]:
+        """What `step` returns, less the `endings`; `finite` tells whether every number of it is."""
+        assert self._stepping is not None
+        stepping, self._stepping = self._stepping, None
+        self.finite = all(stepping.wait())
+        self._legal = stepping.legal
+        self._returns += stepping.rewards
+        done = stepping.done
+        if self._curriculum is not None:
+            ended = np.flatnonzero(done)
+            for won in self._final.s[ended, st.WON]:
+                self._curriculum.record(bool(won))
+            self.games.s[ended, st.LAST_ANTE] = self.last_ante
+        return (
+            self._shown(stepping.obs, self.games),
+            stepping.rewards,
+            done == 1,
+            done == 2,
+            {"action_mask": stepping.mask},
+        )
+
+    def _begin(self, work: Callable[[slice], Result]) -> Callable[[], list[Result]]:
+        """Have `work` done on every part of the games; what is returned waits for its results."""
+        if self._threads is None:
+            return lambda: [work(slice(0, self.num_envs))]
+        return self._threads.begin(work, self._parts)
 
     def write_into(self, obs: Array, mask: BoolArray) -> None:
         """The next step (or reset) writes its observations and masks into these arrays and returns them."""
@@ -241,10 +283,15 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
             return given
         return self._observations.take(), self._masks.take()
 
-    def _endings(self, indices: Array) -> dict[str, Any]:
-        """Last observations and reports of the runs that ended, as gymnasium's SAME_STEP wants them."""
+    def endings(self, indices: Array) -> dict[str, Any]:
+        """Last observations and reports of the runs that ended, as gymnasium's SAME_STEP wants them.
+
+        `indices` are the games in which one ended in the step that `end_step` ended last; the next step may have
+        begun.
+        """
         n = self.num_envs
-        last = st.Games(self._final.s[indices], self._final.f[indices])
+        final = self._final if self._stepping is None else self._final_before
+        last = st.Games(final.s[indices], final.f[indices])
         obs: Array = np.empty((len(indices), *self._flat.shape), dtype=np.float32)
         legal: BoolArray = np.empty((len(indices), self._legal.shape[1]), dtype=bool)
         look(last.s, last.f, obs, legal, self.settings.max_hand)
@@ -269,10 +316,6 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
             )
             reports[i] = episode_report(last.s[k], last.f[k])
             masks[i] = mask[k]
-        if self._curriculum is not None:
-            for i in indices:
-                self._curriculum.record(bool(success[i]))
-            self.games.s[indices, st.LAST_ANTE] = self.last_ante
         episode = {"r": self._returns.copy(), "l": lengths}
         self._returns[indices] = 0.0
         return {

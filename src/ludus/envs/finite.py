@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from ludus.envs.vector.row_threads import LARGE, on_rows
 from ludus.types import Array, Observation
 
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def _all_finite(numbers: Any) -> bool:
     bad = 0
     flat = numbers.reshape(-1)
@@ -24,15 +25,18 @@ def _all_finite(numbers: Any) -> bool:
     return bad == 0
 
 
-@njit(cache=True, error_model="numpy")
-def _both_finite(obs: Any, rewards: Any) -> bool:
+@njit(cache=True, error_model="numpy", nogil=True)
+def both_finite(obs: Any, rewards: Any) -> bool:
+    """Whether all numbers of two contiguous arrays of floats can be learnt from; for any thread."""
     return _all_finite(obs) and _all_finite(rewards)
 
 
 def step_is_finite(obs: Observation, rewards: Array) -> bool:
     """`all_finite` of both, for every step of a run: plain observations cost half a microsecond."""
     if type(obs) is np.ndarray and obs.dtype.char in "fd" and obs.flags.c_contiguous:
-        return bool(_both_finite(obs, np.asarray(rewards, dtype=np.float64)))
+        if obs.nbytes < LARGE:
+            return bool(both_finite(obs, np.asarray(rewards, dtype=np.float64)))
+        return all(on_rows(obs, lambda rows: _all_finite(obs[rows]))) and all_finite(rewards)
     return all_finite(obs) and all_finite(rewards)
 
 

@@ -1,0 +1,28 @@
+"""Work on the rows of a large batch, a part on each core.
+
+Thousands of observations are tens of megabytes. To read or copy them with one thread takes longer than to play the
+step that gave them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ludus.envs.vector.part_threads import part_threads
+from ludus.envs.vector.process import usable_cores
+from ludus.types import Array
+
+LARGE = 1 << 23
+"""Bytes from which it pays to wake other threads."""
+
+Result = TypeVar("Result")
+
+
+def on_rows(array: Array, work: Callable[[slice], Result]) -> list[Result]:
+    """What `work` returns for each part of the rows of `array`; it should let go of the interpreter's lock."""
+    parts = usable_cores() if array.nbytes >= LARGE else 1
+    if parts == 1:
+        return [work(slice(0, len(array)))]
+    edges = [len(array) * k // parts for k in range(parts + 1)]
+    return part_threads(parts).begin(work, list(map(slice, edges, edges[1:])))()
