@@ -25,6 +25,7 @@ def watch(
     from ludus.reports.terminal.screen import watch as watch_live
     from ludus.reports.terminal.watched import Watched, choose_run
     from ludus.runs.directory import find_run
+    from ludus.tracking.machine import step_back
 
     output = Output(json, listing=True)
     found = choose_run(root) if run is None else find_run(run, root)
@@ -38,6 +39,7 @@ def watch(
     if once or watched.is_over or not output.console.is_terminal:
         print_frame(watched, output.console)
         return
+    step_back()
     ended = watch_live(watched, output.console)
     print_frame(watched, output.console)
     if not ended:

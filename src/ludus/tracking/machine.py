@@ -1,6 +1,6 @@
 """How hard training works its machine: processor, memory, GPU. Cheap enough for every metrics row, and it never fails.
 
-What a system does not tell is left out.
+What a system does not tell is left out. Who only looks on lets training go first (`step_back`).
 """
 
 from __future__ import annotations
@@ -8,13 +8,39 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ludus.types import Metrics
 
 _SECONDS = 1.0
+_NICE = 10
+Result = TypeVar("Result")
+
+
+def step_back() -> None:
+    """From here on this thread, and what it starts, leaves the cores to whoever else wants them. On Linux."""
+    if sys.platform == "linux":  # elsewhere it would be the whole process, training included
+        os.setpriority(os.PRIO_PROCESS, 0, max(_NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+
+
+def stepped_back(start: Callable[[], Result]) -> Result:
+    """What `start()` returns or raises; the threads and processes that it starts have stepped back."""
+    future: Future[Result] = Future()
+
+    def work() -> None:
+        step_back()
+        try:
+            future.set_result(start())
+        except BaseException as error:  # raised where it is waited for
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="ludus-stepped-back", daemon=True).start()
+    return future.result()
 
 
 class MachineLoad:

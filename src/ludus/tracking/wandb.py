@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ludus.errors import MissingExtra, UserError
+from ludus.tracking.machine import stepped_back
 from ludus.tracking.tracker import RowValue
 
 _NOTE_SECONDS = 30.0
@@ -57,19 +58,22 @@ class WandbTracker:
         self._name, self._checkpoints, self._note = run_name, checkpoints, note
         try:
             self._log_in(mode)
-            self._run: Any = wandb.init(
-                name=run_name,
-                project=project,
-                dir=str(self._directory),
-                config=dict(config),
-                entity=entity,
-                group=group,
-                tags=list(tags),
-                mode=mode,
-                id=run_id,
-                resume="allow",
-                # the terminal belongs to the run's own display
-                settings=wandb.Settings(silent=True, console="off"),
+            # W&B has a process of its own, which must not take a core from training
+            self._run: Any = stepped_back(
+                lambda: wandb.init(
+                    name=run_name,
+                    project=project,
+                    dir=str(self._directory),
+                    config=dict(config),
+                    entity=entity,
+                    group=group,
+                    tags=list(tags),
+                    mode=mode,
+                    id=run_id,
+                    resume="allow",
+                    # the terminal belongs to the run's own display
+                    settings=wandb.Settings(silent=True, console="off"),
+                )
             )
         except wandb.Error as error:
             raise UserError(
