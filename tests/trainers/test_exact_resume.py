@@ -11,7 +11,9 @@ from typing import Any
 
 import odd_envs  # noqa: F401  # registers its envs
 import pytest
-from tiny_runs import resumed, same, steps_of, tiny, trained
+import torch
+from threadpoolctl import threadpool_limits
+from tiny_runs import resumed, same, steps_of, tiny, trained, trainer_for
 
 from ludus.config.schema import TrainerConfig
 from ludus.runs.directory import RunDirectory
@@ -70,6 +72,19 @@ def test_from_a_middle_checkpoint_to_the_same_end(case: str, tmp_path: Path) -> 
     assert middle < steps[-1] or config.checkpoint.keep == 1
     assert resumed(cut, middle) == middle
     same(whole, cut)
+
+
+def test_initial_weights_do_not_depend_on_the_threads_that_the_process_has(tmp_path: Path) -> None:
+    config = tiny(tmp_path, env="odd_envs:PictureWalk-v0")
+    built = []
+    for threads in (2, 1):  # as in a fresh process on two cores, and after a run that kept to one
+        threadpool_limits(limits=threads, user_api="blas")
+        torch.set_num_threads(threads)
+        trainer = trainer_for(config)
+        weights = trainer.create_model().state_dict()
+        built.append({name: weight.numpy().tobytes() for name, weight in weights.items()})
+        trainer.close()
+    assert built[0] == built[1]
 
 
 def test_the_resumed_run_may_lie_elsewhere(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from ludus.trainers.resolve import (
     available_threads,
     choose_device,
     choose_precision,
+    keep_to_one_thread,
     resolve_config,
     set_threads,
 )
@@ -91,6 +92,7 @@ class NativeTrainer(RunTrainer):
                 half_features=config.precision == "bfloat16",
                 threads=available_threads(config.threads),
             )
+            keep_to_one_thread()
             learner = self._make_learner()
             if config.pretrained_model is not None and self._resume_from is None:
                 _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)

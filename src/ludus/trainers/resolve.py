@@ -115,13 +115,21 @@ def available_threads(asked: int | str) -> int:
     return usable_cores() if asked == "auto" else int(asked)
 
 
-def set_threads(asked: int | str, learner: Learner[Any, Any], device: torch.device) -> int:
-    """Tell torch and BLAS how many threads to use; returns how many the run uses.
+def keep_to_one_thread() -> None:
+    """For as long as a network is built: orthogonal weights differ in their last bits with the number of threads.
 
-    A small network is faster on one thread than on several that wait for each other. Under the fused kernels,
-    which spread over two cores by themselves, BLAS and torch keep to one.
+    A process starts with as many as there are cores, and `set_threads` leaves it with what the last run used.
     """
     threadpool_limits(limits=1, user_api="blas")
+    torch.set_num_threads(1)
+
+
+def set_threads(asked: int | str, learner: Learner[Any, Any], device: torch.device) -> int:
+    """Tell torch how many threads to use; returns how many the run uses. BLAS keeps to one.
+
+    A small network is faster on one thread than on several that wait for each other. Under the fused kernels,
+    which spread over two cores by themselves, torch keeps to one too.
+    """
     threads = available_threads(asked)
     if learner.kernels is not None:
         torch.set_num_threads(1)
