@@ -2,7 +2,6 @@
 
 python benchmarks/collectors.py                       # BipedalWalker-v3, 2 collectors against 2 worker processes
 python benchmarks/collectors.py --rounds 5 --updates 4
-python benchmarks/collectors.py --losses 3            # four nodes on this machine: how long a loss holds a run up
 
 Each contestant is a whole trainer: it collects, publishes and learns. They take turns of --updates updates, so that
 other work on the machine meets all of them. What an asynchronous collector has begun when its turn ends is finished
@@ -13,18 +12,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
-import signal
 import statistics
 import tempfile
-import threading
 import time
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from ludus.config.schema import TrainerConfig
-from ludus.scale.cluster import import_ray
 from ludus.scale.collectors import AsyncCollector
 from ludus.trainers.factory import create_trainer
 from ludus.trainers.native import NativeTrainer
@@ -40,14 +35,7 @@ def main() -> None:
     parser.add_argument("--collectors", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--updates", type=int, default=4)
-    parser.add_argument(
-        "--losses", type=int, default=0, metavar="N", help="kill N collectors and a node instead"
-    )
-    given = parser.parse_args()
-    if given.losses:
-        lose(given)
-    else:
-        race(given)
+    race(parser.parse_args())
 
 
 def race(given: argparse.Namespace) -> None:
@@ -82,44 +70,6 @@ def race(given: argparse.Namespace) -> None:
         print(
             f"| {name} | {steps / statistics.median(seconds[name]):,.0f} | {ratios[0]:.2f} | {ratios[1]:.2f} |"
         )
-
-
-def lose(given: argparse.Namespace) -> None:
-    """Seconds of an update in which a collector or a node is killed, beside one in which nothing is."""
-    ray = import_ray()
-    from ray.cluster_utils import Cluster
-
-    memory = {"object_store_memory": 100 * 2**20}
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **memory}
-    )
-    nodes = [cluster.add_node(num_cpus=1, **memory) for _ in range(4)]
-    ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
-    chance = random.Random(0)
-    print("| mode | nothing lost | a collector lost, worst | a node lost |\n|---|---|---|---|")
-    try:
-        for mode in ("sync", "async"):
-            with tempfile.TemporaryDirectory() as folder:
-                trainer = contestant(given, folder, {"collectors": 4, "mode": mode, "max_failures": 100})
-                fleet = trainer.collector.fleet  # type: ignore[union-attr]
-                play(trainer, 2)
-                usual = play(trainer, 1)
-                worst = 0.0
-                for _ in range(given.losses):
-                    victim = int(fleet.place(chance.randrange(4)).rpartition(" ")[2])
-                    blow = threading.Timer(chance.random() * usual, os.kill, (victim, signal.SIGKILL))
-                    blow.start()
-                    worst = max(worst, play(trainer, 2) - usual)
-                node = nodes.pop()
-                blow = threading.Timer(usual / 2, cluster.remove_node, (node,), {"allow_graceful": False})
-                blow.start()
-                whole = play(trainer, 2) - usual
-                blow.join()
-                trainer.close()
-            print(f"| {mode} | {usual:.1f} s | {worst:.1f} s | {whole:.1f} s |")
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
 
 
 def contestant(given: argparse.Namespace, folder: str, scale: dict[str, Any] | None) -> NativeTrainer:

@@ -29,6 +29,9 @@ class ScriptedFleet:
         self.queues: list[list[int]] = [[] for _ in slowness]
         self.serial = 0
         self.dies: set[int] = set()
+        self.absence = 0
+        """How many looks it takes until a lost shard is replaced."""
+        self.absent: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self.slowness)
@@ -75,6 +78,11 @@ class ScriptedFleet:
 
     def replace(self, index: int) -> None:
         self.queues[index] = []
+        self.absent[index] = self.absence
+
+    def is_there(self, index: int) -> bool:
+        self.absent[index] -= 1
+        return self.absent[index] < 0
 
     def place(self, index: int) -> str:
         return "nowhere"
@@ -138,6 +146,30 @@ def test_a_lost_shard_costs_what_it_had_not_brought_home() -> None:
         learnt += collector.collect(NoPolicy()).obs.tolist()  # type: ignore[arg-type, attr-defined]
     assert collector.losses.total == 2
     assert len(set(learnt)) == len(learnt) and not fleet.dies & set(map(int, learnt))
+
+
+@pytest.mark.parametrize(("bound", "lost"), [(0, [1]), (2, [0, 2]), (2, [0, 1, 2])])
+def test_the_others_play_on_while_a_lost_shard_is_replaced(bound: int, lost: list[int]) -> None:
+    collector, fleet = collector_over([1, 1, 1, 1], bound)
+    fleet.absence = 10**9
+    collector.collect(NoPolicy())  # type: ignore[arg-type]
+    ask = fleet.ask
+
+    def deadly(index: int, method: str, *args: Any) -> Any:
+        ticket = ask(index, method, *args)
+        if index in lost:
+            fleet.dies.add(ticket)
+        return ticket
+
+    fleet.ask = deadly  # type: ignore[method-assign]
+    for _ in range(20):
+        assert collector.collect(NoPolicy()).steps == 4  # type: ignore[arg-type]
+        assert collector.take_metrics()["rollout/staleness_max"] <= bound
+    assert collector.losses.total == len(lost)
+    fleet.ask, fleet.absent = ask, dict.fromkeys(lost, 0)  # type: ignore[method-assign]
+    for _ in range(3):
+        collector.collect(NoPolicy())  # type: ignore[arg-type]
+    assert not collector._lost
 
 
 CASES: dict[str, dict[str, Any]] = {

@@ -33,9 +33,15 @@ _USUAL_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # Ray reports its use over the internet unless told not to
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     # it would print these to stdout; a loss is told once, where it is borne
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed|Raylet is terminated",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed|Raylet is terminated|has been marked dead",
     "RAY_NUM_REDIS_GET_RETRIES": "8",  # a second each, for a cluster to answer
     "RAY_worker_niceness": "0",  # at Ray's 15 whatever else runs on the machine comes first
+    # of clusters that are started from here: a machine whose Ray ended is given up after 4 s, one that is cut off
+    # after 16, so that a run goes on within 30
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "3000",
+    "RAY_health_check_failure_threshold": "4",
 }
 
 

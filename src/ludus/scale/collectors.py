@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +42,8 @@ class ShardedCollector(Collector):
         self._rewards = rewards
         self._memories: list[Memory | None] = [None] * len(fleet)
         self._number = 0
+        self._lost: dict[int, list[Any] | None] = {}
+        """Shards that are being replaced; once they are there, the tickets of what brings them up."""
 
     @property
     def reward_scale(self) -> float:  # type: ignore[override]  # it moves while rewards are normalised
@@ -93,45 +95,64 @@ class ShardedCollector(Collector):
         return {"time/collectors_lost": float(self.losses.total)}
 
     @abstractmethod
-    def _bring_up(self, index: int) -> None:
-        """Bring a newly built shard to where the lost one was, or to a new start. ShardLost when it is lost too."""
+    def _bring_up(self, index: int) -> list[Any]:
+        """Bring a newly built shard to where the lost one was, or to a new start: the tickets of what it is told."""
 
     def _publish(self, policy: Policy) -> Any:
         return self.fleet.publish(Version.of(self._number, policy, self._rewards))
 
-    def _revive(self, index: int, lost: ShardLost) -> None:
-        """A new shard in place of a lost one. CollectorsLost when that happened too often."""
-        while True:
-            self.losses.count(str(lost))
-            try:
-                self.fleet.replace(index)
-                self._bring_up(index)
-                _log.info("collector %d goes on (%s)", index, self.fleet.place(index))
-                return
-            except ShardLost as again:
-                lost = again
+    def _lose(self, index: int, lost: ShardLost) -> None:
+        """Send for a shard in place of a lost one. CollectorsLost when that happened too often."""
+        self.losses.count(str(lost))
+        self.fleet.replace(index)
+        self._lost[index] = None
 
-    def _tell(self, index: int, method: str, *args: Any) -> None:
-        """Have a shard do something, and wait until it is done."""
-        self.fleet.answer(index, self.fleet.ask(index, method, *args))
+    def _tend(self) -> list[int]:
+        """See to the shards that were lost, without waiting; returns those that can be asked again."""
+        return [index for index in list(self._lost) if self._is_back(index)]
+
+    def _is_back(self, index: int) -> bool:
+        try:
+            if not self.fleet.is_there(index):
+                return False
+            tickets = self._lost[index]
+            if tickets is None:
+                tickets = self._lost[index] = self._bring_up(index)
+            if not self.fleet.wait(tickets[-1:], 0):  # a shard does one after the other
+                return False
+            for ticket in tickets:
+                self.fleet.answer(index, ticket)
+        except ShardLost as again:
+            self._lose(index, again)
+            return False
+        del self._lost[index]
+        _log.info("collector %d goes on (%s)", index, self.fleet.place(index))
+        return True
+
+    def _await_lost(self) -> None:
+        while self._lost:
+            if not self._tend():
+                self.fleet.wait([], _LOOK_AROUND_SECONDS)
 
     def _tell_all(self, method: str, *args: Any) -> None:
-        """The same for all at once; a shard that is lost over it is brought up anew."""
+        """Have all shards do something, and wait until it is done; one that is lost over it is brought up anew."""
+        self._await_lost()
         tickets = [self.fleet.ask(index, method, *args) for index in range(len(self.fleet))]
-        for index, ticket in enumerate(tickets):
-            try:
-                self.fleet.answer(index, ticket)
-            except ShardLost as lost:
-                self._revive(index, lost)
+        self._hear(enumerate(tickets))
 
     def _load_shards(self) -> None:
         """Give every shard what it is to remember."""
-        for index, memory in enumerate(self._memories):
-            if memory is not None:
-                try:
-                    self._tell(index, "load", memory)
-                except ShardLost as lost:
-                    self._revive(index, lost)
+        self._await_lost()
+        known = [(index, memory) for index, memory in enumerate(self._memories) if memory is not None]
+        self._hear([(index, self.fleet.ask(index, "load", memory)) for index, memory in known])
+
+    def _hear(self, tickets: Iterable[tuple[int, Any]]) -> None:
+        for index, ticket in tickets:
+            try:
+                self.fleet.answer(index, ticket)
+            except ShardLost as lost:
+                self._lose(index, lost)
+        self._await_lost()
 
 
 class SyncCollector(ShardedCollector):
@@ -161,14 +182,15 @@ class SyncCollector(ShardedCollector):
         version = self._publish(policy)
         pending = {self.fleet.ask(index, "collect", version): index for index in range(len(self.fleet))}
         harvests: dict[int, Harvest] = {}
-        while pending:
+        while pending or self._lost:
             for ticket in self.fleet.wait(list(pending), _LOOK_AROUND_SECONDS):
                 index = pending.pop(ticket)
                 try:
                     harvests[index] = self.fleet.answer(index, ticket)
                 except ShardLost as lost:
-                    self._revive(index, lost)
-                    pending[self.fleet.ask(index, "collect", version)] = index
+                    self._lose(index, lost)
+            for index in self._tend():
+                pending[self.fleet.ask(index, "collect", version)] = index
             self._call_hook(sum(harvest.experience.steps for harvest in harvests.values()))
         self._number += 1
         in_order = [harvests[index] for index in range(len(self.fleet))]
@@ -186,23 +208,22 @@ class SyncCollector(ShardedCollector):
             for harvest in harvests[1:]:
                 running.merge(harvest.statistics[name].beyond(before))
 
-    def _bring_up(self, index: int) -> None:
-        memory, diary = self._at_barrier[index], self._diaries[index]
-        if memory is not None:
-            self._tell(index, "load", memory)
-        self._tell(index, "barrier", self._barrier)
-        latest = self._memories[index]
+    def _bring_up(self, index: int) -> list[Any]:
+        memory, diary, latest = self._at_barrier[index], self._diaries[index], self._memories[index]
+        told = [] if memory is None else [self.fleet.ask(index, "load", memory)]
+        told.append(self.fleet.ask(index, "barrier", self._barrier))
         if diary.seconds > REPLAY_SECONDS:
             _log.warning(
                 "collector %d had played %.0f s since the last checkpoint: its episodes begin anew",
                 index,
                 diary.seconds,
             )
-            self._tell(index, "begin_anew", self.losses.total)
+            told.append(self.fleet.ask(index, "begin_anew", self.losses.total))
         elif diary.actions:
-            self._tell(index, "replay", diary.actions)
+            told.append(self.fleet.ask(index, "replay", diary.actions))
         if latest is not None:
-            self._tell(index, "load", latest)
+            told.append(self.fleet.ask(index, "load", latest))
+        return told
 
 
 class AsyncCollector(ShardedCollector):
@@ -210,7 +231,8 @@ class AsyncCollector(ShardedCollector):
 
     `max_staleness` bounds how many updates old the version of a collection may be when it is learnt from: an update
     waits for one that would be too old at the next. Nothing that was played is thrown away. `away` is how many
-    collections a shard is sent out for at a time: two for short ones, so that it never waits for the driver.
+    collections a shard is sent out for at a time: two for short ones, so that it never waits for the driver. While a
+    lost shard is being replaced the others play its share.
     """
 
     seeded = False
@@ -282,9 +304,14 @@ class AsyncCollector(ShardedCollector):
 
     def _may_set_out(self, index: int) -> bool:
         """Whether shard `index` may play once more before what it has played is learnt from."""
+        if index in self._lost:
+            return False
         own = [outing for outing in self._outings if outing.shard == index]
         away = sum(outing.harvest is None for outing in own)
-        return len(own) <= self._max_staleness and away < self._away
+        wanted = len(own) <= self._max_staleness or len(self._outings) < len(
+            self.fleet
+        )  # where others are lost
+        return wanted and away < self._away
 
     def _enough(self, number: int) -> list[_Outing] | None:
         """What update `number` learns from; None while some of it is not there yet."""
@@ -311,16 +338,16 @@ class AsyncCollector(ShardedCollector):
                     for other in self._outings
                     if other.shard != outing.shard or other.harvest is not None
                 ]
-                self._revive(outing.shard, lost)
+                self._lose(outing.shard, lost)
+        self._tend()
         self._call_hook(
             sum(outing.harvest.experience.steps for outing in self._outings if outing.harvest is not None)
         )
 
-    def _bring_up(self, index: int) -> None:
+    def _bring_up(self, index: int) -> list[Any]:
         memory = self._memories[index]
-        if memory is not None:
-            self._tell(index, "load", memory)
-        self._tell(index, "begin_anew", self.losses.total)
+        told = [] if memory is None else [self.fleet.ask(index, "load", memory)]
+        return [*told, self.fleet.ask(index, "begin_anew", self.losses.total)]
 
 
 @dataclass(eq=False)

@@ -7,19 +7,22 @@ place by every process of a node. A published version reaches each node once, ho
 from __future__ import annotations
 
 import logging
-import os
-import socket
+import math
+import time
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from ludus.envs.vector.wire import pack_error, unpack_error
-from ludus.errors import LudusError, UserError
+from ludus.envs.vector.wire import unpack_error
+from ludus.errors import UserError
 from ludus.scale.cluster import RaySession, import_ray
-from ludus.scale.shard import Shard, ShardPlan
+from ludus.scale.processes import ROOM_SECONDS, ROOM_SECONDS_AGAIN, Fault, ShardProcess
+
+if TYPE_CHECKING:
+    from ludus.scale.shard import ShardPlan
 
 _log = logging.getLogger("ludus.scale")
-_ROOM_SECONDS = 60.0  # for a cluster to make room at the start; it may have to start machines
-_ROOM_SECONDS_AGAIN = 8.0  # after a loss, when the run waits
+_LOOK_SECONDS = 0.2  # between two looks at processes that start
 _CLOSE_SECONDS = 3.0  # for envs to close of their own accord
 
 
@@ -27,35 +30,13 @@ class ShardLost(Exception):
     """The process of a shard, or its machine, is gone; says how."""
 
 
-class _Fault:
-    """A LudusError on its way to the driver: its constructor need not take what pickle would give it."""
+@dataclass
+class _Hire:
+    """A process that was sent for: tickets of its place and of its shard, and until when to wait for room."""
 
-    def __init__(self, error: LudusError) -> None:
-        self.packed = pack_error(error)
-
-
-class _Actor:
-    """The process around a shard."""
-
-    def __init__(self) -> None:
-        self.shard: Shard | None = None
-
-    def place(self) -> str:
-        """The machine and process this is."""
-        return f"{socket.gethostname()}, process {os.getpid()}"
-
-    def build(self, plan: ShardPlan) -> Any:
-        try:
-            self.shard = Shard(plan)
-        except LudusError as error:
-            return _Fault(error)
-        return None
-
-    def ask(self, method: str, *args: Any) -> Any:
-        try:
-            return getattr(self.shard, method)(*args)
-        except LudusError as error:
-            return _Fault(error)
+    placed: Any
+    built: Any
+    room_until: float
 
 
 class Fleet:
@@ -68,8 +49,12 @@ class Fleet:
         self._cpus = cpus
         self._actors: list[Any] = [None] * len(plans)
         self._places: list[str] = [""] * len(plans)
+        self._hires: dict[int, _Hire] = {}
         try:
-            self._hire(range(len(plans)), _ROOM_SECONDS)
+            for index in range(len(plans)):
+                self._hire(index, cpus, ROOM_SECONDS)
+            while not all([self.is_there(index) for index in range(len(plans))]):
+                self.wait([hire.built for hire in self._hires.values()], _LOOK_SECONDS)
         except ShardLost as lost:  # shards that never played are not worth another try
             self.close()
             raise UserError(str(lost), where="scale", fix="check the logs of Ray on that machine") from lost
@@ -90,6 +75,9 @@ class Fleet:
 
     def wait(self, tickets: Sequence[Any], seconds: float) -> list[Any]:
         """The tickets that have an answer, waiting up to `seconds` for the first."""
+        if not tickets:
+            time.sleep(seconds)
+            return []
         ready, _ = self._ray.wait(list(tickets), num_returns=len(tickets), timeout=0)
         if not ready:
             ready, _ = self._ray.wait(list(tickets), num_returns=1, timeout=seconds)
@@ -104,14 +92,35 @@ class Fleet:
             raise error.as_instanceof_cause() from None
         except (errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError) as error:
             raise ShardLost(f"collector {index} ({self._places[index]}) was lost: {_cause(error)}") from error
-        if isinstance(answer, _Fault):
+        if isinstance(answer, Fault):
             raise unpack_error(answer.packed)
         return answer
 
     def replace(self, index: int) -> None:
-        """A new process for shard `index`, wherever there is room. ShardLost when it is lost before it is built."""
+        """Send for a new process for shard `index`, wherever there is room; `is_there` tells when it can be asked."""
         self._let_go(index)
-        self._hire([index], _ROOM_SECONDS_AGAIN)
+        self._hire(index, self._cpus, ROOM_SECONDS_AGAIN)
+
+    def is_there(self, index: int) -> bool:
+        """Whether shard `index` can be asked. ShardLost when it was lost before; else raises what building it raised.
+
+        Where no machine has had room in time, it shares CPUs with others.
+        """
+        hire = self._hires.get(index)
+        if hire is None:
+            return True
+        if not self.wait([hire.placed], 0):
+            if time.monotonic() > hire.room_until:
+                _log.warning("no free CPU for collector %d: it shares those of others", index)
+                self._let_go(index)
+                self._hire(index, 0, math.inf)
+            return False
+        self._places[index] = self.answer(index, hire.placed)
+        if not self.wait([hire.built], 0):
+            return False
+        self.answer(index, hire.built)
+        del self._hires[index]
+        return True
 
     def place(self, index: int) -> str:
         """The machine and process that shard `index` is in."""
@@ -120,39 +129,29 @@ class Fleet:
     def close(self) -> None:
         """End all shards, and the connection to Ray with them."""
         if self._ray.is_initialized():
-            closing = [actor.ask.remote("close") for actor in self._actors if actor is not None]
+            closing = [
+                actor.ask.remote("close")
+                for index, actor in enumerate(self._actors)
+                if actor is not None and index not in self._hires
+            ]
             if closing:
                 self._ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_SECONDS)
             for index in range(len(self._plans)):
                 self._let_go(index)
         self._session.close()
 
-    def _hire(self, indices: Sequence[int], seconds: float) -> None:
-        """Processes for shards, and the shards in them; where no machine has room in time, they share its CPUs."""
-        placed = {index: self._start(index, self._cpus) for index in indices}
-        ready, _ = self._ray.wait(list(placed.values()), num_returns=len(placed), timeout=seconds)
-        for index, ticket in placed.items():
-            if ticket not in ready:
-                _log.warning("no free CPU for collector %d: it shares those of others", index)
-                self._let_go(index)
-                placed[index] = self._start(index, 0)
-        built = {}
-        for index, ticket in placed.items():
-            self._places[index] = self.answer(index, ticket)
-            built[index] = self._actors[index].build.remote(self._plans[index])
-        for index, ticket in built.items():
-            self.answer(index, ticket)
-
-    def _start(self, index: int, cpus: float) -> Any:
+    def _hire(self, index: int, cpus: float, seconds: float) -> None:
         # a lost shard is rebuilt by whoever knows what it had played, not by Ray
-        actor = self._ray.remote(_Actor).options(
+        actor = self._ray.remote(ShardProcess).options(
             num_cpus=cpus, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
         )
-        self._actors[index] = actor.remote()
-        return self._actors[index].place.remote()
+        self._actors[index] = process = actor.remote()
+        placed, built = process.place.remote(), process.build.remote(self._plans[index])
+        self._hires[index] = _Hire(placed, built, time.monotonic() + seconds)
 
     def _let_go(self, index: int) -> None:
         actor, self._actors[index] = self._actors[index], None
+        self._hires.pop(index, None)
         if actor is not None:
             self._ray.kill(actor)
 

@@ -28,6 +28,7 @@ from ludus.errors import UserError
 from ludus.policies.language.models import load_language_model
 from ludus.runs.streams import Streams
 from ludus.scale.cluster import RaySession, import_ray
+from ludus.scale.processes import LearnerProcess
 
 _log = logging.getLogger("ludus.scale")
 _START_SECONDS = 300.0
@@ -94,28 +95,47 @@ def follow_torchrun(config: TrainerConfig) -> None:
     follow(_join(device, scale, "env://", int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])), device)
 
 
-def lead_on_ray(scale: ScaleConfig, number: int, device: torch.device, session: RaySession) -> LearnerGroup:
-    """Start `number` - 1 further learners on Ray, and join them as the first. PeerLost when one is lost meanwhile."""
+def lead_on_ray(
+    scale: ScaleConfig, number: int, device: torch.device, session: RaySession, room_seconds: float
+) -> LearnerGroup:
+    """Start `number` - 1 further learners on Ray, and join them as the first. PeerLost when one is lost meanwhile.
+
+    Learners without a GPU that no machine has had room for in `room_seconds` share CPUs with others.
+    """
     ray = import_ray()
     host, gpus = ray.util.get_node_ip_address(), scale.gpus_for("learner", device.type)
     with socket.socket() as probe:
         probe.bind((host, 0))
         address = f"tcp://{host}:{probe.getsockname()[1]}"
-    # a lost learner has lost its weights: whoever knows them starts another, not Ray
-    options = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
-    actors = [ray.remote(_Actor).options(**options).remote() for _ in range(number - 1)]
+
+    def start(cpus: float) -> Any:
+        # a lost learner has lost its weights: whoever knows them starts another, not Ray
+        options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
+        return ray.remote(LearnerProcess).options(**options).remote()
+
+    actors = [start(1) for _ in range(number - 1)]
     try:
         pending = [actor.place.remote() for actor in actors]
-        _, missing = ray.wait(pending, num_returns=len(pending), timeout=_START_SECONDS)
+        _, missing = ray.wait(
+            pending, num_returns=len(pending), timeout=_START_SECONDS if gpus else room_seconds
+        )
+        if missing and not gpus:
+            _log.warning("no free CPUs for %d learners: they share those of others", len(missing))
+            for place in [place for place, ticket in enumerate(pending) if ticket in missing]:
+                ray.kill(actors[place])
+                actors[place] = start(0)
+                pending[place] = actors[place].place.remote()
+            _, missing = ray.wait(pending, num_returns=len(pending), timeout=_START_SECONDS)
         if missing:
             raise UserError(
                 f"no room for {len(missing)} of {number} learners within {_START_SECONDS:.0f} s",
                 where="scale.num_learners",
                 fix=f"each needs a CPU and {gpus:g} GPUs: lower it, or add machines to the cluster",
             )
+        places = ray.get(pending)
+        ray.get([actor.prepare.remote() for actor in actors])
         for rank, actor in enumerate(actors, 1):
             actor.follow.remote(address, rank, number, device.type, scale)
-        places = ray.get(pending)
         _log.info("learners beside this one: %s", "; ".join(places))
         return LearnerGroup(_join(device, scale, address, 0, number), actors, places, session)
     except ray.exceptions.RayActorError as error:
@@ -126,15 +146,10 @@ def lead_on_ray(scale: ScaleConfig, number: int, device: torch.device, session: 
         raise
 
 
-class _Actor:
-    """The process of a learner on Ray."""
-
-    def place(self) -> str:
-        return f"{socket.gethostname()}, process {os.getpid()}"
-
-    def follow(self, address: str, rank: int, size: int, kind: str, scale: ScaleConfig) -> None:
-        device = torch.device(kind)
-        follow(_join(device, scale, address, rank, size), device)
+def follow_on_ray(address: str, rank: int, size: int, kind: str, scale: ScaleConfig) -> None:
+    """Be learner `rank` of those that meet at `address`, until the first ends."""
+    device = torch.device(kind)
+    follow(_join(device, scale, address, rank, size), device)
 
 
 def follow(peers: DistributedPeers, device: torch.device) -> None:

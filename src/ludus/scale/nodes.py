@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
 
 from ludus.errors import UserError
 from ludus.scale.cluster import find_token, import_ray, join_cluster, make_token
-
-# a machine that is cut off is given up within 20 s, so that a run goes on within 30
-_PATIENCE_WITH_NODES = {
-    "RAY_health_check_initial_delay_ms": "2000",
-    "RAY_health_check_period_ms": "2000",
-    "RAY_health_check_timeout_ms": "3000",
-    "RAY_health_check_failure_threshold": "4",
-}
 
 
 @dataclass(frozen=True)
@@ -52,9 +43,7 @@ def start_node(
         command.append(f"--num-cpus={cpus}")
     if block:
         command.append("--block")
-    done = subprocess.run(
-        command, env=os.environ | _PATIENCE_WITH_NODES, capture_output=not block, text=True, check=False
-    )
+    done = subprocess.run(command, capture_output=not block, text=True, check=False)
     if done.returncode:
         told = "" if block else done.stdout + done.stderr
         lines = [line.strip() for line in told.splitlines() if line.strip()]

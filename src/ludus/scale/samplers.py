@@ -135,7 +135,7 @@ class SamplerFleet:
         for index in range(number):
             if index not in self._actors:
                 self._hire(index)
-        self._welcome(wait=True)
+        self._welcome(wait=len(self._starting))
 
     def load(self, name: str, weights: Mapping[str, Tensor]) -> None:
         # once, whoever needs it; numpy's arrays are read where they lie
@@ -151,7 +151,7 @@ class SamplerFleet:
         found: dict[int, Completion] = {}
         waiting = list(range(len(requests)))
         while waiting:
-            self._welcome(wait=not self._assignment.samplers)
+            self._welcome(wait=0 if self._assignment.samplers else 1)
             parts = self._assignment.deal([requests[place] for place in waiting])
             asked = {
                 index: self._ask(index, part, [requests[waiting[i]] for i in part.places], settings, seed)
@@ -191,12 +191,14 @@ class SamplerFleet:
         self._actors[index] = actor.remote(self._plan)
         self._starting[index] = self._actors[index].place.remote()
 
-    def _welcome(self, *, wait: bool) -> None:
-        """Take in the samplers that have become ready; with `wait` all that are starting, one at least."""
+    def _welcome(self, *, wait: int) -> None:
+        """Take in the samplers that have become ready, waiting for `wait` of them; one at least must come of that."""
         if not self._starting:
             return
         tickets = list(self._starting.values())
-        ready, _ = self._ray.wait(tickets, num_returns=len(tickets), timeout=_START_SECONDS if wait else 0)
+        if wait:
+            self._ray.wait(tickets, num_returns=wait, timeout=_START_SECONDS)
+        ready, _ = self._ray.wait(tickets, num_returns=len(tickets), timeout=0)
         if wait and not ready and not self._assignment.samplers:
             have = self._ray.cluster_resources()
             raise UserError(

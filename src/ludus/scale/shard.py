@@ -23,7 +23,7 @@ from ludus.policies.observations import Moments, RewardNormalizer, RunningMoment
 from ludus.policies.q_network import QPolicy
 from ludus.rollout.collector import RolloutCollector
 from ludus.rollout.experience import Experience
-from ludus.rollout.stepper import Step, Stepper
+from ludus.rollout.stepper import Stepper
 from ludus.runs.streams import Streams
 from ludus.types import Array
 
@@ -234,7 +234,7 @@ class _DiaryStepper(Stepper):
 
     diary: list[Array] | None = None
 
-    def step(self, actions: Array) -> Step:
+    def send(self, actions: Array) -> None:
         if self.diary is not None:
             self.diary.append(np.array(actions))
-        return super().step(actions)
+        super().send(actions)

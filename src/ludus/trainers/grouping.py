@@ -46,11 +46,13 @@ class Grouping:
         elif number > 1:
             from ludus.scale.cluster import connect
             from ludus.scale.learners import lead_on_ray
+            from ludus.scale.processes import ROOM_SECONDS, ROOM_SECONDS_AGAIN
 
             assert config.scale is not None
             session = connect(config.scale.ray, cpus=cpus_wanted(config, number))
             try:
-                self._group = lead_on_ray(config.scale, number, device, session)
+                room = ROOM_SECONDS if self._losses is None else ROOM_SECONDS_AGAIN
+                self._group = lead_on_ray(config.scale, number, device, session, room)
             except BaseException:
                 session.close()
                 raise
