@@ -16,6 +16,7 @@ import importlib.util
 import io
 import json
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -24,6 +25,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from ludus.errors import EXIT_TERMINATED
 
 ALLOWED = 0.05
 
@@ -41,6 +44,8 @@ def main() -> None:
     if arguments.watch is not None:
         look_every_second(Path(arguments.watch))
         return
+    # between two trainings, too, the watcher and the folder must not outlive this process
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
     with tempfile.TemporaryDirectory() as folder:
         train(Path(folder) / "warm", arguments.env, arguments.steps // 4, seen=True)  # compiles and imports
         pairs = [one_pair(Path(folder), number, arguments) for number in range(arguments.pairs)]
@@ -123,7 +128,10 @@ def train(place: Path, env: str, steps: int, *, seen: bool) -> float:
     try:
         trainer = create_trainer(None, config)
         try:
-            return float(trainer.train().fps)
+            result = trainer.train()
+            if result.exit_code:  # the training was asked to stop, and who asked meant all of them
+                sys.exit(result.exit_code)
+            return float(result.fps)
         finally:
             trainer.close()
     finally:
@@ -138,7 +146,9 @@ def look_every_second(root: Path) -> None:
 
     from ludus.reports.terminal.screen import frame
     from ludus.reports.terminal.watched import Watched, choose_run
+    from ludus.tracking.machine import step_back
 
+    step_back()
     while (run := choose_run(str(root))) is None:
         time.sleep(0.2)
     watched = Watched(run)

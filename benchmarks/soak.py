@@ -152,10 +152,12 @@ def train(training: Training, folder: Path) -> None:
     config = load_config(training.source, [*_QUICK, *training.overrides, f"save_dir={place}"]).config
     trainer = create_trainer(None, config)
     try:
-        trainer.train()
+        result = trainer.train()
     finally:
         trainer.close()
         shutil.rmtree(place, ignore_errors=True)
+    if result.exit_code:  # the training was asked to stop, and who asked meant all of them
+        sys.exit(result.exit_code)
 
 
 def _watch(soak: Soak, over: threading.Event) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -29,6 +30,12 @@ class Progress:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> Progress:
+        """What `as_dict` gave; raises where it is none, as in the state of a stranger's run."""
+        steps, updates, episodes = (int(saved[name]) for name in ("steps", "updates", "episodes"))
+        return cls(steps, updates, episodes, float(saved["seconds"]))
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,10 @@ def test_permission_that_is_lost(record_fault: Any) -> None:
         short.write_text(config.read_text().replace(str(10**9), "128"))
         drive(str(folder / "warm"), str(short))  # so that nobody has to compile
         child = type_in_child(folder / "said", "train", str(config), f"run_dir={run}", user=nobody)
+        deadline = time.monotonic() + 120
         while newest(run) < 256:
+            assert os.waitpid(child, os.WNOHANG)[0] == 0, (folder / "said").read_text()
+            assert time.monotonic() < deadline, "it never came so far"
             time.sleep(0.02)
         os.chown(run / "checkpoints", 0, 0)
         os.chmod(run / "checkpoints", 0o755)

@@ -63,10 +63,13 @@ class Watch:
 
     def run(self, *words: str) -> tuple[int, str]:
         """How `ludus WORDS…` ended and all it said; AssertionError where anything was run, touched or told."""
-        said = io.StringIO()
-        with self.looking(), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        said = io.BytesIO()
+        # as Python opens them: what cannot be encoded fails on stdout, and is written out on stderr
+        out = io.TextIOWrapper(said, "utf-8", write_through=True)
+        err = io.TextIOWrapper(said, "utf-8", "backslashreplace", write_through=True)
+        with self.looking(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main([str(word) for word in words])
-        text = said.getvalue()
+        text = said.getvalue().decode()
         self.check(text)
         return code, text
 

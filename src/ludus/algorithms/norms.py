@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import nn
 
 from ludus.policies.sharding import is_sharded, local
 from ludus.types import Metrics
@@ -52,7 +51,9 @@ def first_bad_weight(
 
     `gradients` looks at those at hand as well.
     """
-    names = {id(p): name for name, p in policy.named_parameters()} if isinstance(policy, nn.Module) else {}
+    names = (
+        {id(p): name for name, p in policy.named_parameters()} if hasattr(policy, "named_parameters") else {}
+    )
     kept: list[tuple[str, torch.Tensor]] = []
     for optimizer in optimizers:
         for parameter in (one for group in optimizer.param_groups for one in group["params"]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,15 +42,19 @@ def games(
 
     output = Output(json, listing=True)
     found = find_run(run, root)
-    rows = _read(found, "eval" if evaluation else "train")
-    if update is not None:
-        rows = [row for row in rows if row["update"] == update]
-    if opponent is not None:
-        rows = [row for row in rows if opponent in row["players"]]
+    kind = "eval" if evaluation else "train"
+
+    def wanted(row: dict[str, Any]) -> bool:
+        return (
+            (update is None or row["update"] == update)
+            and (opponent is None or opponent in row["players"])
+            and (match is None or row["match"] == match)
+        )
+
+    count, shown = _read(found, kind, wanted, 1 if match is not None else last)
     if match is not None:
-        _show(_the_match(rows, match, found, evaluation), output, prompts)
+        _show(_the_match(shown, match, found, evaluation), output, prompts)
         return
-    shown = rows[-last:]
     table = plain_table(
         "match",
         "update",
@@ -66,32 +72,41 @@ def games(
             str(row["update"]),
             row["game"],
             " | ".join(row["players"]),
-            " ".join(f"{reward:g}" for reward in row["rewards"]),
+            " ".join(_number(reward, "g") for reward in row["rewards"]),
             str(row["length"]),
             row["reason"] + (" (cut off)" if row["cut_off"] else ""),
         )
     output.print(table)
-    output.print(f"{len(shown)} of {len(rows)} games. One of them turn by turn: ludus games {run} --match N")
+    output.print(f"{len(shown)} of {count} games. One of them turn by turn: ludus games {run} --match N")
     output.result({"run": str(found.path), "games": shown})
 
 
-def _read(run: RunDirectory, kind: str) -> list[dict[str, Any]]:
+def _read(
+    run: RunDirectory, kind: str, wanted: Callable[[dict[str, Any]], bool], most: int
+) -> tuple[int, list[dict[str, Any]]]:
+    """How many games are wanted, and the last of them: a run may have more than memory holds."""
     from ludus.trainers.game_files import read_games
 
-    rows: list[dict[str, Any]] = [row | {"update": update} for update, row in read_games(run, kind)]
-    if not rows:
+    written, count = 0, 0
+    kept: deque[dict[str, Any]] = deque(maxlen=most)
+    for update, row in read_games(run, kind):
+        written += 1
+        row["update"] = update
+        if wanted(row):
+            count += 1
+            kept.append(row)
+    if not written:
         raise UserError(
             f"this run has written no {kind} games",
             where=str(run.path),
             fix="games are written by language runs, after each update: ludus train tictactoe-tiny",
         )
-    return rows
+    return count, list(kept)
 
 
 def _the_match(
-    rows: list[dict[str, Any]], number: int, run: RunDirectory, evaluation: bool
+    found: list[dict[str, Any]], number: int, run: RunDirectory, evaluation: bool
 ) -> dict[str, Any]:
-    found = [row for row in rows if row["match"] == number]
     if found:
         return found[-1]
     raise UserError(
@@ -124,14 +139,22 @@ def _show(row: dict[str, Any], output: Output, prompts: bool) -> None:
         output.print(Text(f"  says   {_indented(turn['text']).strip()}"))
         marks = [word for word in ("invalid", "truncated") if turn[word]]
         marks += [] if turn["well_formed"] else ["no action found"]
-        tokens = f"{len(turn['prompt'])} + {len(turn['completion'])} tokens, entropy {turn['entropy']:.2f}"
+        entropy = _number(turn["entropy"], ".2f")
+        tokens = f"{len(turn['prompt'])} + {len(turn['completion'])} tokens, entropy {entropy}"
         output.print(Text(f"  plays  {action}" + (f"  ({', '.join(marks)})" if marks else "")))
-        parts = ", ".join(f"{name} {value:+.3f}" for name, value in turn["reward_parts"].items())
+        parts = ", ".join(f"{name} {_number(value, '+.3f')}" for name, value in turn["reward_parts"].items())
         output.print(Text(f"  {tokens}; {parts or 'no reward yet'}", style="dim"))
-    result = ", ".join(f"seat {seat} {reward:+g}" for seat, reward in enumerate(row["rewards"]))
+    result = ", ".join(f"seat {seat} {_number(reward, '+g')}" for seat, reward in enumerate(row["rewards"]))
     output.print(Text.assemble("\n", ("result  ", "bold"), f"{result}: {row['reason']}"))
     output.result(row)
 
 
 def _indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.strip().splitlines())
+
+
+def _number(value: Any, form: str) -> str:
+    """`value` in this form; what is no number, as JSON writes one that is not finite, as a question mark."""
+    from ludus.tracking.following import is_number
+
+    return format(value, form) if is_number(value) else "?"

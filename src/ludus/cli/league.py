@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ludus.runs.directory import RunDirectory
 
 _NUMBERS = ("rating", "±", "games", "won", "drawn", "lost", "met")
+_MOST_ROWS = 500
 _LOOK = {"learner": "bold", "bot": "cyan", "policy": "green", "model": "green", "remote": "magenta"}
 
 
@@ -32,10 +33,12 @@ def league(
 
     columns = ("  player", "kind", *_NUMBERS)
     table = plain_table(*columns, right=_NUMBERS, wrap=columns[:1])
-    for row in rows:
+    for row in rows[:_MOST_ROWS]:
         table.add_row(Text(f"  {row.name}", _LOOK.get(row.kind, "")), *_cells(row))
     output.print(f"{found.name} at step {checkpoint.step:,}")
     output.print(table)
+    if len(rows) > _MOST_ROWS:
+        output.print(f"  and {len(rows) - _MOST_ROWS:,} more, which --json tells of")
     output.print("  rating: OpenSkill's mean, ± its standard deviation; a stranger has 25 ± 8.3")
     output.print("  met: share of the learner's opponents in training, itself included")
     output.result(
@@ -64,7 +67,7 @@ def _read(ref: str, root: str) -> tuple[RunDirectory, Checkpoint, list[Standing]
     made = League(LeagueConfig())
     with checkpoint.understood():
         made.load_state_dict(state)
-    return found, checkpoint, made.table()
+        return found, checkpoint, made.table()
 
 
 def _cells(row: Standing) -> list[str]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ludus.errors import printable
+from ludus.errors import UserError, printable
 from ludus.tracking.logs import setup_logging
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Output:
     def print(self, *parts: RenderableType) -> None:
         """Text or a table for people; nothing when quiet."""
         if not self._mute:
-            plain = [_shown(part) if isinstance(part, str) else part for part in parts]
+            plain = [_shown(part) if isinstance(part, str) else _harmless(part) for part in parts]
             self.console.print(*plain, soft_wrap=all(isinstance(part, str) for part in parts), markup=False)
 
     def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
@@ -76,9 +76,32 @@ def _shown(text: str) -> str:
     )
 
 
+def _harmless(part: RenderableType) -> RenderableType:
+    """A text or a table of them as `_shown` has strings, but of the same length: styles are told by position."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if isinstance(part, Text) and not part.plain.isprintable():
+        part = part.copy()
+        part.plain = "".join(
+            char if char in "\n\t" or char.isprintable() else "\ufffd" for char in part.plain
+        )
+    elif isinstance(part, Table):
+        for column in part.columns:
+            # as text: a string would be read for markup
+            column._cells = [
+                Text(_shown(cell)) if isinstance(cell, str) else _harmless(cell) for cell in column._cells
+            ]
+    return part
+
+
 def emit_json(data: Mapping[str, Any]) -> None:
     """One line of strict JSON on stdout; numbers that JSON does not know become null."""
-    print(json.dumps(_finite(data), allow_nan=False, default=str), file=sys.stdout, flush=True)
+    try:
+        text = json.dumps(_finite(data), allow_nan=False, default=str)
+    except RecursionError:  # a stranger's file may be nested as deeply as it can just be read
+        raise UserError("the result is nested too deeply for JSON", fix="leave out --json") from None
+    print(text, file=sys.stdout, flush=True)
 
 
 def plain_table(*columns: str, right: Sequence[str] = (), wrap: Sequence[str] = ()) -> Table:

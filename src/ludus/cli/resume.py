@@ -132,7 +132,7 @@ def _is_complete(trainer: RunTrainer, checkpoint: Checkpoint, total: When | None
     from ludus.types import Progress
 
     with checkpoint.understood():
-        progress = Progress(**checkpoint.state()["progress"])
+        progress = Progress.of(checkpoint.state()["progress"])
     return (total or trainer.config.total_timesteps).fraction(progress) >= 1.0
 
 

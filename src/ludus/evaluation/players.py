@@ -207,7 +207,7 @@ def best_learner(state: dict[str, Any]) -> str:
     """Of several learners, the one with the highest rating."""
     learners: list[str] = state["learners"]
     ratings: dict[str, tuple[float, float]] = (state.get("league") or {}).get("ratings", {})
-    return max(learners, key=lambda name: ratings.get(name, (0.0, 0.0))[0])
+    return str(max(learners, key=lambda name: float(ratings.get(name, (0.0, 0.0))[0])))
 
 
 def own_game(config: TrainerConfig, games: Sequence[GameSpec]) -> GameConfig:

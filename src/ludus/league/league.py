@@ -10,9 +10,10 @@ import itertools
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field, TypeAdapter
 
 from ludus.config.language import LeagueConfig
 from ludus.league.opponents import Candidate, draw, probabilities
@@ -23,6 +24,8 @@ from ludus.types import Metrics
 Kind = Literal["learner", "version", "bot", "policy", "model", "remote", "human"]
 """`policy`: a network trained by Ludus on an env. `model`: a language model of another run."""
 
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _MEMORY = (
     0.99  # what a game still counts after the next one between the same two, where only the recent matters
 )
@@ -40,16 +43,16 @@ class Member:
     """Of a frozen version: the learner it was."""
     plays: list[str] | None = None
     """The games it can play; None: all."""
-    weight: float = 1.0
+    weight: Weight = 1.0
     listed: bool = False
     """An opponent in training by name (`league.train`); others are met in evaluation only."""
     anchor: bool = False
     """A version that never makes room for others."""
     spoilt: bool = False
     """A version frozen while its learner collapsed: neither one to go back to nor one to learn against."""
-    games: int = 0
-    cut_off: int = 0
-    chosen: int = 0
+    games: Count = 0
+    cut_off: Count = 0
+    chosen: Count = 0
     """How often it was drawn as an opponent."""
 
     def may_meet_learners(self, game: str) -> bool:
@@ -62,11 +65,11 @@ class Member:
 class Pair:
     """How the games between two members ended, seen from the first. Draws and cut-off games apart."""
 
-    wins: int = 0
-    draws: int = 0
-    losses: int = 0
-    recent_points: float = 0.0
-    recent_games: float = 0.0
+    wins: Count = 0
+    draws: Count = 0
+    losses: Count = 0
+    recent_points: Weight = 0.0
+    recent_games: Weight = 0.0
 
     @property
     def games(self) -> int:
@@ -224,10 +227,16 @@ class League:
     def table(self) -> list[Standing]:
         """Everybody, the best first."""
         drawn = sum(member.chosen for member in self.members.values())
+        totals = {name: Pair() for name in self.members}
+        for (one, two), pair in self._pairs.items():
+            for name, seen in ((one, pair), (two, pair.reversed())):
+                if name in totals:
+                    totals[name].wins += seen.wins
+                    totals[name].draws += seen.draws
+                    totals[name].losses += seen.losses
         rows = []
         for member in self.members.values():
-            rating = self.ratings[member.name]
-            pairs = [self.pair(member.name, other) for other in self.members if other != member.name]
+            rating, total = self.ratings[member.name], totals[member.name]
             rows.append(
                 Standing(
                     member.name,
@@ -236,9 +245,9 @@ class League:
                     rating.mu,
                     rating.sigma,
                     member.games,
-                    sum(pair.wins for pair in pairs),
-                    sum(pair.draws for pair in pairs),
-                    sum(pair.losses for pair in pairs),
+                    total.wins,
+                    total.draws,
+                    total.losses,
                     member.cut_off,
                     member.chosen / drawn if drawn else 0.0,
                 )
@@ -269,10 +278,10 @@ class League:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take everything over from `state`; weights and listings are the config's of today, and whoever it names anew
-        stays, as a stranger.
+        stays, as a stranger. LookupError, TypeError or ValueError where `state` is of another kind.
         """
         weights = self.config.weights()
-        members = [Member(**member) for member in state["members"]]
+        members = _MEMBERS.validate_python(state["members"])
         for member in members:
             if member.parent is None:
                 member.weight, member.listed = weights.get(member.name, 1.0), member.name in weights
@@ -280,7 +289,12 @@ class League:
         self.members = {member.name: member for member in members}
         self.members |= {name: member for name, member in new.items() if name not in self.members}
         self.ratings.load_state_dict(state["ratings"])
-        self._pairs = {(one, two): Pair(**pair) for one, two, pair in state["pairs"]}
+        self._pairs = {(one, two): pair for one, two, pair in _PAIRS.validate_python(state["pairs"])}
+
+
+# the state of a run may be a stranger's: see Checkpoint.understood
+_MEMBERS = TypeAdapter(list[Member])
+_PAIRS = TypeAdapter(list[tuple[str, str, Pair]])
 
 
 def mean_rewards(players: Iterable[str], rewards: Iterable[float]) -> dict[str, float]:

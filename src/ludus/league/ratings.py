@@ -82,7 +82,12 @@ class Ratings:
         return {name: [rating.mu, rating.sigma] for name, rating in self._ratings.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._ratings = {name: Rating(float(mu), float(sigma)) for name, (mu, sigma) in state.items()}
+        """Take over what `state_dict` gave; ValueError for numbers that are none."""
+        ratings = {name: Rating(float(mu), float(sigma)) for name, (mu, sigma) in state.items()}
+        for name, rating in ratings.items():
+            if not math.isfinite(rating.mu) or not math.isfinite(rating.sigma):
+                raise ValueError(f"the rating of {name!r} is not finite")
+        self._ratings = ratings
 
 
 def _after(ratings: list[Rating], results: list[float]) -> list[Rating]:

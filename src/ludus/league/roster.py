@@ -18,7 +18,7 @@ from ludus.policies.language.local import LocalSampler
 from ludus.policies.language.model import LanguageModel
 from ludus.policies.language.sampling import Sampler
 from ludus.runs.atomic import write_atomic
-from ludus.runs.manifest import is_plain_filename
+from ludus.runs.manifest import file_digest, is_plain_filename
 
 
 class Roster:
@@ -122,21 +122,21 @@ class Roster:
             if not is_plain_filename(name.replace("@", "", 1)):  # it must not lead out of the run
                 raise CheckpointError(f"{name!r} does not name a frozen version", where=str(self.folder))
             try:
-                payload = path.read_bytes()
+                found = file_digest(path)
             except OSError as error:
                 raise CheckpointError(
                     f"the frozen version '{name}' cannot be read ({error.strerror})",
                     where=str(path),
                     fix="resume from another checkpoint, with --checkpoint",
                 ) from error
-            if hashlib.sha256(payload).hexdigest() != known["sha256"]:
+            if found != known["sha256"]:
                 raise CheckpointError(
                     f"the frozen version '{name}' is damaged: its hash is not the one that was saved",
                     where=str(path),
                     fix="restore the file from a copy, or resume from a checkpoint before it",
                 )
-            self._hashes[name] = known["sha256"]
-            self._seat_version(name, safetensors.torch.load(payload), int(known["version"]))
+            self._seat_version(name, _read_weights(path), int(known["version"]))
+            self._hashes[name] = found
 
     def _seat_version(self, name: str, tensors: Mapping[str, Tensor], version: int) -> None:
         config = self._config.adapter
@@ -166,3 +166,14 @@ class Roster:
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.safetensors"
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a frozen version; CheckpointError where the file, though as it was saved, holds none."""
+    try:
+        return safetensors.torch.load_file(path)
+    # whatever the parser makes of bytes that it cannot read, to us they are damaged
+    except Exception as error:
+        raise CheckpointError(
+            f"the frozen version '{path.stem}' is not valid safetensors ({error})", where=str(path)
+        ) from error

@@ -117,7 +117,7 @@ class Checkpoint:
         """Whatever the use of its state stumbles over within is a CheckpointError: its hashes fit, it does not."""
         try:
             yield
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise CheckpointError(
                 f"the state of checkpoint '{self.name}' cannot be used ({type(error).__name__}: {error})",
                 where=str(self.path),

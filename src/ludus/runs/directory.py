@@ -235,9 +235,12 @@ def split_policy_ref(ref: str) -> tuple[str, str | None]:
 
 def find_config_runs(root: Path | str, config_hash: str) -> RunDirectory | None:
     """The newest run whose run.json has this `config_hash`."""
-    runs = list_runs(root)
-    found = (run for run in runs if run._info_or_empty().get("config_hash") == config_hash)
-    return next((run.held_together() for run in found), None)
+    found: list[tuple[float, str, RunDirectory]] = []
+    for run in walk_runs(Path(root)):
+        info = run._info_or_empty()
+        if info.get("config_hash") == config_hash:
+            found.append((_created(run, info), run.name, run))
+    return max(found, key=lambda one: one[:2])[2].held_together() if found else None
 
 
 def remove_run(run: RunDirectory) -> None:

@@ -169,6 +169,10 @@ class Columns:
         if self._points > _MOST_POINTS:
             self._thin_out()
 
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a column of that name: of too many, the first are kept."""
+        return name in self._steps
+
     def series(self, max_points: int | None = None) -> dict[str, Series]:
         """What was taken so far. Rows without a time, as evaluations are, lie between those that have one."""
         return {name: self.one(name).thinned(max_points) for name in self._steps}

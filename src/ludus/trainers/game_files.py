@@ -14,17 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from ludus.league.records import MatchRecord
+from ludus.plain_files import read_plain
 from ludus.runs.atomic import write_atomic
 from ludus.runs.directory import RunDirectory
 from ludus.runs.manifest import file_digest
+from ludus.tracking.following import is_number
 from ludus.tracking.jsonl import JsonlWriter, read_jsonl
 from ludus.tracking.logs import LogFile
 from ludus.types import Metrics
 
 FOLDER = "games"
 SUMS = "SHA256SUMS"
+_LARGEST_SUMS = 64 << 20
+_NUMBER = re.compile("[0-9]{1,18}")
 _SUM = re.compile(r"([0-9a-f]{64})  ((?:train|eval)/[0-9]{1,18}\.jsonl)\n")
 COMPONENTS = ("collector", "learner", "league", "evaluation")
+
+_log = logging.getLogger("ludus.trainers")
 
 
 class GameTracker:
@@ -69,7 +75,7 @@ class GameTracker:
         """Remove the games that a resumed run will play again."""
         for folder in (self.get_train_dir(), self.get_eval_dir()):
             for path in folder.glob("*.jsonl"):
-                if re.fullmatch(r"[0-9]+", path.stem) and int(path.stem) > update:
+                if _NUMBER.fullmatch(path.stem) and int(path.stem) > update:
                     path.unlink()
         self._sums = {name: digest for name, digest in self._sums.items() if int(Path(name).stem) <= update}
         self._rewrite_sums()
@@ -81,7 +87,7 @@ class GameTracker:
             path.relative_to(self._run.path / FOLDER).as_posix(): path
             for folder in (self.get_train_dir(), self.get_eval_dir())
             for path in folder.glob("*.jsonl")
-            if re.fullmatch(r"[0-9]+", path.stem)
+            if _NUMBER.fullmatch(path.stem)
         }
         for name in sorted(found.keys() | self._sums.keys()):
             if name not in self._sums:
@@ -129,19 +135,78 @@ def component_log(name: str) -> logging.Logger:
 
 
 def read_games(run: RunDirectory, kind: str = "train") -> Iterator[tuple[int, dict[str, Any]]]:
-    """Update number and match of every game written, in order; `kind` is train or eval."""
+    """Update number and match of every game written, in order; `kind` is train or eval.
+
+    Rows that are no match are skipped, with a warning for each file.
+    """
     for path in sorted((run.path / FOLDER / kind).glob("*.jsonl")):
-        if path.stem.isdigit():
+        if _NUMBER.fullmatch(path.stem):
+            strange = 0
             for row in read_jsonl(path):
-                yield int(path.stem), row
+                if _is_match(row):
+                    yield int(path.stem), row
+                else:
+                    strange += 1
+            if strange:
+                _log.warning("%s: %d rows are no games and were skipped", path, strange)
+
+
+_TURN: dict[str, Any] = {
+    "index": int,
+    "observation": str,
+    "text": str,
+    "well_formed": bool,
+    "invalid": bool,
+    "truncated": bool,
+    "prompt": [int],
+    "completion": [int],
+    "entropy": float,
+    "reward_parts": {},
+}
+_MATCH: dict[str, Any] = {
+    "match": int,
+    "game": str,
+    "seed": int,
+    "players": [str],
+    "rewards": [float],
+    "reason": str,
+    "cut_off": bool,
+    "length": int,
+    "moves": [[]],
+    "turns": [_TURN],
+}
+
+
+def _is_match(row: Any) -> bool:
+    """Whether it is what `plain_match` gives, as far as it is shown: the file may be a stranger's."""
+    return _fits(row, _MATCH) and all(
+        len(move) == 2
+        and isinstance(move[0], int)
+        and 0 <= move[0] < len(row["players"])
+        and isinstance(move[1], str)
+        for move in row["moves"]
+    )
+
+
+def _fits(value: Any, shape: Any) -> bool:
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_fits(one, part) for part in shape for one in value)
+    if isinstance(shape, dict):
+        members = shape.items()
+        return isinstance(value, dict) and all(_fits(value.get(name), part) for name, part in members)
+    if shape is float:  # null stands for one that was not finite
+        return value is None or is_number(value)
+    return isinstance(value, shape)
 
 
 def _read_sums(path: Path) -> tuple[dict[str, str], bool]:
     """The hashes by file name, and whether a line of them cannot be read."""
     try:
-        lines = path.read_bytes().decode("utf-8", "replace").splitlines(keepends=True)
+        lines = read_plain(path, _LARGEST_SUMS).decode("utf-8", "replace").splitlines(keepends=True)
     except FileNotFoundError:
         return {}, False
+    except OSError:
+        return {}, True
     found = [_SUM.fullmatch(line) for line in lines]
     return {match[2]: match[1] for match in found if match is not None}, None in found
 

@@ -46,7 +46,7 @@ from ludus.trainers.grouping import Rescaled, cpus_wanted, under_torchrun
 from ludus.trainers.resolve import SMALL_NETWORK, available_threads, check_device
 from ludus.trainers.run_trainer import RunTrainer, take_over
 from ludus.trainers.self_play_run import SelfPlayRun
-from ludus.trainers.training_run import Crew, policy_state
+from ludus.trainers.training_run import Crew, policy_state, require_finite
 from ludus.types import Metrics, Progress
 
 if TYPE_CHECKING:
@@ -272,6 +272,7 @@ class LanguageTrainer(RunTrainer):
         """Keep the weights as they are now as a run of their own, for `pretrained_model` of others."""
         self.create_model()
         assert self.learner is not None
+        require_finite(self.learner)
         self.config = self.config.model_copy(
             update={"name": f"{self.config.name or self._default_name()}-warmup"}
         )

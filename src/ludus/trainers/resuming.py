@@ -16,7 +16,7 @@ from ludus.config.seal import check_seal
 from ludus.errors import CheckpointError, UserError
 from ludus.runs import atomic, strict_json
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
-from ludus.runs.directory import RunDirectory, list_runs
+from ludus.runs.directory import RunDirectory, walk_runs
 from ludus.runs.lock import RunLock
 from ludus.runs.manifest import file_digest
 from ludus.tracking.jsonl import Extent, check_extent
@@ -115,7 +115,7 @@ def mend_all(root: Path | str) -> None:
 
     Raises UserError for one that cannot be mended: it may be the one that is looked for.
     """
-    for run in list_runs(root, damaged=True):
+    for run in walk_runs(Path(root)):
         if run.info_path.is_file() and _info_trouble(run) is not None:
             mend(run)
 

@@ -18,7 +18,7 @@ from ludus.rollout.experience import Experience, Turns
 from ludus.rollout.matches import MatchCollector
 from ludus.runs.checkpoints import Checkpoint
 from ludus.trainers.game_files import GameTracker, component_log
-from ludus.trainers.training_run import TrainingRun
+from ludus.trainers.training_run import TrainingRun, require_finite
 from ludus.types import Metrics
 
 _log = logging.getLogger("ludus.trainers")
@@ -156,6 +156,7 @@ class SelfPlayRun(TrainingRun):
             self.league.members[name].version = self._learner.version(name)
 
     def _freeze(self, anchor: bool = False) -> None:
+        require_finite(self.crew.learner)
         for name in self.roster.learners:
             version = self._learner.version(name)
             if f"{name}@{version}" in self.league.members:

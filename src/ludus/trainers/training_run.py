@@ -239,13 +239,7 @@ class TrainingRun:
 
     def save(self, *, exact: bool = False, resumable: bool = True) -> Checkpoint:
         """Write a checkpoint of this moment, and mark it best if it is. Raises OSError, and NotFinite."""
-        bad = first_bad_weight(self.crew.learner.policy, self.crew.learner.optimizers().values())
-        if bad:
-            raise NotFinite(
-                f"what was learnt is not finite: {bad}; it is not saved\n"
-                "  where: the learner\n"
-                "  fix:   lower hyperparams.learning_rate, and go on from the last checkpoint"
-            )
+        require_finite(self.crew.learner)
         if resumable:
             self._barriers += 1
         tensors = {"policy": dict(self.crew.learner.policy.state_dict())}
@@ -359,7 +353,7 @@ class TrainingRun:
         load_policy_tensors(crew.learner.policy, checkpoint)
         crew.learner.load(with_prefix(tensors, "learner"), state["learner"])
         crew.collector.load(tensors, state)
-        self.progress = Progress(**state["progress"])
+        self.progress = Progress.of(state["progress"])
         self._barriers = int(state["barriers"])
         self._window.load_state_dict(state["window"])
         self._games.load_state_dict(state.get("games", []))
@@ -469,6 +463,17 @@ class TrainingRun:
             self.stop_reason = "a callback asked for it"
             return False
         return True
+
+
+def require_finite(learner: AnyLearner) -> None:
+    """NotFinite where a weight, or what an optimizer keeps of one, is not: it is not to be saved."""
+    bad = first_bad_weight(learner.policy, learner.optimizers().values())
+    if bad:
+        raise NotFinite(
+            f"what was learnt is not finite: {bad}; it is not saved\n"
+            "  where: the learner\n"
+            "  fix:   lower hyperparams.learning_rate, and go on from the last checkpoint"
+        )
 
 
 def policy_state(policy: Any, progress: Progress) -> dict[str, Any]:

@@ -6,9 +6,11 @@ Prompts are made by the same templates as in play, and completions end with the 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from ludus.rollout.matches import Table
 from ludus.runs.streams import Streams
 
 _COLUMNS = ("observation", "action")
+_LONGEST_LINE = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def demonstrations(
     if source in BOTS:
         shown = _played(tables, settings, streams)
     elif Path(source).suffix.lower() == ".csv" or Path(source).exists():
-        shown = _written(tables, Path(source))
+        shown = _written(tables, Path(source), settings.pairs)
     else:
         hint = nearest(source, BOTS)
         raise ConfigError(
@@ -114,13 +117,13 @@ def _played(
     return found
 
 
-def _written(tables: Sequence[Table], path: Path) -> list[tuple[Table, Observed, str]]:
+def _written(tables: Sequence[Table], path: Path, most: int) -> list[tuple[Table, Observed, str]]:
     by_game = {table.game: table for table in tables}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
+            reader = csv.DictReader(_lines(file))
             columns = [*(reader.fieldnames or [])]
-            rows = list(reader)
+            rows = list(itertools.islice(reader, most))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(
@@ -148,8 +151,16 @@ def _written(tables: Sequence[Table], path: Path) -> list[tuple[Table, Observed,
                 where=str(path),
                 fix=f"its games: {', '.join(by_game)}",
             )
-        if not seat.isdecimal():
+        if not seat.isdecimal() or len(seat) > 3:
             raise UserError(f"pair {number} has the seat '{seat}'", where=str(path), fix="a number from 0 on")
         observed = Observed(row["observation"], row["observation"], "", int(seat))
         found.append((by_game[game], observed, row["action"]))
     return found
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """The lines of `file`; csv.Error for one that no memory need hold."""
+    while line := file.readline(_LONGEST_LINE):
+        if len(line) == _LONGEST_LINE:
+            raise csv.Error(f"a line has more than {_LONGEST_LINE:,} characters")
+        yield line

@@ -39,6 +39,7 @@ from ludus.algorithms.learner import explained_variance, with_prefix
 from ludus.algorithms.peers import ALONE, Peers, together
 from ludus.config.language import LanguageConfig, RewardsConfig
 from ludus.config.schema import TrainerConfig
+from ludus.errors import NotFinite
 from ludus.league.records import Turn
 from ludus.policies.language.model import LanguageModel
 from ludus.policies.sharding import sendable
@@ -393,7 +394,10 @@ class LanguageLearner(ABC, Generic[H]):
                 of_use = [i for i in batch if i in wanted]
                 if of_use:
                     self._minibatch(student, samples, of_use, len(batch), fraction, step_sums, token_sums)
-        self.brake.check()
+        try:
+            self.brake.check()
+        except NotFinite as error:
+            raise NotFinite(_with_cause(str(error), samples)) from None
         self.peers.add_up(step_sums[:2])  # losses; the norm and the steps are everybody's
         self.peers.add_up(token_sums)
         return _means(step_sums.tolist(), token_sums.tolist(), student, clipped, samples)
@@ -426,6 +430,7 @@ class LanguageLearner(ABC, Generic[H]):
         )
         student.zero_grad()
         losses = torch.zeros(2, device=self.place.device)
+        whole = torch.zeros((), device=self.place.device)
         for batch, counts in self._passes(samples.turns, chosen):
             scored = score(
                 self.place.model,
@@ -452,8 +457,9 @@ class LanguageLearner(ABC, Generic[H]):
                 value_loss = off.sum() / n_turns
                 loss = loss + value_loss
                 losses[1] += value_loss.detach()
+            whole += loss.detach()
             loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        self.brake.pull_if((losses - losses != 0).any(), fault=True)  # a gradient may be finite all the same
+        self.brake.pull_if(whole - whole != 0, fault=True)  # a gradient may be finite all the same
         norm = student.step(max_norm, self.brake, self.peers)
         step_sums += torch.cat([losses, torch.stack([norm, torch.ones_like(norm)])])
 
@@ -515,6 +521,28 @@ class LanguageLearner(ABC, Generic[H]):
             if student is not None and student.head is not None:
                 values[torch.tensor(batch.turns, device=device)] = student.head(scored.states)
         return self.peers.add_up(log_probs), self.peers.add_up(values)
+
+
+def _with_cause(said: str, samples: Samples) -> str:
+    """`said`, with the first number that came to the learner from outside and is not finite; where there is one."""
+    of_turns = {"advantage": samples.advantages, "weight": samples.weights, "return": samples.returns}
+    of_tokens = {
+        "sampler's log-probability": samples.behaviour,
+        "log-probability before the update": samples.proximal,
+        "log-probability at the start": samples.start,
+    }
+    owners = np.repeat(np.arange(len(samples.turns)), [len(turn.completion) for turn in samples.turns])
+    for name, numbers in (of_turns | of_tokens).items():
+        bad = None if numbers is None else (~torch.isfinite(numbers)).nonzero()
+        if numbers is not None and bad is not None and len(bad):
+            place = int(bad[0])
+            turn = samples.turns[place if name in of_turns else int(owners[place])]
+            what, dot, rest = said.partition("\n")
+            return (
+                f"{what}: the {name} of turn {turn.index}, seat {turn.seat}, match {turn.match} of {turn.game} "
+                f"is {float(numbers[place])!r}{dot}{rest}"
+            )
+    return said
 
 
 def _flat(arrays: Sequence[Any], device: torch.device) -> Tensor:

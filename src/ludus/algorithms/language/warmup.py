@@ -19,6 +19,7 @@ from ludus.algorithms.language.learner import LanguageLearner, LanguagePlace
 from ludus.algorithms.language.packing import Pass, pack
 from ludus.algorithms.language.scoring import score
 from ludus.config.language import WarmupConfig
+from ludus.errors import NotFinite
 from ludus.policies.language.model import LanguageModel
 from ludus.rollout.matches import Table
 from ludus.runs.streams import Streams
@@ -110,12 +111,32 @@ def imitate(
             n_tokens = sum(len(pairs[i].completion) for i in chosen)
             for batch in pack(pairs, chosen, place.language.tokens_per_step, place.device):
                 loss = -_log_probs(place, batch, adapter).sum() / n_tokens
+                brake.pull_if(~torch.isfinite(loss.detach()), fault=True)
                 loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
             take_step([(optimizer, parameters)], _LARGEST_NORM, brake)
             taken += 1
-        brake.check()
+            try:
+                brake.check()
+            except NotFinite as error:
+                raise _in_step(error, taken, steps, epoch, [pairs[i] for i in chosen]) from None
         measure(epoch)
     return curve
+
+
+def _in_step(error: NotFinite, step: int, steps: int, epoch: int, batch: Sequence[Pair]) -> NotFinite:
+    """`error` with the step it was found in, and the pairs that show it."""
+    what, _, rest = str(error).partition("\n")
+    told = NotFinite(f"{what}: step {step:,} of {steps:,} of the warm start, epoch {epoch}\n{rest}")
+    told.evidence = {
+        name: np.array(numbers, dtype=np.int64)
+        for name, numbers in {
+            "prompts": [token for pair in batch for token in pair.prompt],
+            "prompt_lengths": [len(pair.prompt) for pair in batch],
+            "completions": [token for pair in batch for token in pair.completion],
+            "completion_lengths": [len(pair.completion) for pair in batch],
+        }.items()
+    }
+    return told
 
 
 def _log_probs(place: LanguagePlace, batch: Pass, adapter: str) -> torch.Tensor:

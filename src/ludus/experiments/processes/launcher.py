@@ -90,7 +90,7 @@ def _become(connection: Connection, payload: bytes, launcher: int) -> NoReturn:
     except BaseException:  # nothing of this process may go on as a second launcher
         print(without_secrets(traceback.format_exc()), file=sys.stderr)
     finally:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # whatever becomes of its last words, it must end here
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)

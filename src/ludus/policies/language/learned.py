@@ -36,6 +36,11 @@ class LearnedWeights:
         """What of `state.json` it takes to build the policy again."""
         return {"language": self._config.model_dump(mode="json"), "learners": list(self.names)}
 
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        for name in self.names:
+            for key, parameter in self.model.adapter(name).named_parameters():
+                yield f"{name}.{key}", parameter
+
     def parameters(self) -> Iterator[nn.Parameter]:
         for name in self.names:
             yield from self.model.trainable(name)

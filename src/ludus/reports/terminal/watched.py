@@ -5,6 +5,7 @@ Only files are read, so that watching, leaving or being killed does nothing to t
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -53,15 +54,20 @@ class Watched:
         """Read what the run has written since the last look."""
         self.info = read_info(self.run)
         self.status = status_of(self.run, self.info)
-        rows = list(self._follower.rows())
+        rows = self._follower.rows()
+        first = next(rows, None)
         if self._follower.rewound:  # resumed from a checkpoint: the rows after it are void
             self._columns, self.newest, self._damaged = Columns(clock="time/seconds"), {}, 0
-        self._damaged += self._follower.damaged
-        for row in rows:
+        for row in () if first is None else itertools.chain([first], rows):
             self._columns.take(row)
             if is_number(row.get("step")):
-                self.newest |= {name: value for name, value in row.items() if is_number(value)}
-        if rows or self._follower.rewound:
+                self.newest |= {
+                    name: value
+                    for name, value in row.items()
+                    if is_number(value) and (name in self._columns or name == "step")
+                }
+        self._damaged += self._follower.damaged
+        if first is not None or self._follower.rewound:
             self._seen = {}
             self._row_seen = _modified(self.run)
         if time.monotonic() - self._looked >= _LOOK_SECONDS or self.status != "running":
