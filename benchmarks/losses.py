@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -156,6 +157,12 @@ class Injector:
         self._noticed = self._noticed or (blow.struck > 0 and self._count() > self._lost)
         if blow.went_on and self._is_whole():
             blow.whole = max(now, blow.went_on)
+            print(
+                f"{blow.victim}: went on after {blow.went_on - blow.struck:.1f} s, "
+                f"whole after {blow.whole - blow.struck:.1f} s",
+                file=sys.stderr,
+                flush=True,
+            )
             self._ends = []
         return True
 

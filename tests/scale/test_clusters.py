@@ -94,13 +94,14 @@ def test_no_dashboard_listens_anywhere(own_cluster: dict[str, Any]) -> None:
     assert own_cluster["ports"] and 8265 not in own_cluster["ports"]
 
 
-def test_a_run_with_the_token_trains_there(own_cluster: dict[str, Any]) -> None:
-    home, environment = own_cluster["home"], own_cluster["environment"]
-    status = ludus("cluster", "status", own_cluster["address"], "--json", cwd=home, **environment)
+@pytest.mark.parametrize("way", ["address", "client"])
+def test_a_run_with_the_token_trains_there(way: str, own_cluster: dict[str, Any]) -> None:
+    home, environment, address = own_cluster["home"], own_cluster["environment"], own_cluster[way]
+    status = ludus("cluster", "status", address, "--json", cwd=home, **environment)
     assert status.returncode == 0, status.stderr
     (node,) = json.loads(status.stdout.splitlines()[-1])["nodes"]
     assert node["alive"] and node["cpus"] == 2
-    done = ludus("train", *FAST, *TINY, "--scale", own_cluster["address"], "--json", cwd=home, **environment)
+    done = ludus("train", *FAST, *TINY, "--scale", address, "--json", cwd=home, **environment)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["steps"] == 512
 

@@ -156,7 +156,7 @@ def join_cluster(ray: Any, address: str) -> None:
     try:
         with _unsaid() as file:
             try:
-                ray.init(address=address, **_QUIET)
+                _init(ray, address)
             finally:
                 file.seek(0)
                 said = file.read()
@@ -175,11 +175,28 @@ def join_cluster(ray: Any, address: str) -> None:
             ) from error
         if address == "auto" and isinstance(error, ConnectionError):
             raise
+        if address.startswith("ray://"):
+            raise UserError(
+                f"Ray Client does not connect: {' '.join(str(error).split())[:200]}",
+                where=f"scale.ray: {address}",
+                fix="start the run on a machine of the cluster, there with --scale HOST:6379 (see docs/scale.md)",
+            ) from error
         raise UserError(
             f"no Ray cluster answers: {str(error).splitlines()[0]}",
             where=f"scale.ray: {address}",
             fix="check the address and the port, and that Ray has the same version there",
         ) from error
+
+
+def _init(ray: Any, address: str) -> None:
+    try:
+        ray.init(address=address, **_QUIET)
+    except (ConnectionError, RuntimeError):
+        if not address.startswith("ray://"):
+            raise
+        ray.init(
+            address=address, **_QUIET
+        )  # the process that Ray Client starts for a connection does not always start
 
 
 def _knock(address: str) -> None:

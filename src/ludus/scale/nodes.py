@@ -55,6 +55,12 @@ def start_node(
     return StartedNode(join or f"{host}:{port}", token)
 
 
+def _free_resources() -> dict[str, dict[str, float]]:
+    """What is free, by node; to be called in a process of the cluster."""
+    found: dict[str, dict[str, float]] = import_ray()._private.state.available_resources_per_node()
+    return found
+
+
 @dataclass(frozen=True)
 class NodeFacts:
     """A machine of a cluster, or one that was."""
@@ -77,7 +83,8 @@ def read_nodes(address: str) -> list[NodeFacts]:
             "this machine belongs to no Ray cluster", where="auto", fix="ludus cluster up, or name an address"
         ) from None
     try:
-        free = ray._private.state.available_resources_per_node()
+        look = _free_resources
+        free = ray.get(ray.remote(num_cpus=0)(look).remote()) if address.startswith("ray://") else look()
         return [
             NodeFacts(
                 host=str(node["NodeManagerHostname"]),
