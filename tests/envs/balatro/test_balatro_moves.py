@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,8 +13,15 @@ from ludus.envs.balatro import names as n
 from ludus.envs.balatro import state as st
 from ludus.envs.balatro.bot import RulesBot
 from ludus.envs.balatro.cards import HIDDEN, count_pile
-from ludus.envs.balatro.env import BalatroEnv
+from ludus.envs.balatro.compiled import entry
+from ludus.envs.balatro.env import NO_LOG, NO_QUEUE, BalatroEnv
+from ludus.envs.balatro.facts import ITEM_NAMES
+from ludus.envs.balatro.jokers import add_joker
 from ludus.envs.balatro.observation import observation_size
+from ludus.envs.balatro.outs import OUTS, SUIT_OUTS, count_outs
+from ludus.envs.balatro.preview import copy_known, put_back
+from ludus.envs.balatro.score import put_joker
+from ludus.envs.balatro.scoring import evaluate
 from ludus.envs.balatro.settings import Settings
 from ludus.envs.balatro.vector import BalatroVectorEnv
 from ludus.errors import UnknownName
@@ -187,3 +196,93 @@ def test_envs_write_where_they_are_told() -> None:
 def test_unknown_actions_are_refused() -> None:
     with pytest.raises(UnknownName):
         Settings(actions="mooves")
+
+
+@entry
+def _copy(s: Any, f: Any, t: Any, g: Any) -> None:
+    copy_known(s, f, t, g)
+
+
+@entry
+def _put_back(s: Any, f: Any, t: Any, g: Any) -> None:
+    put_back(s, f, t, g)
+
+
+@entry
+def _outs(s: Any, outs: Any) -> None:
+    count_outs(s, outs)
+
+
+def _hands_of_all_kinds(n_games: int, rng: np.random.Generator) -> st.Games:
+    """Games that hold a hand of enhanced and sealed cards, some face down, and five jokers."""
+    envs = BalatroVectorEnv(n_games, SETTINGS)
+    envs.reset(seed=4)
+    envs.step(np.full(n_games, act.TAKE_BLIND))
+    for i, (s, f) in enumerate(zip(envs.games.s, envs.games.f, strict=True)):
+        for place in range(s[st.CARD_TOP]):
+            if rng.random() < 0.4:
+                s[st.CARD + place] |= int(rng.integers(9)) << 6 | int(rng.integers(5)) << 13
+        for k in range(int(rng.integers(3))):
+            s[st.CARD + s[st.HAND + k]] |= HIDDEN
+        count_pile(s)
+        for k in range(5):
+            put_joker(s, f, {"name": ITEM_NAMES[1 + (5 * i + k) % 150]})
+    return envs.games
+
+
+def test_a_copy_is_put_back_whatever_a_joker_and_a_hand_did_to_it() -> None:
+    rng = np.random.default_rng(3)
+    games = _hands_of_all_kinds(120, rng)
+    games.s[:, st.PHASE] = n.SHOPPING  # a joker that comes draws no cards
+    passing = {*range(st.W_HAND, st.PURSE_FIXED), st.FREE_REROLLS}
+    room, fresh = st.Games.empty(1), st.Games.empty(1)
+    (t, g), (u, v) = (room.s[0], room.f[0]), (fresh.s[0], fresh.f[0])
+    changed = set()
+    for s, f in zip(games.s, games.f, strict=True):
+        _copy(s, f, u, v)
+        _copy(s, f, t, g)
+        for _ in range(4):
+            add_joker(t, g, NO_QUEUE, int(rng.integers(1, 151)), 0, 0)
+            order = rng.permutation(t[st.N_HAND])
+            size = int(rng.integers(1, 6))
+            hand = t[st.HAND : st.HAND + len(order)].copy()
+            t[st.PLAY : st.PLAY + size], t[st.N_PLAY] = hand[order[:size]], size
+            t[st.HAND : st.HAND + len(order) - size] = hand[order[size:]]
+            t[st.N_HAND] -= size
+            evaluate(t, g, NO_QUEUE, NO_LOG)
+            changed |= set(np.flatnonzero(t != u).tolist())
+            _put_back(s, f, t, g)
+            assert set(np.flatnonzero(t != u).tolist()) <= passing
+            np.testing.assert_array_equal(g, v)
+    lists = ((st.PLAYED, 12), (st.CARD_BONUS, 160), (st.CONSUMABLE, 10), (st.J_COUNT, 15))
+    assert {st.N_CARDS, st.MONEY} <= changed  # hands that did a lot
+    assert all(changed & set(range(start, start + size)) for start, size in lists)
+
+
+def test_outs_are_the_cards_that_were_not_seen() -> None:
+    """Stone cards show no rank; Wild ones count for every suit; Smeared Joker makes two suits of four."""
+    rng = np.random.default_rng(6)
+    outs = np.zeros(OUTS, dtype=np.int64)
+    for s in _hands_of_all_kinds(60, rng).s:
+        smeared = n.J_SMEARED in s[st.JOKER : st.JOKER + 5]
+        wild = int(rng.integers(2))
+        for place in range(s[st.CARD_TOP]):
+            if not wild and s[st.CARD + place] >> 6 & 15 == n.M_WILD:
+                s[st.CARD + place] &= ~(15 << 6)
+        count_pile(s)
+        pile = [int(s[st.CARD + s[st.DRAW_PILE + i]]) for i in range(s[st.N_DRAW])]
+        hand = [int(s[st.CARD + s[st.HAND + i]]) for i in range(s[st.N_HAND])]
+        unseen = [
+            card for card in pile + [card for card in hand if card & HIDDEN] if card >> 6 & 15 != n.M_STONE
+        ]
+        _outs(s, outs)
+        assert outs[2:15].tolist() == [sum(card & 15 == rank for card in unseen) for rank in range(2, 15)]
+        assert outs[1] == outs[14]
+        for suit in range(4):
+            red = suit in (n.HEARTS, n.DIAMONDS)
+            assert outs[SUIT_OUTS + suit] == sum(
+                card >> 6 & 15 == n.M_WILD
+                or card >> 4 & 3 == suit
+                or (smeared and red == ((card >> 4 & 3) in (n.HEARTS, n.DIAMONDS)))
+                for card in unseen
+            )

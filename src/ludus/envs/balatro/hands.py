@@ -31,12 +31,15 @@ def _flush(cards: Any, n: Any, need: Any, smeared: Any) -> Any:
     if n < need:
         return 0
     for suit in range(4):
-        bits, count = 0, 0
+        bits, others = 0, 0
         for i in range(n):
             if in_flush(cards[i], suit, smeared):
                 bits |= 1 << i
-                count += 1
-        if count >= need:
+            else:
+                others += 1
+                if others > n - need:
+                    break
+        if others <= n - need:
             return bits
     return 0
 
@@ -50,6 +53,12 @@ def _straight(cards: Any, n: Any, need: Any, shortcut: Any) -> Any:
     for i in range(n):
         present |= 1 << rank_shown(cards[i])
     present = (present & ~3) | ((present >> 13) & 2)
+    if not shortcut:  # most hands end here: no four, or five, in a row
+        in_a_row = present & (present >> 1) & (present >> 2) & (present >> 3)
+        if need == 5:
+            in_a_row &= present >> 4
+        if in_a_row == 0:
+            return 0
     run, length = 0, 0
     found, skipped = False, False
     for rank in range(1, 15):

@@ -20,6 +20,18 @@ from ludus.envs.balatro.facts import (
     BOOSTER_KIND,
     BOOSTER_PICKS,
 )
+from ludus.envs.balatro.hand_notes import (
+    KEEPING,
+    NOTES,
+    OF_RANK,
+    OF_SUIT,
+    RANK,
+    count_bits,
+    fill_up,
+    forced_cards,
+    note_hand,
+    order_hand,
+)
 from ludus.envs.balatro.moves import (
     ANYTHING,
     ARRANGE,
@@ -64,8 +76,8 @@ from ludus.envs.balatro.names import (
     SHOPPING,
     TARGETING,
 )
-from ludus.envs.balatro.outs import at_least, rank_outs, straight_draw, suit_outs, unseen
-from ludus.envs.balatro.preview import best_hands, fill_up, forced_cards, keeping, of_suit
+from ludus.envs.balatro.outs import OUTS, SUIT_OUTS, at_least, count_outs, straight_draw, unseen
+from ludus.envs.balatro.preview import best_hands, copy_known
 from ludus.envs.balatro.state import (
     BOOSTER_SLOTS,
     CARD,
@@ -92,6 +104,10 @@ from ludus.envs.balatro.state import (
 )
 from ludus.envs.balatro.worth import strength, swapped_strength, usual_hands
 
+# which set some positions of the hand are, by their bits: for hands of usual size, the others are searched for
+_SET_AT = np.full(1 << 12, -1, dtype=np.int64)
+_SET_AT[SETS[: N_SETS[12]]] = np.arange(N_SETS[12])
+
 
 @kernel
 def _put(legal: Any, table: Any, mask: Any, move: Any, action: Any) -> None:
@@ -104,6 +120,11 @@ def _put(legal: Any, table: Any, mask: Any, move: Any, action: Any) -> None:
 @kernel
 def _set_action(bits: Any, max_hand: Any) -> Any:
     """The action that plays a set of positions, -1 for none."""
+    if bits >> max_hand:
+        return np.int64(-1)
+    if bits < len(_SET_AT):
+        found = _SET_AT[bits]
+        return CARDS + 2 * found if found >= 0 else found
     low, high = np.int64(0), N_SETS[max_hand] - 1
     while low < high:
         middle = (low + high) // 2
@@ -165,6 +186,7 @@ def _worth_of_jokers(
     s: Any, f: Any, t: Any, g: Any, q: Any, log: Any, legal: Any, table: Any, mask: Any, x: Any
 ) -> None:
     """What jokers on offer would add to the usual hands, and what those held add."""
+    copy_known(s, f, t, g)
     first, second = usual_hands(s)
     now = strength(s, f, t, g, q, log, first, second, 0, 0, -1)
     x[X_STRENGTH] = now / 5.0
@@ -233,27 +255,28 @@ def _move_plays(
             best, most = hand, scores[hand]
     if best < 0:
         return 0
-    bits = sets[best]
-    _put(legal, table, mask, PLAY_BEST, _set_action(bits, max_hand))
-    _put(legal, table, mask, PLAY_BEST_FULL, _set_action(fill_up(bits, 0, n, w, 5), max_hand))
+    _put(legal, table, mask, PLAY_BEST, table[PLAY + best])
+    _put(legal, table, mask, PLAY_BEST_FULL, table[PLAY_FULL + best])
     x[X_BEST + best] = 1.0
     share = most / missing
     x[X_BEST_SHARE] = min(1.0, share)
     x[X_BEST_SHARE + 1] = max(-2.0, min(2.0, np.log10(1e-9 + share * s[HANDS_LEFT])))
     x[X_BEST_SHARE + 2] = max(-2.0, min(2.0, np.log10(1e-9 + share)))
-    return bits
+    return sets[best]
 
 
 @kernel
-def _lowest(s: Any, n: Any, count: Any) -> Any:
-    bits = 0
-    for _ in range(min(count, n)):
+def _with_lowest(bits: Any, s: Any, n: Any, count: Any) -> Any:
+    """Adds the lowest of the other cards until `count` more are there, or all."""
+    for _ in range(count):
         worst, least = -1, 100
         for i in range(n):
             card = s[CARD + s[HAND + i]]
             rank = 1 if card & HIDDEN else rank_shown(card)
             if not (bits >> i) & 1 and rank < least:
                 worst, least = i, rank
+        if worst < 0:
+            return bits
         bits |= 1 << worst
     return bits
 
@@ -275,59 +298,51 @@ def _move_discards(
     s: Any, n: Any, w: Any, best: Any, legal: Any, table: Any, mask: Any, max_hand: Any, outs: Any, x: Any
 ) -> None:
     pile = unseen(s)
-    rank_outs(s, outs)
+    count_outs(s, outs)
     first, second, top, next_top = -1, -1, -1.0, -1.0
     for suit in range(4):
-        count = 0
-        bits = of_suit(s, suit, n)
-        while bits:
-            bits &= bits - 1
-            count += 1
-        hope = count + suit_outs(s, suit) / (pile + 1.0)
+        hope = count_bits(w[OF_SUIT + suit]) + outs[SUIT_OUTS + suit] / (pile + 1.0)
         if hope > top:
             first, second, top, next_top = suit, first, hope, top
         elif hope > next_top:
             second, next_top = suit, hope
     for k in range(2):
         suit = first if k == 0 else second
-        keep = of_suit(s, suit, n)
+        keep = w[OF_SUIT + suit]
         _put_discard(k, keep, s, n, w, legal, table, mask, max_hand)
-        count = 0
-        while keep:
-            keep &= keep - 1
-            count += 1
+        count = count_bits(keep)
         x[X_DRAWS + 2 * k] = count / 5.0
-        x[X_DRAWS + 2 * k + 1] = at_least(5 - count, min(5, n - count), suit_outs(s, suit), pile)
+        x[X_DRAWS + 2 * k + 1] = at_least(5 - count, min(5, n - count), outs[SUIT_OUTS + suit], pile)
     kinds, pairs, most, helpful = 0, 0, 0, 0
     for i in range(n):
-        card = s[CARD + s[HAND + i]]
-        if card & HIDDEN or rank_shown(card) == 0:
+        rank = w[RANK + i]
+        if rank == 0:
             continue
-        count = 0
-        for k in range(n):
-            other = s[CARD + s[HAND + k]]
-            if not other & HIDDEN and rank_shown(other) == rank_shown(card):
-                count += 1
+        count = count_bits(w[OF_RANK + rank])
         if count >= 2:
             kinds |= 1 << i
             pairs += 1
-            helpful = max(helpful, outs[rank_shown(card)])
+            helpful = max(helpful, outs[rank])
         most = max(most, count)
     _put_discard(2, kinds, s, n, w, legal, table, mask, max_hand)
     x[X_DRAWS + 4] = most / 4.0
     x[X_DRAWS + 5] = pairs / 6.0
     x[X_DRAWS + 6] = at_least(1, 5, helpful, pile)
-    bits, length, missing = straight_draw(s, n, outs)
+    bits, length, missing = straight_draw(w, n, outs)
     _put_discard(3, bits, s, n, w, legal, table, mask, max_hand)
     x[X_DRAWS + 7] = length / 5.0
     x[X_DRAWS + 8] = missing / (pile + 1.0)
     _put_discard(4, best, s, n, w, legal, table, mask, max_hand)
+    bits = forced_cards(s)
     for k in range(1, 6):
-        action = _set_action(fill_up(forced_cards(s), 0, n, w, k), max_hand)
+        bits = fill_up(bits, 0, n, w, k)
+        action = _set_action(bits, max_hand)
         if action >= 0:
             _put(legal, table, mask, DISCARD + 4 + k, action + 1)
+    bits = 0
     for k in range(2):
-        action = _set_action(_lowest(s, n, 3 + 2 * k), max_hand)
+        bits = _with_lowest(bits, s, n, 3 - k)
+        action = _set_action(bits, max_hand)
         if action >= 0:
             _put(legal, table, mask, DISCARD + 10 + k, action + 1)
     bits, count = 0, 0
@@ -368,14 +383,15 @@ def _write_moves(
         return
     if phase == TARGETING:
         n = min(s[N_HAND], max_hand)
-        keeping(s, n, w)
+        note_hand(s, n, w)
         for k in range(len(TARGET_SETS)):
             _put(legal, table, mask, CHOOSE + k, CARDS + 2 * TARGET_SETS[k])
         for k in range(1, 4):
             worst = fill_up(0, 0, n, w, k)
             _put(legal, table, mask, CHOOSE_WORST + k - 1, _set_action(worst, max_hand))
         for i in range(n):
-            w[i] = -w[i]
+            w[KEEPING + i] = -w[KEEPING + i]
+        order_hand(n, w)
         for k in range(1, 4):
             best = fill_up(0, 0, n, w, k)
             _put(legal, table, mask, CHOOSE_BEST + k - 1, _set_action(best, max_hand))
@@ -389,11 +405,13 @@ def _write_moves(
         _worth_of_jokers(s, f, t, g, q, log, legal, table, mask, x)
     elif phase == SELECTING_HAND:
         n = min(s[N_HAND], max_hand)
-        keeping(s, n, w)
+        note_hand(s, n, w)
         best_hands(s, f, t, g, q, log, n, w, sets, scores)
         best = _move_plays(s, f, n, w, sets, scores, legal, table, mask, max_hand, x)
         if legal[CARDS + 1] or forced_cards(s):
             _move_discards(s, n, w, best, legal, table, mask, max_hand, outs, x)
+    if mask[PLAY_BEST]:
+        return
     for move in range(ANYTHING):
         if mask[move]:
             return
@@ -423,8 +441,8 @@ def write_moves(
     `legal` are the masks of `actions.py`; what is worked out goes into `obs` from column `start` on. `t` and `g` are
     rows to work in.
     """
-    w = np.zeros(64, dtype=np.int64)
-    outs = np.zeros(16, dtype=np.int64)
+    w = np.zeros(NOTES, dtype=np.int64)
+    outs = np.zeros(OUTS, dtype=np.int64)
     sets = np.zeros(N_HANDS, dtype=np.int64)
     scores = np.zeros(N_HANDS)
     for i in range(len(games_s)):

@@ -9,10 +9,13 @@ from typing import Any
 
 from ludus.envs.balatro.cards import HIDDEN, in_flush, rank_shown
 from ludus.envs.balatro.compiled import kernel
+from ludus.envs.balatro.hand_notes import best_of, present_ranks
 from ludus.envs.balatro.lineup import count_joker
-from ludus.envs.balatro.names import J_SMEARED
-from ludus.envs.balatro.preview import best_of, present_ranks
-from ludus.envs.balatro.state import CARD, DRAW_PILE, HAND, N_DRAW, N_HAND
+from ludus.envs.balatro.names import CLUBS, DIAMONDS, HEARTS, J_SMEARED, M_WILD, SPADES
+from ludus.envs.balatro.state import CARD, DRAW_PILE, HAND, N_DRAW, N_HAND, PILE_CARDS, PILE_ENHANCED
+
+SUIT_OUTS = 16  # in a row of outs: behind those of the ranks
+OUTS = SUIT_OUTS + 4
 
 
 @kernel
@@ -26,30 +29,39 @@ def unseen(s: Any) -> Any:
 
 
 @kernel
-def suit_outs(s: Any, suit: Any) -> Any:
-    """How many of the unseen cards count for a flush of a suit."""
+def count_outs(s: Any, outs: Any) -> None:
+    """How many of the unseen cards show a rank (`outs[rank]`, aces also at 1) or count for a flush of a suit."""
     smeared = count_joker(s, J_SMEARED) > 0
-    count = 0
-    for i in range(s[N_DRAW]):
-        if in_flush(s[CARD + s[DRAW_PILE + i]], suit, smeared):
-            count += 1
-    for i in range(s[N_HAND]):
-        card = s[CARD + s[HAND + i]]
-        if card & HIDDEN and in_flush(card, suit, smeared):
-            count += 1
-    return count
-
-
-@kernel
-def rank_outs(s: Any, outs: Any) -> None:
-    """outs[rank] = how many of the unseen cards show a rank; aces also at 1."""
-    outs[:] = 0
-    for i in range(s[N_DRAW]):
-        outs[rank_shown(s[CARD + s[DRAW_PILE + i]])] += 1
+    for rank in range(2, 15):
+        count = 0
+        for suit in range(4):
+            count += s[PILE_CARDS + 13 * suit + rank - 2]
+        outs[rank] = count
+    if s[PILE_ENHANCED + M_WILD] == 0:
+        for suit in range(4):
+            count = 0
+            for k in range(PILE_CARDS + 13 * suit, PILE_CARDS + 13 * suit + 13):
+                count += s[k]
+            outs[SUIT_OUTS + suit] = count
+        if smeared:
+            outs[SUIT_OUTS + HEARTS] += outs[SUIT_OUTS + DIAMONDS]
+            outs[SUIT_OUTS + DIAMONDS] = outs[SUIT_OUTS + HEARTS]
+            outs[SUIT_OUTS + SPADES] += outs[SUIT_OUTS + CLUBS]
+            outs[SUIT_OUTS + CLUBS] = outs[SUIT_OUTS + SPADES]
+    else:
+        for suit in range(4):
+            count = 0
+            for i in range(s[N_DRAW]):
+                if in_flush(s[CARD + s[DRAW_PILE + i]], suit, smeared):
+                    count += 1
+            outs[SUIT_OUTS + suit] = count
     for i in range(s[N_HAND]):
         card = s[CARD + s[HAND + i]]
         if card & HIDDEN:
             outs[rank_shown(card)] += 1
+            for suit in range(4):
+                if in_flush(card, suit, smeared):
+                    outs[SUIT_OUTS + suit] += 1
     outs[1] = outs[14]
 
 
@@ -62,10 +74,13 @@ def at_least(need: Any, draws: Any, outs: Any, pile: Any) -> Any:
     if need > draws or need > outs:
         return 0.0
     chance = 0.0
-    for hits in range(need, min(draws, outs) + 1):
-        term = 1.0
-        for k in range(hits):
-            term *= (outs - k) * (draws - k) / (k + 1.0) / (pile - k)
+    of_hits = 1.0
+    for hits in range(1, min(draws, outs) + 1):
+        k = hits - 1
+        of_hits *= (outs - k) * (draws - k) / (k + 1.0) / (pile - k)
+        if hits < need:
+            continue
+        term = of_hits
         for k in range(draws - hits):
             term *= max(0.0, (pile - outs - k)) / (pile - hits - k)
         chance += term
@@ -73,9 +88,9 @@ def at_least(need: Any, draws: Any, outs: Any, pile: Any) -> Any:
 
 
 @kernel
-def straight_draw(s: Any, n: Any, outs: Any) -> Any:
+def straight_draw(w: Any, n: Any, outs: Any) -> Any:
     """(positions of the longest part of a straight as bits, its length, outs to the next card)."""
-    present = present_ranks(s, (1 << n) - 1, n)
+    present = present_ranks(w, (1 << n) - 1, n)
     best, length, best_outs = 0, 0, -1
     for low in range(1, 11):
         count, missing = 0, 0
@@ -89,5 +104,5 @@ def straight_draw(s: Any, n: Any, outs: Any) -> Any:
     bits = 0
     for rank in range(best, best + 5):
         if (present >> rank) & 1:
-            bits |= best_of(s, (1 << n) - 1, 14 if rank == 1 else rank, 1, n)
+            bits |= best_of(w, (1 << n) - 1, 14 if rank == 1 else rank, 1, n)
     return bits, length, best_outs

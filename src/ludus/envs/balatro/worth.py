@@ -11,7 +11,7 @@ import numpy as np
 
 from ludus.envs.balatro.compiled import kernel
 from ludus.envs.balatro.jokers import add_joker, remove_joker, swap_jokers
-from ludus.envs.balatro.preview import copy_known
+from ludus.envs.balatro.preview import STANDARD_CARDS, put_back
 from ludus.envs.balatro.scoring import evaluate
 from ludus.envs.balatro.state import (
     BLIND,
@@ -51,6 +51,7 @@ STANDARD_SIZE = np.array([len(hand) for hand in _STANDARD], dtype=np.int64)
 for _row, _hand in enumerate(_STANDARD):
     for _column, (_rank, _suit) in enumerate(_hand):
         STANDARD_HAND[_row, _column] = _rank | _suit << 4
+assert max(len(hand) for hand in _STANDARD) + len(_HELD) <= STANDARD_CARDS
 STANDARD_HELD = np.array([rank | suit << 4 for rank, suit in _HELD], dtype=np.int64)
 
 LIKELY = np.array([0.3, 1.0, 1.0, 0.6, 0.4, 0.6, 0.4, 0.1, 0.0, 0.0, 0.0, 0.0])  # before anything was played
@@ -106,10 +107,13 @@ def strength(
     edition: Any,
     drop: Any,
 ) -> Any:
-    """log10 of what two standard hands score together, with a joker added (0: none) and one dropped (-1: none)."""
+    """log10 of what two standard hands score together, with a joker added (0: none) and one dropped (-1: none).
+
+    `t` and `g` are a copy of the game as `copy_known` makes it, to be put back before it is used again.
+    """
     total = 0.0
     for k in range(2):
-        copy_known(s, f, t, g)
+        put_back(s, f, t, g)
         if drop >= 0:
             remove_joker(t, g, q, drop)
         if add > 0:
@@ -125,7 +129,7 @@ def swapped_strength(
     """`strength` with the jokers at `at` and to its right swapped."""
     total = 0.0
     for k in range(2):
-        copy_known(s, f, t, g)
+        put_back(s, f, t, g)
         swap_jokers(t, g, at, at + 1)
         total += np.log10(1.0 + standard_score(t, g, q, log, first if k == 0 else second))
     return total / 2
