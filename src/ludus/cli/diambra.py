@@ -56,6 +56,9 @@ def engine(
     """
     _require_client()
     from ludus.envs.diambra.games import find_game
+    from ludus.envs.diambra.polling import poll_where_called
+
+    poll_where_called()
     from ludus.envs.diambra.standin.server import Serving, StandIn
 
     if game is not None:

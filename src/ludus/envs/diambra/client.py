@@ -20,8 +20,9 @@ from diambra.arena import (
 from diambra.arena import RecordingSettings as ClientRecording
 from diambra.arena import WrappersSettings as ClientWrappers
 from diambra.arena.engine import interface
-from diambra.engine import Client
+from diambra.engine import Client, model
 
+from ludus.envs.diambra.answers import AnswerReader
 from ludus.envs.diambra.engines import Engine, engines
 from ludus.envs.diambra.settings import DiambraSettings, filter_keys, players_characters
 
@@ -40,6 +41,7 @@ _SAME_NAME = (
 _PER_PLAYER = ("outfits", "super_art", "fighting_style", "ultimate_style", "speed_mode")
 _MOST_CHARACTERS = 3
 _CALLS = ("EnvInit", "Reset", "Step", "Close")
+_STEP = "/interface.EnvServer/Step"
 _LARGEST_ANSWER = 4 * 1024 * 1024  # bytes that gRPC takes
 
 
@@ -48,12 +50,20 @@ class Nonsense(Exception):
 
 
 class PatientClient(Client):  # type: ignore[misc]  # it comes without types
-    """The client's connection, patient for `timeout` seconds: by itself it sets no deadline to any call."""
+    """The client's connection, patient for `timeout` seconds: by itself it sets no deadline to any call.
+
+    Steps are answered by the same messages, which are only read where they differ from the last.
+    """
 
     EnvInit: Any
 
     def __init__(self, address: str, timeout: int) -> None:
         super().__init__(address, timeout)
+        self.Step = self.channel.unary_unary(
+            _STEP,
+            request_serializer=model.Actions.SerializeToString,
+            response_deserializer=AnswerReader().read,
+        )
         for name in _CALLS:
             setattr(self, name, functools.partial(getattr(self, name), timeout=timeout))
         self._describe, self.EnvInit = self.EnvInit, self._checked

@@ -14,6 +14,7 @@ from pydantic import model_validator as checked_together
 
 from ludus.config.explain import explain
 from ludus.envs.diambra.games import find_game, get_filter_keys, known_keys
+from ludus.envs.diambra.polling import poll_where_called
 from ludus.errors import ConfigError, nearest
 
 Role = Literal["P1", "P2"]
@@ -279,6 +280,7 @@ def _check_characters(game_id: str, team: int, settings: DiambraSettings) -> Non
 
 
 def _known_characters(game_id: str) -> list[str]:
+    poll_where_called()  # settings are checked before a game is opened: nothing imports gRPC earlier
     try:
         from diambra.arena import available_games
     except ImportError:

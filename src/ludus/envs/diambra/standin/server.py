@@ -138,13 +138,12 @@ class StandIn(service.EnvServerServicer):  # type: ignore[misc]  # generated wit
 
         Most parts repeat from step to step, and the pure Python of this protobuf takes a millisecond for them.
         """
-        seen = model.StepResetResponse(reward=match.reward)
-        seen.observation.frame = draw(match, self._shape).tobytes()
+        frame = draw(match, self._shape).tobytes()
         told = self._categories(match.common_states(), match.states(0), match.states(1))
         parts = [_states_in_bytes(category, tuple(states.items())) for category, states in told]
         done = match.done
-        happened = _happened_in_bytes(done.round, done.stage, done.game, done.episode)
-        return b"".join([seen.SerializeToString(), *parts, happened])
+        happened = _happened_in_bytes(match.reward, done.round, done.stage, done.game, done.episode)
+        return b"".join([_before_frame(len(frame)), frame, *parts, happened])
 
     def _categories(self, common: Any, first: Any, second: Any) -> list[tuple[int, Any]]:
         return [(model.RamStatesCategories.common, common), (_SIDES[0], first), (_SIDES[1], second)]
@@ -188,9 +187,19 @@ def _states_in_bytes(category: int, states: tuple[tuple[str, int], ...]) -> byte
     return bytes(reply.SerializeToString())
 
 
-@lru_cache(maxsize=32)
-def _happened_in_bytes(round_done: bool, stage_done: bool, game_done: bool, episode_done: bool) -> bytes:
+@lru_cache(maxsize=4)
+def _before_frame(size: int) -> bytes:
+    """What stands before the bytes of a frame in a response that has nothing else."""
     reply = model.StepResetResponse()
+    reply.observation.frame = bytes(size)
+    return bytes(reply.SerializeToString()[:-size])
+
+
+@lru_cache(maxsize=512)
+def _happened_in_bytes(
+    reward: int, round_done: bool, stage_done: bool, game_done: bool, episode_done: bool
+) -> bytes:
+    reply = model.StepResetResponse(reward=reward)
     happened = reply.info.game_states
     happened[model.GameStates.round_done] = round_done
     happened[model.GameStates.stage_done] = stage_done
