@@ -65,7 +65,7 @@ check: $(STAMP)  ## lint, strict types, import layers
 	$(BIN)/lint-imports
 
 test-extras: $(EXTRAS)/.installed $(DIAMBRA)/.installed $(SCALE)/.installed  ## tests that need optional extras, in environments of their own
-	$(EXTRAS)/bin/python -m pytest tests/extras tests/tracking/test_wandb_tracker.py tests/trainers/test_trackers_of_a_run.py
+	$(EXTRAS)/bin/python -m pytest tests/extras tests/tracking/test_wandb_tracker.py tests/tracking/test_wandb_models.py tests/trainers/test_trackers_of_a_run.py
 	$(DIAMBRA)/bin/python -m pytest tests/diambra
 	$(SCALE)/bin/python -m pytest tests/scale
 
@@ -99,8 +99,10 @@ $(VLLM)/.installed: pyproject.toml
 	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 
+# a test that hangs for a quarter of an hour fails with a traceback, and the others go on
 faults: $(STAMP)  ## kill, fill, cut, flip and stall; ends with a table of what was survived
-	$(BIN)/python -m pytest -n 2 -m 'faults or trust' --ignore tests/extras --ignore tests/diambra --ignore tests/scale --ignore tests/vllm tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true \
+	  -m 'faults or trust' --ignore tests/extras --ignore tests/diambra --ignore tests/scale --ignore tests/vllm tests
 
 learning: $(STAMP)  ## train the presets of docs/results.md over five seeds
 	$(BIN)/python benchmarks/learning.py

@@ -63,10 +63,11 @@ def _version(content: Callable[[Path], bytes]) -> Attack:
 def _roster_outside(name: str) -> Attack:
     def attack(run: Path, outside: Path, mark: Path) -> None:
         content = (outside / "secret.txt").read_bytes()
-        (outside / "learner@9.safetensors").unlink(missing_ok=True)
         known = {"sha256": hashlib.sha256(content).hexdigest(), "version": 9}
         state = json.loads((newest(run) / "state.json").read_text())
-        state["roster"] = {name.replace("OUTSIDE", str(outside)): known}
+        leading = name.replace("OUTSIDE", str(outside))
+        state["roster"] = {leading: known}
+        state["learners"] = [leading.rpartition("@")[0]]
         put(run, "state.json", json.dumps(state).encode())
 
     return attack

@@ -57,10 +57,46 @@ def _names(run: Path) -> None:
             file.write(json.dumps({"step": step} | {f"name/{step}-{n}": n for n in range(500)}) + "\n")
 
 
+def _games(run: Path) -> None:
+    folder = run / "games" / "train"
+    folder.mkdir(parents=True)
+    turn = {"index": 0, "observation": "x" * 200, "text": "y" * 200, "well_formed": True, "invalid": False}
+    turn |= {
+        "truncated": False,
+        "prompt": [1] * 50,
+        "completion": [2] * 5,
+        "entropy": 1.0,
+        "reward_parts": {},
+    }
+    match = {
+        "game": "TicTacToe-v0",
+        "seed": 1,
+        "players": ["a", "b"],
+        "rewards": [1.0, -1.0],
+        "reason": "won",
+    }
+    match |= {"cut_off": False, "length": 1, "moves": [[0, "[4]"]], "turns": [turn]}
+    match["turns"][0] |= {"log_probs": [0.5] * 250}  # in memory eight times as much
+    rest = json.dumps(match)[1:]
+    with (folder / "00000001.jsonl").open("w") as file:
+        for number in range(100_000):
+            file.write(f'{{"match": {number}, {rest}\n')
+
+
+def _line_of_games(run: Path) -> None:
+    (run / "games" / "train").mkdir(parents=True)
+    _sparse(run / "games" / "train" / "00000001.jsonl", 3 << 30)
+
+
 ATTACKS: dict[str, tuple[Callable[[Path], None], list[str]]] = {
-    "metrics: a line of 3 GB": (lambda run: _sparse(run / "metrics.jsonl", 3 << 30), ["report", "runs"]),
-    "metrics: 1,500,000 rows": (_rows, ["report"]),
-    "metrics: 200,000 names": (_names, ["report"]),
+    "metrics: a line of 3 GB": (
+        lambda run: _sparse(run / "metrics.jsonl", 3 << 30),
+        ["report", "runs", "watch"],
+    ),
+    "metrics: 1,500,000 rows": (_rows, ["report", "watch"]),
+    "metrics: 200,000 names": (_names, ["report", "watch"]),
+    "games: 100,000 of them": (_games, ["games", "a game"]),
+    "games: a line of 3 GB": (_line_of_games, ["games"]),
     "run.json: 3 GB": (lambda run: _sparse(run / "run.json", 3 << 30), ["runs", "report", "resume"]),
     "config.yaml: 3 GB": (lambda run: _sparse(run / "config.yaml", 3 << 30), ["eval", "resume"]),
     "manifest: 3 GB": (
@@ -77,6 +113,9 @@ ATTACKS: dict[str, tuple[Callable[[Path], None], list[str]]] = {
 _WORDS = {
     "report": ["report", "received", "--output", "page.html"],
     "runs": ["runs", "list", "--root", "received"],
+    "watch": ["watch", "received", "--once"],
+    "games": ["games", "received"],
+    "a game": ["games", "received", "--match", "7"],
     "eval": ["eval", "received", "--episodes", "1"],
     "resume": ["resume", "received", "--steps", "96", "-q"],
 }
