@@ -96,7 +96,7 @@ def rate(costs: Costs, setup: Setup, *, overlap: bool) -> tuple[float, str]:
     found = parts(costs, setup)
     beside = {"env steps", "network"} if overlap else set()
     in_turn = {name: seconds for name, seconds in found.items() if name not in beside}
-    seconds = max(sum(in_turn.values()), *(found[name] for name in beside))
+    seconds = max([sum(in_turn.values()), *(found[name] for name in beside)])
     longest = found if seconds > sum(in_turn.values()) else in_turn
     return setup.collectors * setup.samples_each / seconds, max(longest, key=lambda name: longest[name])
 
