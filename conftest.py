@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,16 @@ def record_fault(request: pytest.FixtureRequest) -> RecordFault:
         request.node.user_properties.append((_PROPERTY, row))
 
     return record
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What hostile files made a test print may hold half characters, which pytest-xdist cannot send."""
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode("utf-8")) for name, text in report.sections
+    ]
+    return report
 
 
 class _FaultTable:
