@@ -76,3 +76,9 @@ def test_an_answer_cut_short_is_refused_after_a_whole_one() -> None:
         reader.read(whole)
         with pytest.raises(DecodeError):
             reader.read(whole[:end])
+
+
+def test_a_size_that_does_not_end_is_refused_as_the_official_class_refuses_it() -> None:
+    for data in (b"\x0a" + b"\xff" * 1_000_000, b"\x0a\x05\x0a" + b"\xff" * 1_000_000):
+        with pytest.raises(DecodeError):
+            AnswerReader().read(data)

@@ -25,7 +25,8 @@ Result = TypeVar("Result")
 def step_back() -> None:
     """From here on this thread, and what it starts, leaves the cores to whoever else wants them. On Linux."""
     if sys.platform == "linux":  # elsewhere it would be the whole process, training included
-        os.setpriority(os.PRIO_PROCESS, 0, max(_NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+        with contextlib.suppress(OSError):  # a sandbox may not allow it
+            os.setpriority(os.PRIO_PROCESS, 0, max(_NICE, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def stepped_back(start: Callable[[], Result]) -> Result:

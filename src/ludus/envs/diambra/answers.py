@@ -51,11 +51,12 @@ def _find_frame(data: bytes) -> slice | None:
 
 
 def _size(data: bytes, at: int) -> tuple[int, int]:
-    """The number written at `at`, seven bits in a byte, and where it ends."""
-    size = shift = 0
-    while True:
+    """The number written at `at`, seven bits in a byte, and where it ends; IndexError where it does not."""
+    size = 0
+    for shift in range(0, 64, 7):  # protobuf's longest: a broken one would be read for minutes
         byte = data[at]
         size |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        at += 1
         if byte < 0x80:
             return size, at
+    raise IndexError
