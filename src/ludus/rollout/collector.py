@@ -204,7 +204,11 @@ class RolloutCollector(EnvCollector):
             if before is not None:
                 keep(t - 1, before)  # while the envs play
             taken += stepper.receive()
-            self._call_hook(taken)
+            try:
+                self._call_hook(taken)
+            except CollectionStopped:
+                keep(t, chosen)  # what is remembered of rewards is that of the games as they stand
+                raise
         assert chosen is not None
         keep(T - 1, chosen)
 

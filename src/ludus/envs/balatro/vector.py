@@ -155,6 +155,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Starts a run in every game. A seed s gives game i the seed s + i, a list its element."""
+        self._settle()
         settings, last_ante = self.settings, self.last_ante
         self._returns[:] = 0.0
         for i, one in enumerate(seed_per_env(seed, self.num_envs)):
@@ -212,6 +213,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
 
     def begin_step(self, actions: Any) -> None:
         """Let the threads play one action in every game. Nothing else may be asked of it before `end_step`."""
+        self._settle()
         n, settings = self.num_envs, self.settings
         obs, mask = self._new_rows()
         rewards = np.empty(n)
@@ -266,6 +268,12 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
             done == 2,
             {"action_mask": stepping.mask},
         )
+
+    def _settle(self) -> None:
+        """Wait for a step that nobody will end: whoever began it was interrupted."""
+        if self._stepping is not None:
+            stepping, self._stepping = self._stepping, None
+            stepping.wait()
 
     def _begin(self, work: Callable[[slice], Result]) -> Callable[[], list[Result]]:
         """Have `work` done on every part of the games; what is returned waits for its results."""
@@ -336,6 +344,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that decides what follows, to be given to `restore`."""
+        self._settle()
         rngs = [None if rng is None else rng.bit_generator.state for rng in self._rngs]
         curriculum = None if self._curriculum is None else self._curriculum.state_dict()
         return {
@@ -347,6 +356,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
 
     def restore(self, saved: Mapping[str, Any]) -> tuple[Observation, dict[str, Any]]:
         """Goes back to a snapshot; returns what `reset` would: the observations and masks there."""
+        self._settle()
         self.games.put_back(saved["games"])
         self._returns[:] = saved["returns"]
         for i, state in enumerate(saved["rngs"]):

@@ -6,6 +6,7 @@ for every part takes longer than that to hand it out and hear of its end.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -60,3 +61,7 @@ class PartThreads:
 def part_threads(number: int) -> PartThreads:
     """The threads of this process; there is one set of each number."""
     return PartThreads(number)
+
+
+if hasattr(os, "register_at_fork"):  # threads stay behind in the parent
+    os.register_at_fork(after_in_child=part_threads.cache_clear)
