@@ -96,6 +96,8 @@ def test_no_dashboard_listens_anywhere(own_cluster: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("way", ["address", "client"])
 def test_a_run_with_the_token_trains_there(way: str, own_cluster: dict[str, Any]) -> None:
+    if way == "client" and " " in sys.executable:
+        pytest.skip("Ray starts the server of Ray Client by an unquoted shell line")
     home, environment, address = own_cluster["home"], own_cluster["environment"], own_cluster[way]
     status = ludus("cluster", "status", address, "--json", cwd=home, **environment)
     assert status.returncode == 0, status.stderr
