@@ -26,6 +26,7 @@ _log = logging.getLogger("ludus.scale")
 _TOKEN = Path.home() / ".ray" / "auth_token"  # where Ray looks for it
 
 _KNOCK_SECONDS = 10.0
+_CLIENT_TRIES = 3  # the process that Ray Client starts for a connection does not always start
 _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
 # what Ray reads when it is imported; each may be set otherwise by the user
 _USUAL_ENVIRONMENT = {
@@ -189,14 +190,14 @@ def join_cluster(ray: Any, address: str) -> None:
 
 
 def _init(ray: Any, address: str) -> None:
-    try:
-        ray.init(address=address, **_QUIET)
-    except (ConnectionError, RuntimeError):
-        if not address.startswith("ray://"):
-            raise
-        ray.init(
-            address=address, **_QUIET
-        )  # the process that Ray Client starts for a connection does not always start
+    tries = _CLIENT_TRIES if address.startswith("ray://") else 1
+    for left in reversed(range(tries)):
+        try:
+            ray.init(address=address, **_QUIET)
+            return
+        except (ConnectionError, RuntimeError):
+            if not left:
+                raise
 
 
 def _knock(address: str) -> None:
