@@ -42,6 +42,6 @@ def test_the_balatro_agent_climbs(
     assert main(["eval", "balatro-ppo", "--episodes", "40", "--seed", "2000000", "--json"]) == 0
     found = capsys.readouterr().out
     assert '"mean_ante": ' in found
-    assert float(found.split('"mean_ante": ')[1].split(",")[0]) > 5.5  # 6.69 over 1,000 runs
+    assert float(found.split('"mean_ante": ')[1].split(",")[0]) > 6.5  # 7.49 over 1,000 runs
     assert files(agent.path) == before
     assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ from numba import njit
 from ludus.envs.vector.row_threads import LARGE, on_rows
 from ludus.types import Array, Observation
 
-_LARGEST = float(np.finfo(np.float32).max)
+LARGEST = float(np.finfo(np.float32).max)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -21,7 +21,7 @@ def _all_finite(numbers: Any) -> bool:
     bad = 0
     flat = numbers.reshape(-1)
     for i in range(len(flat)):  # without leaving early, so that many are compared at once
-        bad += not abs(flat[i]) <= _LARGEST
+        bad += not abs(flat[i]) <= LARGEST
     return bad == 0
 
 
@@ -67,4 +67,4 @@ def first_bad(numbers: Observation) -> tuple[str, tuple[int, ...], float] | None
 
 
 def _usable(numbers: Array) -> Array:
-    return np.abs(numbers.astype(np.float64)) <= _LARGEST
+    return np.abs(numbers.astype(np.float64)) <= LARGEST

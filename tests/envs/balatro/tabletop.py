@@ -141,6 +141,8 @@ class Game:
             0,
             self.games.s[:0],
             self.games.f[:0],
+            self.obs[:0],
+            self.legal[:0],
             np.zeros((0, 6)),
         )
         return self

@@ -8,7 +8,7 @@ import numpy as np
 
 from ludus.envs.balatro import actions as act
 from ludus.envs.balatro.actions import CARDS, SETS, refill_moves, write_mask
-from ludus.envs.balatro.compiled import entry, fetch, kernel
+from ludus.envs.balatro.compiled import entry, kernel
 from ludus.envs.balatro.consumables import use
 from ludus.envs.balatro.facts import TARGETS_MAX
 from ludus.envs.balatro.jokers import add_joker, swap_jokers
@@ -179,8 +179,8 @@ def _with_belongings(s: Any, f: Any, q: Any, action: Any) -> None:
         sell_joker(s, f, q, action - act.SELL_JOKER)
 
 
-@entry
-def apply(s: Any, f: Any, q: Any, log: Any, action: Any) -> None:
+@kernel
+def carry_out(s: Any, f: Any, q: Any, log: Any, action: Any) -> None:
     """Carries out a legal action in one game."""
     if action >= act.MOVE_CARD and action < CARDS:
         s[HAND_MOVES] -= 1
@@ -221,8 +221,8 @@ def apply(s: Any, f: Any, q: Any, log: Any, action: Any) -> None:
     refill_moves(s)
 
 
-@entry
-def begin(s: Any, f: Any, q: Any, seed: Any, deck: Any, stake: Any, last_ante: Any) -> None:
+@kernel
+def begin_run(s: Any, f: Any, q: Any, seed: Any, deck: Any, stake: Any, last_ante: Any) -> None:
     """Begins a run in one game, ready for its first action."""
     start_run(s, f, q, seed, deck, stake, last_ante)
     refill_moves(s)
@@ -247,23 +247,15 @@ def copy_row(row: Any, to: Any) -> None:
 
 
 @kernel
-def _fetch_row(rows: Any, i: Any) -> None:
-    """Has row i brought near while something else is done: the games together do not fit near the processor."""
-    if i < len(rows):
-        for k in range(0, rows.shape[1], 64 // rows.itemsize):
-            fetch(rows, i, k)  # type: ignore[call-arg]  # the compiler passes the first one
-
-
-@entry
-def look(games_s: Any, games_f: Any, obs: Any, mask: Any, max_hand: Any) -> None:
+def look_at_games(games_s: Any, games_f: Any, obs: Any, mask: Any, max_hand: Any) -> None:
     """Writes observation and mask of every game."""
     for i in range(len(games_s)):
         write_observation(games_s[i], games_f[i], obs[i], max_hand)
         write_mask(games_s[i], mask[i], max_hand)
 
 
-@entry
-def step(
+@kernel
+def step_games(
     games_s: Any,
     games_f: Any,
     queue: Any,
@@ -278,13 +270,16 @@ def step(
     autoreset: Any,
     final_s: Any,
     final_f: Any,
+    final_obs: Any,
+    final_mask: Any,
     log: Any,
 ) -> Any:
     """Steps every game by its action and writes observation, reward, done and mask; returns how many games ended.
 
     `legal` holds the masks of the games as they stand (it may be the same array as `mask`): an action that is not in
     it changes nothing. `done` is 1 for a game that ended, 2 for one cut short by `max_steps`; with `autoreset` its last
-    rows are kept in `final_s`, `final_f` and a new run has begun in its place. `log` is as in `tally`.
+    rows, and what was seen there, are kept in the arrays `final_…` and a new run has begun in its place. `log` is as in
+    `tally`.
     """
     ended = 0
     for i in range(len(games_s)):
@@ -292,10 +287,8 @@ def step(
         action = actions[i]
         f[REWARD] = 0.0
         s[STEPS] += 1
-        _fetch_row(obs, i)
-        _fetch_row(mask, i)
         if 0 <= action < legal.shape[1] and legal[i, action]:
-            apply(s, f, queue, log, action)
+            carry_out(s, f, queue, log, action)
         else:
             f[REWARD] = f[R_ILLEGAL]
         reward[i] = f[REWARD]
@@ -305,8 +298,17 @@ def step(
         if done[i] and autoreset:
             copy_row(s, final_s[i])
             copy_row(f, final_f[i])
-            begin(s, f, queue, next_seed(s), s[DECK], s[STAKE], s[LAST_ANTE])
-        _fetch_row(games_s, i + 1)
+            write_observation(s, f, final_obs[i], max_hand)
+            write_mask(s, final_mask[i], max_hand)
+            begin_run(s, f, queue, next_seed(s), s[DECK], s[STAKE], s[LAST_ANTE])
         write_observation(s, f, obs[i], max_hand)
         write_mask(s, mask[i], max_hand)
     return ended
+
+
+def _for_python(rule: Any) -> Any:
+    return entry(rule.py_func)
+
+
+apply, begin = _for_python(carry_out), _for_python(begin_run)
+look, step = _for_python(look_at_games), _for_python(step_games)

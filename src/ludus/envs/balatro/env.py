@@ -10,9 +10,8 @@ import numpy as np
 from ludus.envs.balatro import state as st
 from ludus.envs.balatro.actions import n_actions
 from ludus.envs.balatro.engine import begin, look, step
-from ludus.envs.balatro.move_table import write_moves
+from ludus.envs.balatro.move_table import workroom, write_moves
 from ludus.envs.balatro.moves import N_MOVES
-from ludus.envs.balatro.observation import observation_size
 from ludus.envs.balatro.render import draw_game, show
 from ludus.envs.balatro.report import episode_report
 from ludus.envs.balatro.settings import Rewards, Settings
@@ -67,7 +66,7 @@ class BalatroEnv(gym.Env[Any, Any]):
             np.zeros((1, int(self.action_space.n)), dtype=bool) if self._moves else self._legal
         )
         self._table: Array = np.zeros((1, N_MOVES), dtype=np.int64)
-        self._room = st.Games.empty(1)
+        self._room = workroom()
         self._reward = np.zeros(1)
         self._done = np.zeros(1, dtype=np.uint8)
         self._action = np.zeros(1, dtype=np.int64)
@@ -94,7 +93,6 @@ class BalatroEnv(gym.Env[Any, Any]):
             self._move()
 
     def _move(self) -> None:
-        max_hand, room = self.settings.max_hand, self._room
         write_moves(
             self.games.s,
             self.games.f,
@@ -102,12 +100,10 @@ class BalatroEnv(gym.Env[Any, Any]):
             self._table,
             self._mask,
             self._obs,
-            observation_size(max_hand),
-            max_hand,
+            self.settings.max_hand,
             NO_QUEUE,
             NO_LOG,
-            room.s[0],
-            room.f[0],
+            *self._room,
         )
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -128,6 +124,8 @@ class BalatroEnv(gym.Env[Any, Any]):
             0,
             self._final.s,
             self._final.f,
+            self._obs,
+            self._legal,
             NO_LOG,
         )
         if self._moves:

@@ -14,7 +14,7 @@ from ludus.envs.balatro import actions as act
 from ludus.envs.balatro.actions import CARDS, N_SETS, SETS
 from ludus.envs.balatro.bosses import progress
 from ludus.envs.balatro.cards import FACE_MASK, HIDDEN, is_face, rank_shown
-from ludus.envs.balatro.compiled import entry_with_arrays, kernel
+from ludus.envs.balatro.compiled import entry, kernel
 from ludus.envs.balatro.facts import (
     BOOSTER_CARDS,
     BOOSTER_KIND,
@@ -39,6 +39,8 @@ from ludus.envs.balatro.moves import (
     CHOOSE_BEST,
     CHOOSE_WORST,
     DISCARD,
+    N_MOVES,
+    N_WORKED_OUT,
     OPEN,
     PLAY,
     PLAY_BEST,
@@ -101,8 +103,10 @@ from ludus.envs.balatro.state import (
     SHOP_VOUCHER,
     TARGET,
     VOUCHER_SLOTS,
+    Games,
 )
 from ludus.envs.balatro.worth import strength, swapped_strength, usual_hands
+from ludus.types import Array
 
 # which set some positions of the hand are, by their bits: for hands of usual size, the others are searched for
 _SET_AT = np.full(1 << 12, -1, dtype=np.int64)
@@ -421,35 +425,43 @@ def _write_moves(
             return
 
 
-@entry_with_arrays
-def write_moves(
+def workroom() -> tuple[Array, ...]:
+    """The last arguments of `write_moves`: a game to try things in, and places for notes. One for each thread."""
+    game = Games.empty(1)
+    notes = [np.zeros(size, dtype=np.int64) for size in (NOTES, OUTS, N_HANDS)]
+    return game.s[0], game.f[0], *notes, np.zeros(N_HANDS)
+
+
+@kernel
+def write_moves_of_games(
     games_s: Any,
     games_f: Any,
     legal: Any,
     table: Any,
     mask: Any,
     obs: Any,
-    start: Any,
     max_hand: Any,
     q: Any,
     log: Any,
     t: Any,
     g: Any,
+    w: Any,
+    outs: Any,
+    sets: Any,
+    scores: Any,
 ) -> None:
     """For every game: which action each move is (`table`, -1 for none), which moves there are, what is worked out.
 
-    `legal` are the masks of `actions.py`; what is worked out goes into `obs` from column `start` on. `t` and `g` are
-    rows to work in.
+    `legal` are the masks of `actions.py`; what is worked out goes to the end of the rows of `obs`.
     """
-    w = np.zeros(NOTES, dtype=np.int64)
-    outs = np.zeros(OUTS, dtype=np.int64)
-    sets = np.zeros(N_HANDS, dtype=np.int64)
-    scores = np.zeros(N_HANDS)
+    start = obs.shape[1] - N_WORKED_OUT
     for i in range(len(games_s)):
-        table[i] = -1
-        mask[i] = False
+        for move in range(N_MOVES):
+            table[i, move] = -1
+            mask[i, move] = False
         x = obs[i, start:]
-        x[:] = 0.0
+        for k in range(N_WORKED_OUT):
+            x[k] = 0.0
         _write_moves(
             games_s[i],
             games_f[i],
@@ -467,3 +479,6 @@ def write_moves(
             outs,
             max_hand,
         )
+
+
+write_moves: Any = entry(write_moves_of_games.py_func)  # type: ignore[attr-defined]  # as a kernel has it

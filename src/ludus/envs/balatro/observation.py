@@ -109,6 +109,7 @@ from ludus.envs.balatro.state import (
     WAITING,
     WAITING_BACK,
 )
+from ludus.envs.finite import LARGEST
 from ludus.types import Array
 
 CARD_FEATURES = 39
@@ -183,6 +184,7 @@ def _sums_of(step: float, count: int) -> Array:
     return sums
 
 
+_BY_PLACE = 1.0 - np.arange(MAX_JOKERS) / MAX_JOKERS
 _TENTHS = _sums_of(0.1, MAX_CARDS + 1)
 
 
@@ -203,7 +205,7 @@ def _ratio(x: Any, whole: Any) -> Any:
 
 
 @kernel
-def _write_run(s: Any, f: Any, o: Any) -> None:
+def _write_run(s: Any, f: Any, o: Any, money: Any) -> None:
     target = f[TARGET] if s[BLIND] else blind_target(s, _next_blind(s))
     cost = reroll_cost(s)
     o[0] = _ratio(s[ANTE], 8.0)
@@ -224,7 +226,7 @@ def _write_run(s: Any, f: Any, o: Any) -> None:
     o[15] = _ratio(joker_room(s), 5.0)
     o[16] = _ratio(consumable_room(s), 5.0)
     o[17] = _ratio(cost, 10.0)
-    o[18] = 1.0 if cost <= spendable(s) else 0.0
+    o[18] = 1.0 if cost <= money else 0.0
     o[19] = _ratio(s[N_DRAW], 52.0)
     o[20] = _ratio(s[N_CARDS], 52.0)
     o[21] = float(s[BOSS_OFF])
@@ -276,7 +278,7 @@ def _write_jokers(s: Any, f: Any, o: Any) -> None:
         o[at] = 1.0
         if stickers & FACE_DOWN:
             continue
-        o[O_JOKERS_HELD + joker - 1] += 1.0 - i / MAX_JOKERS
+        o[O_JOKERS_HELD + joker - 1] += _BY_PLACE[i]
         o[at + 1] = _ratio(JOKER_RARITY[joker], 4.0)
         o[at + 2] = _log10(f, 4 + i, f[J_VALUE + i])
         o[at + 3] = _ratio(s[J_COUNT + i], 10.0)
@@ -290,12 +292,12 @@ def _write_jokers(s: Any, f: Any, o: Any) -> None:
 
 @kernel
 def _write_offer(
-    s: Any, o: Any, k: Any, item: Any, edition: Any, stickers: Any, card: Any, cost: Any
+    o: Any, k: Any, item: Any, edition: Any, stickers: Any, card: Any, cost: Any, money: Any
 ) -> None:
     at = O_OFFERS + k * OFFER_FEATURES
     o[at] = 1.0
     o[at + 1] = _ratio(cost, 10.0)
-    o[at + 2] = 1.0 if cost <= spendable(s) else 0.0
+    o[at + 2] = 1.0 if cost <= money else 0.0
     if edition > 0:
         o[at + 2 + edition] = 1.0
     o[at + 7] = float(stickers)
@@ -312,19 +314,18 @@ def _write_offer(
 
 
 @kernel
-def _write_offers(s: Any, o: Any) -> None:
+def _write_offers(s: Any, o: Any, money: Any) -> None:
     """The open pack, or else the shop."""
     if s[PHASE] == OPENING_PACK or (s[PHASE] == TARGETING and s[WAITING_BACK] == OPENING_PACK):
         for k in range(PACK_SLOTS):
             if s[PACK + k] != 0:
                 _write_offer(
-                    s, o, k, s[PACK + k], s[PACK_EDITION + k], s[PACK_STICKERS + k], s[PACK_CARD + k], 0
+                    o, k, s[PACK + k], s[PACK_EDITION + k], s[PACK_STICKERS + k], s[PACK_CARD + k], 0, money
                 )
         return
     for k in range(SHOP_SLOTS):
         if s[SHOP + k] != 0:
             _write_offer(
-                s,
                 o,
                 k,
                 s[SHOP + k],
@@ -332,6 +333,7 @@ def _write_offers(s: Any, o: Any) -> None:
                 s[SHOP_STICKERS + k],
                 s[SHOP_CARD + k],
                 shop_price(s, k),
+                money,
             )
     for k in range(VOUCHER_SLOTS):
         if s[SHOP_VOUCHER + k] != 0:
@@ -379,7 +381,8 @@ def _write_hand(s: Any, o: Any, max_hand: Any) -> None:
 def write_observation(s: Any, f: Any, o: Any, max_hand: Any) -> None:
     """Writes what the player of one game sees into a row of `observation_size(max_hand)` floats."""
     o[:] = 0.0
-    _write_run(s, f, o)
+    money = spendable(s)
+    _write_run(s, f, o, money)
     o[O_PHASE + s[PHASE]] = 1.0
     o[O_BLIND + (s[BLIND] if s[BLIND] else _next_blind(s))] = 1.0
     o[O_BOSS + s[BOSS]] = 1.0
@@ -393,7 +396,7 @@ def write_observation(s: Any, f: Any, o: Any, max_hand: Any) -> None:
     _write_jokers(s, f, o)
     for k in range(s[N_CONSUMABLES]):
         o[O_CONSUMABLES + s[CONSUMABLE + k] - C_FOOL] += 1.0 - k / MAX_CONSUMABLES
-    _write_offers(s, o)
+    _write_offers(s, o, money)
     for v in range(32):
         o[O_VOUCHERS + v] = s[VOUCHER + 1 + v]
     for k in range(s[N_TAGS]):
@@ -402,6 +405,25 @@ def write_observation(s: Any, f: Any, o: Any, max_hand: Any) -> None:
         if s[BLIND_ON_DECK] <= k:
             o[O_TAGS_OFFERED + s[BLIND_TAG + k] - 1] += 1.0 - 0.5 * k
     _write_hand(s, o, max_hand)
+
+
+@kernel
+def are_finite(numbers: Any) -> Any:
+    """Whether all of them can be learnt from."""
+    bad = 0
+    for k in range(len(numbers)):  # without leaving early, so that many are compared at once
+        bad += not abs(numbers[k]) <= LARGEST
+    return bad == 0
+
+
+@kernel
+def row_is_finite(o: Any, max_hand: Any) -> Any:
+    """`are_finite` of a row: of its parts that come from floats of the game. All others are counts and flags."""
+    return (
+        are_finite(o[O_RUN:O_PHASE])
+        and are_finite(o[O_JOKERS:O_JOKERS_HELD])
+        and are_finite(o[O_HAND + CARD_FEATURES * max_hand :])
+    )
 
 
 N_IDS = MAX_JOKERS + MAX_CONSUMABLES + PACK_SLOTS  # and one for each position of the hand

@@ -10,7 +10,7 @@ from ludus.envs.balatro.facts import BLIND_NAMES, HANDS, ITEM_NAMES
 
 def episode_report(s: Any, f: Any) -> dict[str, Any]:
     """How far a run came: `ante`, `round`, best hand (`score`), money, jokers held, hands played, and its end."""
-    run = s[: st.CARD].tolist()  # one by one, numbers are slow to leave numpy
+    run = s[: st.PLAYED + len(HANDS)].tolist()  # one by one, numbers are slow to leave numpy
     jokers = s[st.JOKER : st.JOKER + st.MAX_JOKERS].tolist()
     return {
         "ante": run[st.ANTE],

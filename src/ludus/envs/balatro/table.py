@@ -169,6 +169,8 @@ class Table:
             0,
             self._games.s,
             self._games.f,
+            self._obs,
+            self._legal,
             log,
         )
         self.reward += float(reward[0])

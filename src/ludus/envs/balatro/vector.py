@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.utils.seeding import np_random
@@ -15,18 +14,15 @@ from gymnasium.vector.utils import batch_space
 
 from ludus.envs.balatro import state as st
 from ludus.envs.balatro.actions import n_actions
+from ludus.envs.balatro.crew import FINAL_MASK, FINAL_S, GAMES_S, MAX_HAND, MAX_STEPS, TABLE, Crew
 from ludus.envs.balatro.curriculum import AnteCurriculum
-from ludus.envs.balatro.engine import begin, look, step
-from ludus.envs.balatro.env import NO_LOG, NO_QUEUE, SEED_LIMIT
-from ludus.envs.balatro.move_table import write_moves
+from ludus.envs.balatro.engine import begin
+from ludus.envs.balatro.env import NO_QUEUE, SEED_LIMIT
 from ludus.envs.balatro.moves import N_MOVES
-from ludus.envs.balatro.observation import observation_size
 from ludus.envs.balatro.report import episode_report
 from ludus.envs.balatro.settings import Settings
 from ludus.envs.balatro.spaces import action_space, as_dict, dict_space, flat_space, move_space
-from ludus.envs.finite import both_finite
 from ludus.envs.vector.base import seed_per_env
-from ludus.envs.vector.part_threads import part_threads
 from ludus.envs.vector.process import usable_cores
 from ludus.types import Array, BoolArray, Observation
 
@@ -34,7 +30,6 @@ if TYPE_CHECKING:
     from ludus.envs.make import EnvSpec
 
 ENV_ID = "ludus/Balatro-v0"
-Result = TypeVar("Result")
 GAMES_PER_THREAD = {"cards": 256, "moves": 64}  # fewer are done before a thread has begun
 
 _held_once = [np.empty(0)]
@@ -68,12 +63,23 @@ class _Shelf:
 class _Stepping:
     """A step that is being played, and where it is written."""
 
-    wait: Callable[[], list[bool]]
+    actions: Array
     obs: Array
     mask: BoolArray
     rewards: Array
     done: Array
-    legal: BoolArray
+
+
+class _Endings:
+    """The last rows of runs that end in a step, and what was seen there."""
+
+    def __init__(self, n_envs: int, obs_size: int, n_actions: int, n_choices: int, crew: Crew) -> None:
+        self.games = st.Games.empty(n_envs)
+        self.obs: Array = np.zeros((n_envs, obs_size), dtype=np.float32)
+        self.legal: BoolArray = np.zeros((n_envs, n_actions), dtype=bool)
+        self.mask = self.legal if n_choices == n_actions else np.zeros((n_envs, n_choices), dtype=bool)
+        crew.place(FINAL_S, self.games.s, self.games.f, self.obs, self.legal, self.mask)
+        self.place = crew.board[FINAL_S : FINAL_MASK + 1].copy()
 
 
 def why_not(spec: EnvSpec) -> str | None:
@@ -118,7 +124,6 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         self.render_mode = None
         self.games = st.Games.empty(n_envs)
         self.settings.write_rewards(self.games)
-        self._final, self._final_before = st.Games.empty(n_envs), st.Games.empty(n_envs)
         self._stepping: _Stepping | None = None
         self.finite = True
         self._curriculum = None if curriculum is None else AnteCurriculum(**curriculum)
@@ -128,11 +133,16 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         self._table: Array = np.zeros((n_envs, N_MOVES), dtype=np.int64)
         self._given: tuple[Array, BoolArray] | None = None
         self._observations = _Shelf((n_envs, *self._flat.shape), np.float32)
-        self._masks = _Shelf((n_envs, int(self.single_action_space.n)), np.bool_)
+        self._n_choices = int(self.single_action_space.n)
+        self._masks = _Shelf((n_envs, self._n_choices), np.bool_)
         cores = min(threads or usable_cores(), n_envs // GAMES_PER_THREAD[self.settings.actions])
-        self._threads = part_threads(cores) if cores > 1 else None
-        edges = np.linspace(0, n_envs, max(1, cores) + 1).astype(int)
-        self._parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+        crew = self._crew = Crew(max(1, cores))
+        crew.place(GAMES_S, self.games.s, self.games.f)
+        if self._moves:
+            crew.place(TABLE, self._table)
+        crew.board[MAX_HAND], crew.board[MAX_STEPS] = max_hand, self.settings.max_steps
+        sizes = int(self._flat.shape[0]), n_actions(max_hand), self._n_choices
+        self._final, self._final_before = (_Endings(n_envs, *sizes, crew) for _ in range(2))
 
     @classmethod
     def of_spec(cls, spec: EnvSpec, n_envs: int) -> BalatroVectorEnv:
@@ -169,37 +179,17 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _look(self) -> tuple[Observation, dict[str, Any]]:
         obs, mask = self._new_rows()
-        max_hand = self.settings.max_hand
-        legal = self._legal if self._moves else mask
-
-        def look_at(rows: slice) -> None:
-            look(self.games.s[rows], self.games.f[rows], obs[rows], legal[rows], max_hand)
-            if self._moves:
-                self._move(self.games, rows, legal, self._table, mask, obs)
-
-        self._begin(look_at)()
-        self._legal = legal
+        self._legal = self._legal if self._moves else mask
+        self._begin(
+            0, _Stepping(np.empty(0, np.int64), obs, mask, np.empty(0), np.empty(0, np.uint8)), self._legal
+        )
+        self._settle()
         return self._shown(obs, self.games), {"action_mask": mask}
 
-    def _move(
-        self, games: st.Games, rows: slice, legal: BoolArray, table: Array, mask: BoolArray, obs: Array
-    ) -> None:
-        """Which moves can be chosen, what each of them is, and what is worked out."""
-        max_hand = self.settings.max_hand
-        room = st.Games.empty(1)
-        write_moves(
-            games.s[rows],
-            games.f[rows],
-            legal[rows],
-            table[rows],
-            mask[rows],
-            obs[rows],
-            observation_size(max_hand),
-            max_hand,
-            NO_QUEUE,
-            NO_LOG,
-            room.s[0],
-            room.f[0],
+    def _begin(self, stepping: int, step: _Stepping, legal: BoolArray) -> None:
+        self._stepping = step  # which holds the arrays until they are written
+        self._crew.begin(
+            stepping, step.actions, step.obs, step.rewards, step.done, self._legal, legal, step.mask
         )
 
     def step(self, actions: Any) -> tuple[Observation, Array, Array, Array, dict[str, Any]]:
@@ -214,53 +204,24 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
     def begin_step(self, actions: Any) -> None:
         """Let the threads play one action in every game. Nothing else may be asked of it before `end_step`."""
         self._settle()
-        n, settings = self.num_envs, self.settings
+        n = self.num_envs
         obs, mask = self._new_rows()
-        rewards = np.empty(n)
-        done = np.empty(n, dtype=np.uint8)
         actions = np.ascontiguousarray(actions, dtype=np.int64)
+        if actions.shape != (n,):
+            raise ValueError(f"{n} games take {n} actions, not an array of shape {actions.shape}")
         if self._moves:
             actions = self._table[np.arange(n), actions]
-        legal = self._legal if self._moves else mask
         self._final, self._final_before = self._final_before, self._final
-
-        def step_some(rows: slice) -> bool:
-            step(
-                self.games.s[rows],
-                self.games.f[rows],
-                NO_QUEUE,
-                actions[rows],
-                obs[rows],
-                rewards[rows],
-                done[rows],
-                self._legal[rows],
-                legal[rows],
-                settings.max_hand,
-                settings.max_steps,
-                1,
-                self._final.s[rows],
-                self._final.f[rows],
-                NO_LOG,
-            )
-            if self._moves:
-                self._move(self.games, rows, legal, self._table, mask, obs)
-            return bool(both_finite(obs[rows], rewards[rows]))  # here, while it is in this core's cache
-
-        self._stepping = _Stepping(self._begin(step_some), obs, mask, rewards, done, legal)
+        self._crew.board[FINAL_S : FINAL_MASK + 1] = self._final.place
+        step = _Stepping(actions, obs, mask, np.empty(n), np.empty(n, dtype=np.uint8))
+        self._begin(1, step, self._legal if self._moves else mask)
 
     def end_step(self) -> tuple[Observation, Array, Array, Array, dict[str, Any]]:
         """What `step` returns, less the `endings`; `finite` tells whether every number of it is."""
         assert self._stepping is not None
-        stepping, self._stepping = self._stepping, None
-        self.finite = all(stepping.wait())
-        self._legal = stepping.legal
-        self._returns += stepping.rewards
+        stepping = self._stepping
+        self._settle()
         done = stepping.done
-        if self._curriculum is not None:
-            ended = np.flatnonzero(done)
-            for won in self._final.s[ended, st.WON]:
-                self._curriculum.record(bool(won))
-            self.games.s[ended, st.LAST_ANTE] = self.last_ante
         return (
             self._shown(stepping.obs, self.games),
             stepping.rewards,
@@ -270,19 +231,35 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         )
 
     def _settle(self) -> None:
-        """Wait for a step that nobody will end: whoever began it was interrupted."""
-        if self._stepping is not None:
-            stepping, self._stepping = self._stepping, None
-            stepping.wait()
+        """Wait for the step that is being played, if there is one: whoever began it may have been interrupted."""
+        stepping = self._stepping
+        if stepping is None:
+            return
+        self.finite = self._crew.wait()
+        self._stepping = None
+        if not self._moves:
+            self._legal = stepping.mask
+        if not len(stepping.done):  # the games were only looked at
+            return
+        self._returns += stepping.rewards
+        if self._curriculum is not None:
+            ended = np.flatnonzero(stepping.done)
+            for won in self._final.games.s[ended, st.WON]:
+                self._curriculum.record(bool(won))
+            self.games.s[ended, st.LAST_ANTE] = self.last_ante
 
-    def _begin(self, work: Callable[[slice], Result]) -> Callable[[], list[Result]]:
-        """Have `work` done on every part of the games; what is returned waits for its results."""
-        if self._threads is None:
-            return lambda: [work(slice(0, self.num_envs))]
-        return self._threads.begin(work, self._parts)
+    def close_extras(self, **kwargs: Any) -> None:
+        """The threads write into arrays of this env: they must have ended their step before it goes."""
+        self._settle()
+
+    def __del__(self) -> None:
+        if getattr(self, "_stepping", None) is not None and self._crew.is_ours():
+            self._settle()
 
     def write_into(self, obs: Array, mask: BoolArray) -> None:
         """The next step (or reset) writes its observations and masks into these arrays and returns them."""
+        for array, kind, width in ((obs, np.float32, self._flat.shape[0]), (mask, np.bool_, self._n_choices)):
+            assert array.flags.c_contiguous and array.dtype == kind and array.shape == (self.num_envs, width)
         self._given = obs, mask
 
     def _new_rows(self) -> tuple[Array, BoolArray]:
@@ -299,31 +276,19 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         """
         n = self.num_envs
         final = self._final if self._stepping is None else self._final_before
-        last = st.Games(final.s[indices], final.f[indices])
-        obs: Array = np.empty((len(indices), *self._flat.shape), dtype=np.float32)
-        legal: BoolArray = np.empty((len(indices), self._legal.shape[1]), dtype=bool)
-        look(last.s, last.f, obs, legal, self.settings.max_hand)
-        mask = legal
-        if self._moves:
-            mask = np.empty((len(indices), N_MOVES), dtype=bool)
-            table: Array = np.empty((len(indices), N_MOVES), dtype=np.int64)
-            self._move(last, slice(0, len(indices)), legal, table, mask, obs)
-        mask[~mask.any(axis=1)] = (
-            True  # nothing is chosen after the end, but a masked softmax must stay finite
-        )
-        shown = self._shown(obs, last)
+        rows, floats = final.games.s, final.games.f
         final_obs, reports, masks = (np.empty(n, dtype=object) for _ in range(3))
         success, present = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
         lengths = np.zeros(n, dtype=np.int64)
-        success[indices] = last.s[:, st.WON]
-        lengths[indices] = last.s[:, st.STEPS]
         present[indices] = True
-        for k, i in enumerate(indices.tolist()):
-            final_obs[i] = (
-                {key: part[k] for key, part in shown.items()} if isinstance(shown, dict) else shown[k]
-            )
-            reports[i] = episode_report(last.s[k], last.f[k])
-            masks[i] = mask[k]
+        for i in indices.tolist():
+            report = reports[i] = episode_report(rows[i], floats[i])
+            success[i], lengths[i] = report["won"], report["length"]
+            final_obs[i], masks[i] = final.obs[i].copy(), final.mask[i].copy()
+        if self.settings.observation == "dict":
+            for i in indices.tolist():
+                parts = as_dict(final_obs[i][None], rows[i][None], self.settings.max_hand)
+                final_obs[i] = {key: part[0] for key, part in parts.items()}
         episode = {"r": self._returns.copy(), "l": lengths}
         self._returns[indices] = 0.0
         return {
