@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ludus.algorithms.kernels.cores import LATELY, TRY_AGAIN_AFTER, CoreChoice
+from itertools import pairwise
+
+from ludus.algorithms.kernels.cores import AT_MOST_AFTER, LATELY, TRY_AGAIN_AFTER, CoreChoice
 
 
 def picks(choice: CoreChoice, seconds: dict[int, float], calls: int) -> list[int]:
@@ -14,10 +16,23 @@ def picks(choice: CoreChoice, seconds: dict[int, float], calls: int) -> list[int
     return picked
 
 
-def test_the_faster_number_is_kept_and_the_other_tried_now_and_then() -> None:
-    picked = picks(CoreChoice(2), {1: 2.0, 2: 1.0}, 10 * TRY_AGAIN_AFTER)
+def test_the_faster_number_is_kept_and_the_other_tried_ever_more_seldom() -> None:
+    picked = picks(CoreChoice(2), {1: 2.0, 2: 1.0}, 6 * AT_MOST_AFTER)
     assert picked[:3] == [2, 1, 2]
-    assert picked.count(1) == 10  # once at the start, and once per interval that is over
+    tries = [call for call, cores in enumerate(picked) if cores == 1]
+    waits = [later - earlier for earlier, later in pairwise(tries)]
+    start, rest = waits[:3], waits[3:]
+    assert start == [TRY_AGAIN_AFTER - 1, 2 * TRY_AGAIN_AFTER, 4 * TRY_AGAIN_AFTER]
+    assert rest == [AT_MOST_AFTER] * 5
+
+
+def test_after_a_change_the_other_is_tried_soon_again() -> None:
+    choice = CoreChoice(2)
+    picks(choice, {1: 2.0, 2: 1.0}, 4 * AT_MOST_AFTER)
+    busy = picks(choice, {1: 2.0, 2: 9.0}, TRY_AGAIN_AFTER)
+    assert busy[-1] == 1
+    assert 2 in picks(choice, {1: 2.0, 2: 1.0}, TRY_AGAIN_AFTER)
+    assert choice.cores == 2
 
 
 def test_one_slow_call_changes_nothing() -> None:

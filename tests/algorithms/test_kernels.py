@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import torch
 from gymnasium import spaces
 from learning_setup import OBS, learner, rollout, transitions
 
-from ludus.algorithms.credit import gae
+from ludus.algorithms.credit import gae, vtrace
 from ludus.algorithms.kernels.credit import gae as fast_gae
+from ludus.algorithms.kernels.credit import vtrace as fast_vtrace
 from ludus.policies.observations import RewardNormalizer
+from ludus.rollout.experience import Cuts
 
 DISCRETE = spaces.Discrete(4)
 MULTI = spaces.MultiDiscrete([3, 2, 4])
@@ -86,6 +89,25 @@ def test_ppo_update_agrees_with_torch(
     expected, found = torch_one.update(experience, 0.25), fused.update(experience, 0.25)
     assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
     assert_same(torch_one, fused)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["separate", "shared"])
+@pytest.mark.parametrize(
+    ("space", "masked"),
+    [(DISCRETE, False), (DISCRETE, True), (MULTI, False), (MULTI, True), (BOX, False)],
+    ids=["discrete", "discrete-masked", "multi", "multi-masked", "box"],
+)
+def test_what_an_older_policy_played_is_valued_anew_as_torch_does(
+    space: spaces.Space[Any], masked: bool, shared: bool
+) -> None:
+    torch_one, fused = pair("PPO", space, policy={"share_net": shared})
+    last = np.random.default_rng(3).normal(size=(4, 3)).astype(np.float32)
+    cuts = Cuts(np.full(4, 15), np.arange(4), last)
+    experience = replace(masked_rollout(torch_one, space, masked), cuts=cuts)
+    expected, found = (one.credit(experience, 0.0)[0] for one in (torch_one, fused))
+    assert not np.allclose(found.log_probs, experience.log_probs.reshape(-1), atol=1e-2)
+    for name in ("log_probs", "values", "advantages", "returns"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("arch", [(), (7,), (16, 8, 4)], ids=str)
@@ -207,19 +229,21 @@ def test_two_cores_give_the_bytes_that_one_gives() -> None:
         assert torch.equal(tensor, two.tensors()[name]), name
 
 
-def test_gae_agrees_with_the_reference() -> None:
+def test_credit_agrees_with_the_reference() -> None:
     rng = np.random.default_rng(0)
     shape = (50, 6)
     rewards, values, next_values = (rng.normal(size=shape).astype(np.float32) for _ in range(3))
     terminated = rng.random(shape) < 0.1
     ends = terminated | (rng.random(shape) < 0.1)
     next_values[terminated] = np.nan  # what does not count may be anything
-    for expected, found in zip(
-        gae(rewards, values, next_values, terminated, ends, 0.97, 0.9),
-        fast_gae(rewards, values, next_values, terminated, ends, 0.97, 0.9),
-        strict=True,
-    ):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    ratios = np.exp(rng.normal(size=shape)).astype(np.float32)
+    ratios[20, 3] = np.nan  # what counts and is not finite is seen
+    played = rewards, values, next_values, terminated, ends
+    expected = *gae(*played, 0.97, 0.9), *vtrace(*played, ratios, 0.97, 0.9)
+    found = *fast_gae(*played, 0.97, 0.9), *fast_vtrace(*played, ratios, 0.97, 0.9)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    assert np.isnan(found[2][20, 3])
 
 
 @pytest.mark.parametrize("space", [DISCRETE, MULTI, BOX], ids=["discrete", "multi", "box"])

@@ -200,3 +200,13 @@ def test_actions_of_any_shape_are_learned_from() -> None:
 def test_only_bounded_boxes_are_taken_on() -> None:
     with pytest.raises(ConfigError, match="SAC needs Box actions"):
         learner("SAC", action_space=spaces.Discrete(2))
+
+
+def test_two_cores_learn_the_bytes_that_one_learns() -> None:
+    options = {"kernels": True, "batch_size": 70, "policy_net_arch": (40, 20), "value_net_arch": (50, 20)}
+    one, two = (learner("SAC", threads=threads, **options) for threads in (1, 2))
+    for made in (one, two):
+        made.replay.add(transitions(made, count=200))
+        for _ in range(4):
+            made.learn_rounds(1, 0.0)
+    assert same_bytes(one.tensors(), two.tensors())

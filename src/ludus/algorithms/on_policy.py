@@ -14,6 +14,7 @@ from ludus.algorithms.credit import gae, vtrace
 from ludus.algorithms.graphs import CapturedPlay
 from ludus.algorithms.kernels.actor_critic import ActorCriticKernels, FlatSamples, why_not
 from ludus.algorithms.kernels.credit import gae as fast_gae
+from ludus.algorithms.kernels.credit import vtrace as fast_vtrace
 from ludus.algorithms.learner import Learner, Workplace, explained_variance
 from ludus.algorithms.peers import together
 from ludus.config.hyperparameters import Hyperparameters, constant
@@ -239,7 +240,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
             acted = rollout.log_probs
             rollout = self._valued_anew(rollout, rollout.cuts)
             ratios = np.exp(np.minimum(rollout.log_probs - acted, 0.0))
-            advantages, returns = vtrace(
+            advantages, returns = (vtrace if self.kernels is None else fast_vtrace)(
                 rollout.rewards,
                 rollout.values,
                 rollout.next_values,
@@ -295,9 +296,9 @@ class OnPolicyLearner(Learner[Rollout, H]):
         for start in range(0, len(actions), _REVALUED_AT_ONCE):
             part = slice(start, start + _REVALUED_AT_ONCE)
             seen = {key: value[part] for key, value in obs.items()} if isinstance(obs, dict) else obs[part]
-            found = self.policy.evaluate(seen, actions[part], None if masks is None else masks[part])
+            found = self._evaluate(seen, actions[part], None if masks is None else masks[part])
             log_probs.append(found[0])
-            values.append(found[2])
+            values.append(found[1])
         new_values = torch.cat(values).reshape(shape).cpu().numpy()
         next_values = np.empty_like(new_values)
         next_values[:-1] = new_values[1:]
@@ -308,6 +309,17 @@ class OnPolicyLearner(Learner[Rollout, H]):
             values=new_values,
             next_values=next_values,
         )
+
+    def _evaluate(
+        self, obs: Any, actions: torch.Tensor, masks: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities of `actions`, and values, of the policy as it is now."""
+        if self.kernels is None:
+            log_probs, _, values = self.policy.evaluate(obs, actions, masks)
+            return log_probs, values
+        mask = None if masks is None else masks.numpy()
+        found = self.kernels.evaluate(obs.numpy(), actions.numpy(), mask)
+        return torch.from_numpy(found[0]), torch.from_numpy(found[1])
 
 
 class CapturedActorCritic:

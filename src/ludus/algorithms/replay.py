@@ -74,13 +74,16 @@ class ReplayBuffer:
         if not self._arrays:
             self._allocate({name: (array.shape[1:], array.dtype) for name, array in fields.items()})
         count = len(transitions.rewards)
-        where = (self._position + np.arange(count)) % self.capacity
+        end = self._position + count
+        where: Any = slice(self._position, end)
+        if end > self.capacity:
+            where = (self._position + np.arange(count)) % self.capacity
         masks = fields.get("next_masks")
         if masks is not None and "next_masks" not in self._arrays:  # the first mask came late: all was legal
             self._arrays["next_masks"] = np.ones((self.capacity, *masks.shape[1:]), dtype=bool)
         for name, array in self._arrays.items():
             array[where] = fields.get(name, True)
-        self._position = (self._position + count) % self.capacity
+        self._position = end % self.capacity
         self.size = min(self.size + count, self.capacity)
 
     def draw(self, size: int | tuple[int, int], rng: np.random.Generator) -> Array:

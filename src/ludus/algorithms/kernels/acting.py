@@ -1,4 +1,7 @@
-"""Acting: both networks, a sample and its log-probability for all envs, in one call of a few microseconds."""
+"""Acting: both networks, a sample and its log-probability for all envs, in one call of a few microseconds.
+
+And what a policy thinks of actions that another one took.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from ludus.algorithms.kernels.core import FAST, f32, forward, network_size
-from ludus.algorithms.kernels.heads import HALF_LOG_TWO_PI, log_softmax
+from ludus.algorithms.kernels.heads import HALF_LOG_TWO_PI, categorical, gaussian, log_softmax
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
@@ -95,3 +98,33 @@ def state_values(parameters: Any, plan: Any, obs: Any, work: Any, values: Any) -
         column = 0
     for b in range(len(obs)):
         values[b] = outputs[b, column]
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def evaluate(
+    parameters: Any,
+    plan: Any,
+    obs: Any,
+    actions_int: Any,
+    actions_float: Any,
+    masks: Any,
+    masked: bool,
+    work: Any,
+    log_probs: Any,
+    values: Any,
+) -> None:
+    """Fill log-probabilities of given actions, and values, for obs [N, d]."""
+    dims_pi, _, parts, kinds = plan
+    n_box = kinds[2]
+    outputs = forward(parameters, 0, dims_pi, kinds[0], obs, work)
+    size = network_size(dims_pi)
+    log_std = parameters[size : size + n_box]
+    logs = np.empty(outputs.shape[1], dtype=np.float32)
+    no_mask = masks[0] if masked else masks[:0].reshape(-1)
+    for b in range(len(obs)):
+        if n_box > 0:
+            log_probs[b], _ = gaussian(outputs, b, log_std, actions_float[b])
+        else:
+            mask = masks[b] if masked else no_mask
+            log_probs[b], _ = categorical(outputs, b, parts, actions_int[b], mask, masked, logs)
+    state_values(parameters, plan, obs, work, values)

@@ -223,6 +223,33 @@ class ActorCriticKernels:
         acting.state_values(self.memory.parameters, self._plan, flat_rows(obs), work, values)
         return values
 
+    def evaluate(self, obs: Array, actions: Array, masks: BoolArray | None) -> tuple[Array, Array]:
+        """The log-probabilities of a batch of actions, and the values of the observations they were taken at.
+
+        `compile` leaves it out: few runs need it.
+        """
+        n = len(obs)
+        log_probs, values = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32)
+        acting.evaluate(
+            self.memory.parameters,
+            self._plan,
+            flat_rows(obs),
+            *self._split_actions(actions),
+            self._no_masks if masks is None else masks,
+            masks is not None,
+            np.empty(n * self._widest, dtype=np.float32),
+            log_probs,
+            values,
+        )
+        return log_probs, values
+
+    def _split_actions(self, actions: Array) -> tuple[Array, Array]:
+        """Actions as int64 [n, parts] and as float32 [n, d]: one of the two is empty."""
+        flat = actions.reshape(len(actions), -1)
+        if self._box:
+            return np.zeros((0, 0), dtype=np.int64), flat
+        return flat.astype(np.int64, copy=False), np.zeros((0, 0), dtype=np.float32)
+
     def learn(
         self, samples: FlatSamples, orders: Iterable[Array], batch_size: int, settings: Settings
     ) -> tuple[Metrics, int]:
@@ -235,10 +262,8 @@ class ActorCriticKernels:
         if listed is not None:
             return self._learn_listed(listed, samples, orders, batch_size, settings)
         n = len(samples.obs)
-        none_int, none_float = np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0), dtype=np.float32)
         whole = (
-            none_int if self._box else samples.actions.reshape(n, -1).astype(np.int64, copy=False),
-            samples.actions.reshape(n, -1) if self._box else none_float,
+            *self._split_actions(samples.actions),
             samples.log_probs,
             samples.advantages,
             self._no_masks if samples.masks is None else samples.masks,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,7 +39,8 @@ class FlatMemory:
         self.second = np.zeros(size, dtype=np.float32)
         self.first = np.zeros(size, dtype=np.float32)
         self.step = 0
-        self._counter = torch.zeros(())  # one for all parameters: they are stepped together
+        self._steps = np.zeros((), dtype=np.float32)
+        self._counter = torch.from_numpy(self._steps)  # one for all parameters: they are stepped together
         self.bind()
 
     @property
@@ -67,13 +69,14 @@ class FlatMemory:
                 moment.zero_()
             state[name] = moment
         self.step = int(state["step"]) if "step" in state else 0
-        state["step"] = self._counter.fill_(self.step)
+        self._steps[...] = self.step
+        state["step"] = self._counter
 
     def advance(self, steps: int, grad_norm: float) -> None:
         """Count optimizer steps that a kernel took. NotFinite if it stopped at a gradient that is not finite."""
         self.step += steps
-        self._counter.fill_(self.step)
-        if not np.isfinite(grad_norm):
+        self._steps[...] = self.step
+        if not math.isfinite(grad_norm):
             raise NotFinite(NOT_FINITE)
 
 

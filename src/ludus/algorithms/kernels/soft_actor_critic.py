@@ -1,8 +1,9 @@
 """One SAC gradient step as one call: both critics, the actor through them, the temperature, the following targets.
 
 Networks lie in flat arrays as `core` describes. The actor's last layer puts out means, then log-deviations; the
-two critics lie one after the other. Two cores share the work: a critic each, or half of the batch each for the
-actor, whose two gradients are added. The result does not depend on how many cores there are.
+two critics lie one after the other. A batch lies in panels (see `panels`); the critics' inputs are observations, then
+actions, of which the actor takes the observations. Two cores share the work: a critic each, or for the actor half of
+the panels and half of the weights. The result does not depend on how many cores there are.
 """
 
 from __future__ import annotations
@@ -12,19 +13,17 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-from ludus.algorithms.kernels.core import (
-    FAST,
-    adam,
-    backward,
-    clip_scale,
-    f32,
+from ludus.algorithms.kernels.core import FAST, adam, clip_scale, f32, network_size, squared_norm
+from ludus.algorithms.kernels.panels import (
     forward,
-    network_size,
-    scale_by_slope,
-    squared_norm,
-    tanh,
+    gradients_of,
+    panels_of,
+    place_of,
+    spread,
+    turn_inputs,
 )
-from ludus.algorithms.kernels.q_learning import gather
+from ludus.algorithms.kernels.soft_acting import LOG_STD_MAX, LOG_STD_MIN, lay, look
+from ludus.algorithms.kernels.tiles import PANEL, multiply_one
 
 ACTOR_LOSS, CRITIC_LOSS, GRAD_NORM, LOG_PROB, FINITE, TEMPERATURE_LOSS = range(6)
 N_STATS = 6
@@ -45,123 +44,11 @@ N_STATS = 6
 ) = range(12)
 N_SETTINGS = 12
 
-LOG_STD_MIN, LOG_STD_MAX = f32(-20.0), f32(2.0)
-LOG_TWO = f32(0.6931471805599453)
-HALF_LOG_TWO_PI = f32(0.9189385332046727)
-
 TAKEN, AHEAD, NEW = range(3)
 """The critics' three inputs: the action that was taken, the actor's one step ahead, the actor's here."""
 
-
-@njit(cache=True, error_model="numpy", fastmath=FAST)
-def draw(outputs: Any, noise: Any, actions: Any, first: int, log_probs: Any) -> None:
-    """Squashed Gaussian actions from the actor's outputs, written into columns `first`… of `actions`."""
-    rows, size = noise.shape
-    for b in range(rows):
-        total = f32(0.0)
-        for k in range(size):
-            log_std = min(max(outputs[b, size + k], LOG_STD_MIN), LOG_STD_MAX)
-            z = noise[b, k]
-            raw = outputs[b, k] + np.exp(log_std) * z
-            actions[b, first + k] = tanh(raw)
-            # log(1 - tanh(x)^2) = 2 (log 2 - x - log(1 + exp(-2 x))), stable for large x
-            double = f32(-2.0) * raw
-            softplus = max(double, f32(0.0)) + np.log1p(np.exp(-abs(double)))
-            slope = f32(2.0) * (LOG_TWO - raw - softplus)
-            total -= f32(0.5) * z * z + log_std + HALF_LOG_TWO_PI + slope
-        log_probs[b] = total
-
-
-@njit(cache=True, error_model="numpy", fastmath=FAST)
-def act(parameters: Any, dims: Any, kind: int, obs: Any, noise: Any, work: Any, actions: Any) -> None:
-    """Fill actions [N, size] in -1 to 1 for obs [N, d]."""
-    outputs = forward(parameters, 0, dims, kind, obs, work)
-    draw(outputs, noise, actions, 0, np.empty(len(obs), dtype=np.float32))
-
-
-@njit(cache=True, error_model="numpy", fastmath=FAST)
-def take_rows(work: Any, dims: Any, rows: int, kept: Any, out: Any) -> None:
-    """`out` becomes what `forward` would have left in `work`, had it seen only the rows listed in `kept`."""
-    source = target = 0
-    for layer in range(len(dims) - 1):
-        width = dims[layer + 1]
-        for i in range(len(kept)):
-            start = source + kept[i] * width
-            out[target : target + width] = work[start : start + width]
-            target += width
-        source += rows * width
-
-
-@njit(cache=True, error_model="numpy", fastmath=FAST)
-def input_slopes(
-    parameters: Any, offset: int, dims: Any, kind: int, rows: int, work: Any, slopes: Any, out: Any
-) -> None:
-    """d(loss)/d(inputs) given d(loss)/d(outputs) in `slopes`; no parameter gets a gradient."""
-    layers = len(dims) - 1
-    end = offset + network_size(dims)
-    place = 0
-    for layer in range(layers):
-        place += rows * dims[layer + 1]
-    for layer in range(layers - 1, -1, -1):
-        n_in, n_out = dims[layer], dims[layer + 1]
-        place -= rows * n_out
-        dy = slopes[place : place + rows * n_out].reshape((rows, n_out))
-        if layer < layers - 1:
-            scale_by_slope(dy, work[place : place + rows * n_out].reshape((rows, n_out)), kind)
-        end -= n_out + n_in * n_out
-        weight = parameters[end : end + n_in * n_out].reshape((n_out, n_in))
-        if layer == 0:
-            np.dot(dy, weight, out)
-        else:
-            before = place - rows * n_in
-            np.dot(dy, weight, slopes[before : before + rows * n_in].reshape((rows, n_in)))
-
-
-@njit(cache=True, error_model="numpy", fastmath=FAST)
-def outputs_place(dims: Any, rows: int) -> int:
-    """Where `forward` puts the outputs in its work space."""
-    place = 0
-    for layer in range(len(dims) - 2):
-        place += rows * dims[layer + 1]
-    return place
-
-
-@njit(cache=True, error_model="numpy", fastmath=FAST)
-def look(
-    actor: Any,
-    plan: Any,
-    replay: Any,
-    moments: Any,
-    indices: Any,
-    noise: Any,
-    clip: float,
-    seen: Any,
-    inputs: Any,
-    log_probs: Any,
-    work: Any,
-) -> None:
-    """Fill the critics' three inputs for these rows, and the log-probabilities of the actor's actions.
-
-    `seen` and `work` are left as the actor's pass over the observations here, for its `backward`.
-    """
-    actor_dims, _, kind, _ = plan
-    obs, next_obs, actions, _, _ = replay
-    mean, scale = moments
-    rows, n_obs, size = len(indices), actor_dims[0], noise[0].shape[1]
-    if rows == 0:
-        return
-    gather(next_obs, indices, mean, scale, clip, seen)
-    out = forward(actor, 0, actor_dims, kind, seen, work)
-    inputs[AHEAD][:, :n_obs] = seen
-    draw(out, noise[1], inputs[AHEAD], n_obs, log_probs[1])
-    gather(obs, indices, mean, scale, clip, seen)
-    out = forward(actor, 0, actor_dims, kind, seen, work)
-    inputs[NEW][:, :n_obs] = seen
-    draw(out, noise[0], inputs[NEW], n_obs, log_probs[0])
-    for b in range(rows):
-        inputs[TAKEN][b, :n_obs] = seen[b]
-        for k in range(size):
-            inputs[TAKEN][b, n_obs + k] = actions[indices[b], k]
+NO_MOMENTS = (np.zeros(0), np.zeros(0))
+NOTHING = np.zeros(1, dtype=np.float32)
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
@@ -181,99 +68,141 @@ def soft_targets(replay: Any, indices: Any, settings: Any, ahead: Any, log_probs
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
 def critic_side(
-    critics: Any, gradients: Any, side: int, plan: Any, inputs: Any, aims: Any, work: Any, slopes: Any
+    critics: Any,
+    gradients: Any,
+    side: int,
+    plan: Any,
+    inputs: Any,
+    aims: Any,
+    work: Any,
+    slopes: Any,
+    turned: Any,
 ) -> float:
     """The gradient of one critic; returns its loss, summed."""
-    _, critic_dims, kind, _ = plan
-    rows = len(inputs)
-    offset = side * network_size(critic_dims)
-    out = forward(critics, offset, critic_dims, kind, inputs, work)
-    place = outputs_place(critic_dims, rows)
+    _, dims, kind, rows = plan
+    panels, n_in = panels_of(rows), dims[0]
+    offset = side * network_size(dims)
+    outputs = forward(critics, offset, dims, kind, inputs, n_in, work, panels, 0, panels)
     loss = 0.0
     for b in range(rows):
-        error = out[b, 0] - aims[b]
+        error = work[outputs + b] - aims[b]
         loss += 0.5 * error * error
-        slopes[place + b] = f32(error / rows)
-    backward(critics, gradients, offset, critic_dims, kind, inputs, work, slopes)
+        slopes[outputs + b] = f32(error / rows)
+    slopes[outputs + rows : outputs + panels * PANEL] = f32(0.0)
+    spread(critics, offset, dims, kind, work, slopes, panels, 0, panels)
+    turn_inputs(dims, inputs, n_in, work, turned, panels, 0, panels)
+    gradients_of(gradients, offset, dims, inputs, n_in, work, slopes, turned, panels, 0, 1)
     return loss
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
 def critic_says(parameters: Any, side: int, plan: Any, inputs: Any, work: Any, q: Any) -> None:
     """Fill q [B] with what one critic says of the inputs."""
-    _, critic_dims, kind, _ = plan
-    out = forward(parameters, side * network_size(critic_dims), critic_dims, kind, inputs, work)
-    for b in range(len(inputs)):
-        q[b] = out[b, 0]
+    _, dims, kind, rows = plan
+    panels = panels_of(rows)
+    outputs = forward(
+        parameters, side * network_size(dims), dims, kind, inputs, dims[0], work, panels, 0, panels
+    )
+    q[:] = work[outputs : outputs + rows]
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def sort_by_critic(q: Any, order: Any) -> Any:
+    """List in `order` the rows that critic 0 values lower, then from a new panel on those of critic 1.
+
+    Returns how many rows each has. q [2, B] is what the critics say.
+    """
+    counts = np.zeros(2, dtype=np.int64)
+    for side in range(2):
+        start = panels_of(counts[0]) * PANEL * side
+        for b in range(q.shape[1]):
+            if (q[0, b] <= q[1, b]) == (side == 0):
+                order[start + counts[side]] = b
+                counts[side] += 1
+    return counts
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST)
+def through_critics(
+    critics: Any,
+    plan: Any,
+    order: Any,
+    counts: Any,
+    critic_work: Any,
+    taken: Any,
+    slopes: Any,
+    by_action: Any,
+    low: int,
+    high: int,
+) -> None:
+    """Fill d(loss)/d(action) for the rows of panels `low` to `high` of `order`.
+
+    A row's gradient comes through the critic that values it lower, and only that one is asked for it, with what
+    `critic_says` left in its work space.
+    """
+    _, dims, kind, batch = plan
+    panels, size = panels_of(batch), by_action.shape[1]
+    n_in, hidden, layers = dims[0], dims[1], len(dims) - 1
+    row, places = np.empty(PANEL, dtype=np.float32), np.empty(PANEL, dtype=np.int64)
+    outputs = place_of(dims, layers - 1, 1)
+    for p in range(low, high):
+        side = 0 if p < panels_of(counts[0]) else 1
+        start = p * PANEL
+        count = min(PANEL, counts[side] - (start - panels_of(counts[0]) * PANEL * side))
+        work = critic_work[side]
+        for layer in range(layers - 1):
+            source, target = place_of(dims, layer, panels), place_of(dims, layer, 1)
+            width = dims[layer + 1]
+            for j in range(count):
+                b = order[start + j]
+                places[j] = source + (b // PANEL) * width * PANEL + b % PANEL
+            for i in range(width):
+                for j in range(count):
+                    taken[target + i * PANEL + j] = work[places[j] + i * PANEL]
+        slopes[outputs : outputs + PANEL] = f32(-1.0 / batch)
+        offset = side * network_size(dims)
+        spread(critics, offset, dims, kind, taken, slopes, 1, 0, 1)
+        for k in range(size):
+            multiply_one(
+                critics, offset + n_in - size + k, 0, n_in, 0, slopes, 0, 1, hidden, NOTHING, 0, row, 0, 0
+            )
+            for j in range(count):
+                by_action[order[start + j], k] = row[j]
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
 def actor_half(
     actor: Any,
-    critics: Any,
     plan: Any,
     noise: Any,
-    settings: Any,
-    seen: Any,
+    temperature: float,
     inputs: Any,
-    first: int,
-    q: Any,
-    actor_work: Any,
-    critic_work: Any,
-    taken: Any,
+    by_action: Any,
+    work: Any,
     slopes: Any,
-    by_input: Any,
-    gradients: Any,
+    turned: Any,
+    low: int,
+    high: int,
 ) -> None:
-    """The actor's gradient from the rows from `first` on, through the critics' pass over all rows of the batch.
-
-    q [2, B] is what the critics say. A row's gradient comes through the one that values it lower, and only that
-    one is asked for it.
-    """
-    actor_dims, critic_dims, kind, batch = plan
-    rows, n_obs, size = len(seen), actor_dims[0], noise.shape[1]
-    if rows == 0:
-        gradients[:] = f32(0.0)
-        return
-    by_action = np.empty((rows, size), dtype=np.float32)
-    kept = np.empty(rows, dtype=np.int64)
-    for side in range(2):
-        count = 0
-        for b in range(first, first + rows):
-            if (q[0, b] <= q[1, b]) == (side == 0):
-                kept[count] = b
-                count += 1
-        if count == 0:
-            continue
-        take_rows(critic_work[side], critic_dims, batch, kept[:count], taken)
-        place = outputs_place(critic_dims, count)
-        slopes[place : place + count] = f32(-1.0 / batch)
-        offset = side * network_size(critic_dims)
-        input_slopes(critics, offset, critic_dims, kind, count, taken, slopes, by_input[:count])
-        for i in range(count):
-            for k in range(size):
-                by_action[kept[i] - first, k] = by_input[i, n_obs + k]
-
-    place = outputs_place(actor_dims, rows)
-    share = f32(settings[TEMPERATURE] / batch)
-    for b in range(rows):
+    """The slopes of the actor's layers for panels `low` to `high`, given d(loss)/d(action) through the critics."""
+    dims, critic_dims, kind, batch = plan
+    panels, n_obs, n_in, size = panels_of(batch), dims[0], critic_dims[0], noise.shape[1]
+    outputs = place_of(dims, len(dims) - 2, panels)
+    slopes[outputs + low * 2 * size * PANEL : outputs + high * 2 * size * PANEL] = f32(0.0)
+    share = f32(temperature / batch)
+    for b in range(low * PANEL, min(high * PANEL, batch)):
+        panel, lane = b // PANEL, b % PANEL
         for k in range(size):
-            a = inputs[b, n_obs + k]
+            a = inputs[(panel * n_in + n_obs + k) * PANEL + lane]
             by_raw = by_action[b, k] * (f32(1.0) - a * a) + share * f32(2.0) * a
-            log_std = actor_work[place + size + k]
-            inside = LOG_STD_MIN <= log_std <= LOG_STD_MAX
-            slopes[place + k] = by_raw
-            slopes[place + size + k] = by_raw * np.exp(log_std) * noise[b, k] - share if inside else f32(0.0)
-        place += 2 * size
-    backward(actor, gradients, 0, actor_dims, kind, seen, actor_work, slopes)
-
-
-@njit(cache=True, error_model="numpy", fastmath=FAST)
-def join(one: Any, other: Any, total: Any) -> float:
-    """`total` becomes the sum of two gradients; returns its squared norm."""
-    for i in range(len(total)):
-        total[i] = one[i] + other[i]
-    return squared_norm(total)
+            mean_at = outputs + (panel * 2 * size + k) * PANEL + lane
+            log_std_at = mean_at + size * PANEL
+            log_std = work[log_std_at]
+            slopes[mean_at] = by_raw
+            if LOG_STD_MIN <= log_std <= LOG_STD_MAX:
+                slopes[log_std_at] = by_raw * np.exp(log_std) * noise[b, k] - share
+    spread(actor, 0, dims, kind, work, slopes, panels, low, high)
+    turn_inputs(dims, inputs, n_in, work, turned, panels, low, high)
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
@@ -319,30 +248,38 @@ def learn(
 
     stats[FINITE] is 1 afterwards, or 0 when a gradient was not finite; that network is not stepped then.
     """
-    seen, inputs, log_probs, aims, q, actor_work, critic_work, taken, slopes, by_input, parts = buffers
-    rows = len(indices)
-    cuts = (0, rows // 2, rows)
+    inputs, log_probs, aims, q, actor_work, critic_work, taken, slopes, turned, order, by_action = buffers
+    obs, next_obs, actions, _, _ = replay
+    actor_dims, critic_dims, _, rows = plan
+    n_obs, n_in, panels = actor_dims[0], critic_dims[0], panels_of(rows)
+    cuts = (0, panels // 2, panels)
     size = len(actor[0])
     actor_cuts = (0, size // 2, size)
     one = len(targets) // 2
     losses, norms = np.zeros(2), np.zeros(2)
+    clip_at = settings[OBS_CLIP]
     stats[FINITE] = 0.0
 
     for half in prange(2):
         low, high = cuts[half], cuts[half + 1]
-        look(
-            actor[0],
-            plan,
-            replay,
-            moments,
-            indices[low:high],
-            (noise[0][low:high], noise[1][low:high]),
-            settings[OBS_CLIP],
-            seen[low:high],
-            (inputs[0][low:high], inputs[1][low:high], inputs[2][low:high]),
-            (log_probs[0][low:high], log_probs[1][low:high]),
-            actor_work[half],
-        )
+        for ahead in (1, 0):  # the last pass is the one that is learnt from
+            look(
+                actor[0],
+                plan,
+                next_obs if ahead else obs,
+                moments,
+                indices,
+                noise[ahead],
+                clip_at,
+                inputs[AHEAD if ahead else NEW],
+                log_probs[ahead],
+                actor_work,
+                low,
+                high,
+            )
+        stretch = slice(low * n_in * PANEL, high * n_in * PANEL)
+        inputs[TAKEN][stretch] = inputs[NEW][stretch]
+        lay(actions, indices, NO_MOMENTS, 0.0, n_obs, n_in, inputs[TAKEN], low, high)
 
     for side in prange(2):
         critic_says(targets, side, plan, inputs[AHEAD], critic_work[side], q[side])
@@ -350,7 +287,15 @@ def learn(
     for side in prange(2):
         low, high = side * one, side * one + one
         losses[side] = critic_side(
-            critics[0], critics[1], side, plan, inputs[TAKEN], aims, critic_work[side], slopes[side]
+            critics[0],
+            critics[1],
+            side,
+            plan,
+            inputs[TAKEN],
+            aims,
+            critic_work[side],
+            slopes[side],
+            turned[side],
         )
         norms[side] = squared_norm(critics[1][low:high])
     norm = np.sqrt(norms[0] + norms[1])
@@ -365,28 +310,42 @@ def learn(
             follow(targets[low:high], critics[0][low:high], settings[TAU])
         critic_says(critics[0], side, plan, inputs[NEW], critic_work[side], q[side])
 
+    counts = sort_by_critic(q, order)
+    asked = panels_of(counts[0]) + panels_of(counts[1])
+    asked_cuts = (0, asked // 2, asked)
     for half in prange(2):
-        low, high = cuts[half], cuts[half + 1]
-        actor_half(
-            actor[0],
+        through_critics(
             critics[0],
             plan,
-            noise[0][low:high],
-            settings,
-            seen[low:high],
-            inputs[NEW][low:high],
-            low,
-            q,
-            actor_work[half],
+            order,
+            counts,
             critic_work,
             taken[half],
             slopes[half],
-            by_input[low:high],
-            parts[half],
+            by_action,
+            asked_cuts[half],
+            asked_cuts[half + 1],
         )
     for half in prange(2):
-        low, high = actor_cuts[half], actor_cuts[half + 1]
-        norms[half] = join(parts[0][low:high], parts[1][low:high], actor[1][low:high])
+        actor_half(
+            actor[0],
+            plan,
+            noise[0],
+            settings[TEMPERATURE],
+            inputs[NEW],
+            by_action,
+            actor_work,
+            slopes[0],
+            turned[0],
+            cuts[half],
+            cuts[half + 1],
+        )
+    for half in prange(2):
+        gradients_of(
+            actor[1], 0, actor_dims, inputs[NEW], n_in, actor_work, slopes[0], turned[0], panels, half, 2
+        )
+    for half in prange(2):
+        norms[half] = squared_norm(actor[1][actor_cuts[half] : actor_cuts[half + 1]])
     norm = np.sqrt(norms[0] + norms[1])
     loss = log_prob = 0.0
     for b in range(rows):

@@ -10,6 +10,7 @@ import numba
 import numpy as np
 import torch
 
+from ludus.algorithms.kernels import soft_acting
 from ludus.algorithms.kernels import soft_actor_critic as sac
 from ludus.algorithms.kernels.cores import CoreChoice
 from ludus.algorithms.kernels.memory import (
@@ -22,6 +23,8 @@ from ludus.algorithms.kernels.memory import (
     uncovered_input,
     uncovered_layer,
 )
+from ludus.algorithms.kernels.panels import panels_of, turned_size
+from ludus.algorithms.kernels.tiles import PANEL
 from ludus.algorithms.replay import ReplayArrays
 from ludus.policies.distributions import refuse_mask
 from ludus.policies.observations import RewardNormalizer
@@ -95,7 +98,9 @@ class SACKernels:
             self._act_work = np.empty(n * int(dims[1:].sum()), dtype=np.float32)
         actions = np.empty((n, self._size), dtype=np.float32)
         noise = self._rng.standard_normal((n, self._size), dtype=np.float32)
-        sac.act(self.actor.parameters, dims, self._plan[2], flat_rows(obs), noise, self._act_work, actions)
+        soft_acting.act(
+            self.actor.parameters, dims, self._plan[2], flat_rows(obs), noise, self._act_work, actions
+        )
         return actions
 
     def learn(
@@ -158,18 +163,19 @@ class SACKernels:
                 stats,
                 self._buffers,
             )
-        taken = int(stats[sac.FINITE])
-        self.critics.advance(taken, stats[sac.GRAD_NORM])
-        self.actor.advance(taken, stats[sac.GRAD_NORM])
+        found = stats.tolist()
+        taken, norm = int(found[sac.FINITE]), found[sac.GRAD_NORM]
+        self.critics.advance(taken, norm)
+        self.actor.advance(taken, norm)
         metrics = {
-            "train/actor_loss": stats[sac.ACTOR_LOSS],
-            "train/critic_loss": stats[sac.CRITIC_LOSS],
-            "train/grad_norm": stats[sac.GRAD_NORM],
-            "train/ent_coef": settings[sac.TEMPERATURE],
+            "train/actor_loss": found[sac.ACTOR_LOSS],
+            "train/critic_loss": found[sac.CRITIC_LOSS],
+            "train/grad_norm": norm,
+            "train/ent_coef": float(settings[sac.TEMPERATURE]),
         }
         if learnt:
             self.temperature.advance(taken, 0.0)
-            metrics["train/ent_coef_loss"] = stats[sac.TEMPERATURE_LOSS]
+            metrics["train/ent_coef_loss"] = found[sac.TEMPERATURE_LOSS]
         return metrics
 
     def compile(self) -> float:
@@ -211,25 +217,26 @@ class SACKernels:
     def _allocate(self, rows: int) -> None:
         self._rows = rows
         actor_dims, critic_dims, _ = self._plan
-        n_obs, n_in = int(actor_dims[0]), int(critic_dims[0])
-        actor_widths, critic_widths = int(actor_dims[1:].sum()), int(critic_dims[1:].sum())
-        half = rows - rows // 2
+        panels = panels_of(rows)
+        samples = panels * PANEL
 
         def zeros(*shape: int) -> Array:
             return np.zeros(shape, dtype=np.float32)
 
+        actor_widths, critic_widths = int(actor_dims[1:].sum()), int(critic_dims[1:].sum())
+        turned = max(turned_size(dims, len(dims) - 1, panels) for dims in (actor_dims, critic_dims))
         self._buffers = (
-            zeros(rows, n_obs),
-            (zeros(rows, n_in), zeros(rows, n_in), zeros(rows, n_in)),
+            tuple(zeros(samples * int(critic_dims[0])) for _ in range(3)),
             (zeros(rows), zeros(rows)),
             np.zeros(rows),
             zeros(2, rows),
-            zeros(2, half * actor_widths),
-            zeros(2, rows * critic_widths),
-            zeros(2, half * critic_widths),
-            zeros(2, max(half * actor_widths, rows * critic_widths)),
-            zeros(rows, n_in),
-            zeros(2, len(self.actor.parameters)),
+            zeros(samples * actor_widths),
+            zeros(2, samples * critic_widths),
+            zeros(2, PANEL * critic_widths),
+            zeros(2, samples * max(actor_widths, critic_widths)),
+            zeros(2, turned),
+            np.zeros(samples + PANEL, dtype=np.int64),
+            zeros(rows, self._size),
         )
 
 
