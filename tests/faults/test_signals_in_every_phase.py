@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import select
 import signal
 import sys
 import time
@@ -37,6 +38,7 @@ pytestmark = [
 ]
 
 GRACE = 10.0
+LONGEST = 120.0  # until a run is in its phase
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
 PHASES = ("collecting", "updating", "evaluating", "saving", "filming")
 
@@ -75,7 +77,7 @@ class Caller:
 
         TrainingRun.begin = noticed  # type: ignore[method-assign]
         if phase == "collecting":
-            self._watch(Stepper, "step")
+            self._watch(Stepper, "receive")
         elif phase == "evaluating":
             self._watch(evaluate, "choose", slow=1.0)  # so long that it must be broken off
             self._watch(together, "read_masks", slow=1.0)
@@ -125,7 +127,10 @@ def stopped_in(
         finally:
             os._exit(99)
     os.close(tell)
-    assert os.read(told, 1) == b".", "the run ended before it came to this phase"
+    came, _, _ = select.select([told], [], [], LONGEST)
+    if not came:
+        os.kill(child, signal.SIGKILL)
+    assert came and os.read(told, 1) == b".", "the run ended, or was ended, before it came to this phase"
     os.close(told)
     began = time.monotonic()
     while time.monotonic() - began < GRACE:

@@ -3,96 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from losing import Injector
-from tiny_runs import resumed, rows, tiny, trained
+from losing import Injector, pid_of
+from scripted_fleet import NoPolicy, ScriptedFleet
+from tiny_runs import resumed, rows, tiny, trained, trainer_for
 
+from ludus.config.scale import ScaleConfig
 from ludus.rollout.experience import Transitions
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.scale.collectors import AsyncCollector
-from ludus.scale.fleet import ShardLost
-from ludus.scale.shard import Harvest, Memory
-
-
-class ScriptedFleet:
-    """Shards whose collections end when a script says so: shard i needs `slowness[i]` waits for each."""
-
-    def __init__(self, slowness: list[int]) -> None:
-        self.slowness = slowness
-        self.left: dict[int, int] = {}
-        self.asked: dict[int, tuple[int, Any]] = {}
-        self.queues: list[list[int]] = [[] for _ in slowness]
-        self.serial = 0
-        self.dies: set[int] = set()
-        self.absence = 0
-        """How many looks it takes until a lost shard is replaced."""
-        self.absent: dict[int, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.slowness)
-
-    def publish(self, thing: Any) -> Any:
-        return thing
-
-    def ask(self, index: int, method: str, *args: Any) -> Any:
-        self.serial += 1
-        self.asked[self.serial] = (index, args[0].number if method == "collect" else None)
-        self.left[self.serial] = self.slowness[index] if method == "collect" else 0
-        if method == "collect":
-            self.queues[index].append(self.serial)
-        return self.serial
-
-    def wait(self, tickets: list[int], seconds: float) -> list[int]:
-        for queue in self.queues:
-            if queue:
-                self.left[queue[0]] -= 1
-                if self.left[queue[0]] <= 0:
-                    queue.pop(0)
-        return [ticket for ticket in tickets if self.left[ticket] <= 0]
-
-    def answer(self, index: int, ticket: int) -> Any:
-        if ticket in self.dies:
-            raise ShardLost("by the script")
-        _, version = self.asked[ticket]
-        if version is None:
-            return None
-        one = np.array([float(ticket)])
-        experience = Transitions(
-            steps=1,
-            episodes=[],
-            obs=one,
-            actions=one,
-            rewards=one,
-            next_obs=one,
-            terminated=np.zeros(1, dtype=bool),
-            masks=None,
-            next_masks=None,
-        )
-        memory = Memory({}, {}, {}, [], None)
-        return Harvest(index, version, experience, {}, memory, None, 0.0)
-
-    def replace(self, index: int) -> None:
-        self.queues[index] = []
-        self.absent[index] = self.absence
-
-    def is_there(self, index: int) -> bool:
-        self.absent[index] -= 1
-        return self.absent[index] < 0
-
-    def place(self, index: int) -> str:
-        return "nowhere"
-
-
-class NoPolicy:
-    obs_normalizer = None
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
+from ludus.scale.planning import cores_to_learn
 
 
 def collector_over(slowness: list[int], bound: int, away: int = 1) -> tuple[AsyncCollector, ScriptedFleet]:
@@ -167,8 +92,8 @@ def test_the_others_play_on_while_a_lost_shard_is_replaced(bound: int, lost: lis
         assert collector.take_metrics()["rollout/staleness_max"] <= bound
     assert collector.losses.total == len(lost)
     fleet.ask, fleet.absent = ask, dict.fromkeys(lost, 0)  # type: ignore[method-assign]
-    for _ in range(3):
-        collector.collect(NoPolicy())  # type: ignore[arg-type]
+    for _ in range(3):  # what others have played in its place is not played once more
+        assert collector.collect(NoPolicy()).steps == 4  # type: ignore[arg-type]
     assert not collector._lost
 
 
@@ -188,6 +113,23 @@ def test_each_algorithm_trains_to_its_total(algorithm: str, four_nodes: Any, tmp
     assert told[-1]["step"] == CASES[algorithm]["total_timesteps"]
     ages = [row["rollout/staleness_max"] for row in told if "rollout/staleness_max" in row]
     assert ages and max(ages) <= 2
+
+
+def test_collectors_leave_the_learner_a_core_and_make_way_for_it(four_nodes: Any, tmp_path: Path) -> None:
+    sync = ScaleConfig(collectors=2)
+    together = sync.model_copy(update={"mode": "async"})
+    assert cores_to_learn(sync, 2) == 2  # nobody plays meanwhile
+    assert [cores_to_learn(together, cores) for cores in (1, 2, 3, 8)] == [1, 1, 1, 6]
+    trainer = trainer_for(tiny(tmp_path, n_envs=2, scale={"collectors": 2, "mode": "async"}))
+    try:
+        trainer.create_model()
+        assert isinstance(trainer.collector, AsyncCollector)
+        fleet = trainer.collector.fleet
+        ours = os.getpriority(os.PRIO_PROCESS, 0)
+        for index in range(2):
+            assert os.getpriority(os.PRIO_PROCESS, pid_of(fleet.place(index))) > ours
+    finally:
+        trainer.close()
 
 
 def test_losses_and_resume_keep_the_count_exact(four_nodes: Any, tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
-"""A run bears so many losses within an hour, and says the cause of the one that was too many."""
+"""A run bears so many losses within an hour, can be stopped over each, and says the cause of one too many."""
 
 from __future__ import annotations
 
 import pytest
+from scripted_fleet import NoPolicy, ScriptedFleet
 
 from ludus.config.schema import TrainerConfig
 from ludus.errors import CollectorsLost, LudusError
+from ludus.rollout.collector import CollectionStopped
+from ludus.scale.collectors import SyncCollector
 from ludus.scale.losses import Losses
 from ludus.trainers.grouping import Grouping
 
@@ -24,3 +27,18 @@ def test_a_run_that_gives_up_on_its_learners_does_not_save_half_an_update() -> N
     with pytest.raises(LudusError, match="a learner was lost") as told:
         Grouping().lose(config, "a learner was lost")
     assert not isinstance(told.value, CollectorsLost)  # on which a run saves where it is
+
+
+def test_a_run_that_lost_a_shard_at_a_checkpoint_can_be_stopped_or_goes_on_from_there() -> None:
+    fleet = ScriptedFleet([1, 1])
+    collector = SyncCollector(fleet, None, 3)  # type: ignore[arg-type]
+    fleet.absence = 10**9
+    fleet.dies.add(2)  # shard 1, over the barrier
+    collector.barrier(0)
+    collector.step_hook = lambda steps: False
+    with pytest.raises(CollectionStopped):
+        collector.collect(NoPolicy())  # type: ignore[arg-type]
+
+    collector.step_hook, fleet.absent, fleet.told = None, {1: 0}, []
+    assert collector.collect(NoPolicy()).steps == 2  # type: ignore[arg-type]
+    assert [method for index, method in fleet.told if index == 1] == ["barrier", "collect"]

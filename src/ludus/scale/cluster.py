@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from ludus.errors import MissingExtra, UserError
 _log = logging.getLogger("ludus.scale")
 _TOKEN = Path.home() / ".ray" / "auth_token"  # where Ray looks for it
 
+_UNDERTAKER = Path(__file__).with_name("undertaker.py")
 _KNOCK_SECONDS = 10.0
 _CLIENT_TRIES = 3  # the process that Ray Client starts for a connection does not always start
 _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
@@ -56,6 +58,8 @@ class _Held:
 
     sessions: int = 0
     ours: bool = False
+    undertaker: subprocess.Popen[bytes] | None = None
+    """Sees to it that a cluster that was started here ends with this process, however that dies."""
 
 
 _held = _Held()
@@ -77,6 +81,10 @@ class RaySession:
         if _held.sessions == 0 and _held.ours:
             _held.ours = False
             import_ray().shutdown()
+            if _held.undertaker is not None:
+                _held.undertaker.kill()  # nothing is left for it
+                _held.undertaker.wait()
+                _held.undertaker = None
 
 
 def import_ray() -> Any:
@@ -233,12 +241,20 @@ def _start(ray: Any, cpus: float) -> None:
     make_token()
     cores = max(os.cpu_count() or 1, int(-(-cpus // 1)))
     _log.info("no Ray cluster on this machine: starting one with %d CPUs for this run", cores)
-    ray.init(
-        address="local",
-        num_cpus=cores,
-        include_dashboard=False,
-        **_QUIET,
-    )
+    context = ray.init(address="local", num_cpus=cores, include_dashboard=False, **_QUIET)
+    if sys.platform == "linux":
+        logs = os.path.realpath(os.path.join(context.address_info["session_dir"], "logs"))
+        try:
+            _held.undertaker = subprocess.Popen(
+                [sys.executable, "-I", str(_UNDERTAKER), logs, str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError:
+            ray.shutdown()
+            raise
 
 
 def _current_address(ray: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -129,30 +129,26 @@ class ShardedCollector(Collector):
         _log.info("collector %d goes on (%s)", index, self.fleet.place(index))
         return True
 
-    def _await_lost(self) -> None:
-        while self._lost:
-            if not self._tend():
-                self.fleet.wait([], _LOOK_AROUND_SECONDS)
-
     def _tell_all(self, method: str, *args: Any) -> None:
-        """Have all shards do something, and wait until it is done; one that is lost over it is brought up anew."""
-        self._await_lost()
-        tickets = [self.fleet.ask(index, method, *args) for index in range(len(self.fleet))]
-        self._hear(enumerate(tickets))
+        """Have all shards that are there do something, and wait until it is done."""
+        self._hear({index: self.fleet.ask(index, method, *args) for index in self._present()})
 
     def _load_shards(self) -> None:
-        """Give every shard what it is to remember."""
-        self._await_lost()
-        known = [(index, memory) for index, memory in enumerate(self._memories) if memory is not None]
-        self._hear([(index, self.fleet.ask(index, "load", memory)) for index, memory in known])
+        """Give every shard that is there what it is to remember."""
+        known = {index: memory for index in self._present() if (memory := self._memories[index]) is not None}
+        self._hear({index: self.fleet.ask(index, "load", memory) for index, memory in known.items()})
 
-    def _hear(self, tickets: Iterable[tuple[int, Any]]) -> None:
-        for index, ticket in tickets:
+    def _present(self) -> list[int]:
+        """The shards that can be told something. Those that are lost learn where to go on when they are back."""
+        self._lost = dict.fromkeys(self._lost)  # what some of them are told at this moment is out of date
+        return [index for index in range(len(self.fleet)) if index not in self._lost]
+
+    def _hear(self, tickets: dict[int, Any]) -> None:
+        for index, ticket in tickets.items():
             try:
                 self.fleet.answer(index, ticket)
             except ShardLost as lost:
                 self._lose(index, lost)
-        self._await_lost()
 
 
 class SyncCollector(ShardedCollector):
@@ -180,7 +176,8 @@ class SyncCollector(ShardedCollector):
 
     def collect(self, policy: Policy) -> Experience:
         version = self._publish(policy)
-        pending = {self.fleet.ask(index, "collect", version): index for index in range(len(self.fleet))}
+        there = [index for index in range(len(self.fleet)) if index not in self._lost]
+        pending = {self.fleet.ask(index, "collect", version): index for index in there}
         harvests: dict[int, Harvest] = {}
         while pending or self._lost:
             for ticket in self.fleet.wait(list(pending), _LOOK_AROUND_SECONDS):
@@ -308,10 +305,10 @@ class AsyncCollector(ShardedCollector):
             return False
         own = [outing for outing in self._outings if outing.shard == index]
         away = sum(outing.harvest is None for outing in own)
-        wanted = len(own) <= self._max_staleness or len(self._outings) < len(
-            self.fleet
-        )  # where others are lost
-        return wanted and away < self._away
+        updates = (
+            self._max_staleness + 1 if len(own) <= self._max_staleness else 1
+        )  # more where others are lost
+        return away < self._away and len(self._outings) < updates * len(self.fleet)
 
     def _enough(self, number: int) -> list[_Outing] | None:
         """What update `number` learns from; None while some of it is not there yet."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +19,10 @@ from ludus.scale.cluster import RaySession, connect, import_ray
 from ludus.scale.collectors import AsyncCollector, ShardedCollector, SyncCollector
 from ludus.scale.fleet import Fleet
 from ludus.scale.shard import ShardPlan
+
+_MAKES_WAY = (
+    5  # as in nice(1): all wait for a learner that waits for a core; other work should not come first by far
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,22 @@ def open_session(scale: ScaleConfig) -> tuple[RaySession, float]:
     wanted = 1 if scale.collectors == "auto" else scale.collectors
     session = connect(scale.ray, cpus=wanted * scale.cpus_per_collector)
     return session, float(import_ray().cluster_resources().get("CPU", 1.0))
+
+
+def cores_to_learn(scale: ScaleConfig, cores: int) -> int:
+    """How many of this machine's `cores` are left to the learner while it learns; `scale` is resolved.
+
+    Where collectors play on meanwhile, a second core of the learner would be one of theirs, and two that have to wait
+    for each other get less done than one. Ray spreads collectors out: a machine gets about its part of them.
+    """
+    if scale.mode == "sync":
+        return cores
+    assert isinstance(scale.collectors, int)
+    nodes = [node for node in import_ray().nodes() if node["Alive"]]
+    here = [node for node in nodes if node["NodeManagerHostname"] == socket.gethostname()]
+    cpus, of = (sum(node["Resources"].get("CPU", 0.0) for node in some) for some in (here, nodes))
+    playing: float = scale.collectors * _threads(scale) * cpus / max(of, 1.0)
+    return max(1, cores - math.ceil(playing))
 
 
 def make_collector(
@@ -90,9 +112,15 @@ def plan_shards(
             kernels=config.kernels,
             reports_episodes=share.reports_episodes,
             rebuild=share.rebuild,
-            threads=max(1, int(scale.cpus_per_collector)),
+            threads=_threads(scale),
             keeps_cuts=not together,
             keeps_diary=together,
+            niceness=0 if together else _MAKES_WAY,
         )
         for index in range(count)
     ]
+
+
+def _threads(scale: ScaleConfig) -> int:
+    """What a collector may use."""
+    return max(1, int(scale.cpus_per_collector))

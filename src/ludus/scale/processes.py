@@ -42,6 +42,8 @@ class ShardProcess(_Process):
     def build(self, plan: ShardPlan) -> Any:
         from ludus.scale.shard import Shard
 
+        if plan.niceness and hasattr(os, "nice"):
+            os.nice(plan.niceness)
         try:
             self.shard = Shard(plan)
         except LudusError as error:

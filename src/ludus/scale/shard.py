@@ -50,6 +50,8 @@ class ShardPlan:
     """Whether the learner may have moved on when it gets what was played."""
     keeps_diary: bool = True
     """Whether harvests tell the actions, for `Shard.replay`."""
+    niceness: int = 0
+    """How far its process makes way for others on its machine, as in nice(1)."""
 
 
 @dataclass(frozen=True)

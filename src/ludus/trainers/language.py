@@ -20,6 +20,7 @@ from ludus.config.schema import TrainerConfig
 from ludus.envs.text.extraction import make_extractor
 from ludus.envs.text.game import TextGame
 from ludus.envs.text.templates import make_template
+from ludus.envs.vector.process import usable_cores
 from ludus.errors import ConfigError, UserError
 from ludus.evaluation.load import find_checkpoint
 from ludus.evaluation.matches import MatchEvaluation
@@ -400,7 +401,7 @@ def _resolved(config: TrainerConfig, *, resumed: bool) -> TrainerConfig:
 
 def _with_threads(config: TrainerConfig, model: LanguageModel) -> TrainerConfig:
     """Tell torch how many threads to use: one for a small model, whose threads would mostly wait for each other."""
-    threads = available_threads(config.threads)
+    threads = available_threads(config.threads, usable_cores())
     if config.threads == "auto" and sum(weight.numel() for weight in model.parameters()) < SMALL_NETWORK:
         threads = 1
     torch.set_num_threads(threads)

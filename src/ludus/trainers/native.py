@@ -13,6 +13,7 @@ from gymnasium.vector import VectorEnv
 from ludus.algorithms.learner import Learner, Workplace
 from ludus.algorithms.peers import ALONE
 from ludus.config.schema import TrainerConfig
+from ludus.envs.vector.process import usable_cores
 from ludus.errors import LudusError
 from ludus.evaluation.evaluate import EvaluationResult, EvaluationStopped, evaluate
 from ludus.evaluation.load import find_checkpoint
@@ -90,7 +91,7 @@ class NativeTrainer(RunTrainer):
                 else None,
                 kernels=config.kernels,
                 half_features=config.precision == "bfloat16",
-                threads=available_threads(config.threads),
+                threads=available_threads(config.threads, self._cores()),
             )
             keep_to_one_thread()
             learner = self._make_learner()
@@ -103,7 +104,7 @@ class NativeTrainer(RunTrainer):
             raise
         self.learner = learner
         parameters = sum(parameter.numel() for parameter in learner.policy.parameters())
-        threads = set_threads(config.threads, learner, device)
+        threads = set_threads(config.threads, self._place.threads, learner, device)
         self.config = config.model_copy(update={"threads": threads})
         self._setting = [
             ("env", f"{self._source.env_id} x {self._source.n_envs}, {backend} ({reason})"),
@@ -126,6 +127,10 @@ class NativeTrainer(RunTrainer):
             )
         learner: Learner[Any, Any] = config.algorithm_entry().learner(place, config.typed_hyperparams())  # type: ignore[misc]
         return learner
+
+    def _cores(self) -> int:
+        """How many cores there are to learn with."""
+        return usable_cores()
 
     def _choose_backend(self) -> tuple[str, str]:
         """What steps the envs, and why."""

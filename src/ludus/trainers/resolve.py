@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
@@ -15,7 +16,6 @@ from threadpoolctl import threadpool_limits
 from ludus.algorithms.learner import Learner
 from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.schema import EnvConfig, PolicyConfig, TrainerConfig
-from ludus.envs.vector.process import usable_cores
 from ludus.errors import ConfigError
 from ludus.evaluation.opponents import RunOpponent
 from ludus.policies.observations import is_image_space
@@ -110,27 +110,28 @@ def choose_precision(asked: str, device: torch.device, observation_space: gym.Sp
     return "bfloat16" if any(map(is_image_space, parts)) else "tf32"
 
 
-def available_threads(asked: int | str) -> int:
-    """How many threads a run may use."""
-    return usable_cores() if asked == "auto" else int(asked)
+def available_threads(asked: int | str, cores: int) -> int:
+    """How many threads a run may use that has `cores` to learn with."""
+    return cores if asked == "auto" else int(asked)
 
 
 def keep_to_one_thread() -> None:
     """For as long as a network is built: orthogonal weights differ in their last bits with the number of threads.
 
-    A process starts with as many as there are cores, and `set_threads` leaves it with what the last run used.
+    A process starts with as many as there are cores, and `set_threads` leaves torch with what the last run used. BLAS
+    keeps to one: the kernels call it from several cores at once.
     """
+    import_module("scipy.linalg.cython_blas")  # the kernels' own: a library can be told once it is loaded
     threadpool_limits(limits=1, user_api="blas")
     torch.set_num_threads(1)
 
 
-def set_threads(asked: int | str, learner: Learner[Any, Any], device: torch.device) -> int:
-    """Tell torch how many threads to use; returns how many the run uses. BLAS keeps to one.
+def set_threads(asked: int | str, threads: int, learner: Learner[Any, Any], device: torch.device) -> int:
+    """Tell torch how many threads to use, of those available; returns how many the run uses. BLAS keeps to one.
 
     A small network is faster on one thread than on several that wait for each other. Under the fused kernels,
     which spread over two cores by themselves, torch keeps to one too.
     """
-    threads = available_threads(asked)
     if learner.kernels is not None:
         torch.set_num_threads(1)
         return min(threads, 2)

@@ -12,7 +12,7 @@ from ludus.errors import ConfigError
 from ludus.policies.base import Policy
 from ludus.rollout.collector import Collector
 from ludus.scale.cluster import RaySession
-from ludus.scale.planning import EnvShare, choose_collectors, make_collector, open_session
+from ludus.scale.planning import EnvShare, choose_collectors, cores_to_learn, make_collector, open_session
 from ludus.trainers.native import NativeTrainer
 
 
@@ -48,6 +48,10 @@ class ScaledTrainer(NativeTrainer):
             f"{about}, {count} collectors on Ray ({self._session.address}), {scale.mode}",
         )
         return policy
+
+    def _cores(self) -> int:
+        assert self.config.scale is not None
+        return cores_to_learn(self.config.scale, super()._cores())
 
     def _choose_backend(self) -> tuple[str, str]:
         backend, reason = super()._choose_backend()
