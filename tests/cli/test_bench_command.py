@@ -19,7 +19,7 @@ def test_speed_is_measured_beside_a_peer(ludus: Command) -> None:
     own, peer = done.json["speed"]
     assert (own["library"], peer["library"]) == ("ludus", "sb3")
     assert own["ratio"] == 1.0 and own["vector"] == "batched"
-    assert peer["ratio"] == pytest.approx(own["median"] / peer["median"], rel=0.01)
+    assert peer["ratio"] == pytest.approx(own["median"] / peer["median"], rel=0.01, abs=0.005)  # two digits
     assert "a2c-cartpole" in done.err
 
 

@@ -35,6 +35,22 @@ def test_train_ends_with_one_json_object_on_stdout_and_everything_else_on_stderr
     assert outcome.json["run"] in outcome.err
 
 
+def test_where_nobody_set_omp_num_threads_nothing_complains_of_threads(tmp_path: Path) -> None:
+    """As users have it, and `make test` does not: BLAS must have been told by the time the kernels call it."""
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    words = ["--env", "CartPole-v1", "--steps", "8192", "n_envs=8", "evaluation.every=null"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ludus", "train", *words, "tracking.tensorboard=false", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "BLAS" not in done.stderr
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_the_run_can_be_resumed(
     number: signal.Signals, code: int, ludus: Command, tmp_path: Path

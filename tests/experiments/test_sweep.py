@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
+import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -42,6 +46,21 @@ def _states(folder: Path) -> dict[int, str]:
     return {trial.number: trial.state.name for trial in Sweep.create(folder, config, written).trials()}
 
 
+def _suspend(process: subprocess.Popen[str], folder: Path) -> None:
+    """Stop `process` at a moment when it is not writing to the journal, for which everybody would wait."""
+    with (folder / "study.journal.lock").open("rb+") as lock:
+        while True:
+            process.send_signal(signal.SIGSTOP)
+            os.waitpid(process.pid, os.WUNTRACED)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                process.send_signal(signal.SIGCONT)
+                time.sleep(0.05)
+            else:
+                return
+
+
 @pytest.mark.long
 def test_two_processes_share_a_study_and_one_goes_on_with_what_the_other_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -53,11 +72,14 @@ def test_two_processes_share_a_study_and_one_goes_on_with_what_the_other_left(
     while not list(folder.glob("trials/*/run/checkpoints/0*")):
         assert doomed.poll() is None and time.monotonic() < deadline, doomed.communicate()[0]
         time.sleep(0.01)
-    doomed.send_signal(signal.SIGSTOP)  # its trial stays in its hands, and nobody is told how it went
+    _suspend(doomed, folder)  # its trial stays in its hands, and nobody is told how it went
     helper = start(tmp_path, *WORDS, "--jobs", "1")
     assert helper.stdout is not None
+    guard = threading.Timer(120, helper.kill)
+    guard.start()
     lines = iter(helper.stdout.readline, "")
     waits = next((line for line in lines if "waiting" in line), "")
+    guard.cancel()
     doomed.send_signal(signal.SIGKILL)
     doomed.communicate(timeout=60)
     printed = helper.communicate(timeout=120)[0]
