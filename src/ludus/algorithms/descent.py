@@ -31,10 +31,9 @@ class Brake:
 
     def pull_if(self, condition: Tensor, fault: bool = False) -> None:
         """Take no further step if `condition`; a `fault` is one that `check` reports."""
-        asked = condition.to(self.pulled.dtype)
-        torch.maximum(self.pulled, asked, out=self.pulled)
+        torch.maximum(self.pulled, condition, out=self.pulled)
         if fault:
-            torch.maximum(self.fault, asked, out=self.fault)
+            torch.maximum(self.fault, condition, out=self.fault)
 
     def check(self) -> None:
         """NotFinite when a loss or a gradient was not finite since `release`. Waits for the device."""
@@ -82,10 +81,8 @@ def descend(
     step by the sum of their gradients.
     """
     optimizer.zero_grad()
-    seen = loss.detach()
-    brake.pull_if(seen - seen != 0, fault=True)  # its gradient may be finite all the same
     loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    return take_step([(optimizer, parameters)], max_norm, brake, peers)
+    return take_step([(optimizer, parameters)], max_norm, brake, peers, loss.detach())
 
 
 def take_step(
@@ -93,10 +90,12 @@ def take_step(
     max_norm: Tensor | float | None,
     brake: Brake,
     peers: Peers = ALONE,
+    loss: Tensor | None = None,
 ) -> Tensor:
     """Step every optimizer by the gradients its parameters hold, clipped to `max_norm` each, as `descend` does.
 
-    Returns the norm of the first. A gradient that is not finite keeps all of them from stepping.
+    Returns the norm of the first. A gradient that is not finite keeps all of them from stepping, and so does a `loss`,
+    whose gradient may be finite all the same.
     """
     on_cpu = brake.pulled.device.type == "cpu"
     norms, held = [], []
@@ -104,7 +103,8 @@ def take_step(
     for _, parameters in parts:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         norm = peers.norm(gradients) if gradients else torch.zeros_like(brake.pulled)
-        brake.pull_if(norm - norm != 0, fault=True)  # true of NaN and infinity only
+        seen = norm if loss is None else norm + loss
+        brake.pull_if(seen - seen != 0, fault=True)  # true of NaN and infinity only
         norms.append(norm)
         held.append(gradients)
     if on_cpu and brake.pulled.item():

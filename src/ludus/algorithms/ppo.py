@@ -75,6 +75,7 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
         self._of_looking = torch.tensor(
             [name in ("approx_kl", "looks") for name in STATISTICS], device=place.device
         )
+        self._counts, self._nothing = torch.ones(2, device=place.device), torch.zeros((), device=place.device)
         self._store: SampleStore | None = None
         self.use_actor_critic_kernels(self.optimizer)
 
@@ -193,7 +194,10 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
         log_probs, entropy, values = self.trained.evaluate(batch.obs, batch.actions, batch.masks)
         log_ratio = log_probs - batch.log_probs
         ratio = log_ratio.exp()
-        near = ratio.clamp(c["lowest_ratio"], c["highest_ratio"])
+        # by hand what `min` and `clamp` would do, whose gradients take a GPU a dozen launches
+        plain = ratio.detach()
+        near = plain.clamp(c["lowest_ratio"], c["highest_ratio"])
+        nearer = torch.where(advantages * near < advantages * plain, near, ratio)
         if h.clip_range_vf is not None:
             limit = c["clip_range_vf"]
             values = batch.values + (values - batch.values).clamp(-limit, limit)
@@ -201,11 +205,11 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
         means = self.peers.mean(
             torch.stack(
                 [
-                    -torch.min(advantages * ratio, advantages * near),
+                    -(advantages * nearer),
                     (values - batch.returns).square(),
                     -entropy,
-                    (ratio.detach() - 1) - log_ratio.detach(),  # http://joschu.net/blog/kl-approx.html
-                    (near != ratio).to(ratio.dtype),
+                    (plain - 1) - log_ratio.detach(),  # http://joschu.net/blog/kl-approx.html
+                    (near != plain).to(plain.dtype),
                 ]
             ),
             n,
@@ -214,18 +218,17 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
         loss = policy_loss + c["ent_coef"] * entropy_loss + c["vf_coef"] * value_loss
         seen = self.peers.add_up(torch.cat([means.detach(), loss.detach()[None]]))
         approx_kl = seen[3]
-        looking = 1 - self.brake.pulled
+        looking = self.brake.pulled == 0
         if h.target_kl is not None:
             self.brake.pull_if(approx_kl > 1.5 * h.target_kl)
         max_norm = None if h.max_grad_norm is None else c["max_grad_norm"]
         norm = descend(self.optimizer, self.parameters, loss, max_norm, self.brake, self.peers)
 
         with torch.no_grad():
-            ones = torch.ones_like(looking)
-            row = torch.cat([seen, torch.stack([norm, ones, ones])])
-            counted = torch.where(self._of_looking, looking, 1 - self.brake.pulled)
+            row = torch.cat([seen, norm[None], self._counts])
+            counted = torch.where(self._of_looking, looking, self.brake.pulled == 0)
             # a step that was not taken counts for nothing, and its losses may be anything
-            self._sums += torch.where(counted > 0, row, 0.0)
+            self._sums += torch.where(counted, row, self._nothing)
 
 
 def _check(config: TrainerConfig, h: PPOHyperparameters) -> None:
