@@ -178,20 +178,34 @@ def _address(started: subprocess.Popen[str]) -> str:
 
 
 def _run_to_end(command: list[str], environment: dict[str, str]) -> int:
+    running: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
+
+    def pass_on(number: int, _: Any) -> None:
+        if running is None:
+            early.append(number)
+        else:
+            running.send_signal(number)
+
+    # a terminal's Ctrl-C reaches the command too, which saves first; what is sent to us alone is passed on. Not
+    # SIG_IGN, which the command would inherit
+    handlers: dict[int, Any] = {
+        signal.SIGINT: lambda *_: None,
+        signal.SIGTERM: pass_on,
+        signal.SIGHUP: pass_on,
+    }
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         running = subprocess.Popen(command, env=environment)
+        for number in early:
+            running.send_signal(number)
+        code = running.wait()
     except OSError as error:
         raise UserError(
             f"cannot run '{command[0]}': {error.strerror}",
             where="command line",
             fix="give a command, as in: ludus diambra run -s 8 ludus train my.yaml",
         ) from error
-    # a terminal's Ctrl-C reaches the command too, which saves first; what is sent to us alone is passed on
-    handlers: dict[int, Any] = {signal.SIGINT: signal.SIG_IGN}
-    handlers |= dict.fromkeys((signal.SIGTERM, signal.SIGHUP), lambda number, _: running.send_signal(number))
-    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        code = running.wait()
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
