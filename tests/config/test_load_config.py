@@ -122,6 +122,7 @@ def test_an_unknown_name_suggests_the_nearest_and_gives_the_line(
         ("hyperparams:\n  n_steps: 1.5\n", 2, ["hyperparams.n_steps", "1.5"]),
         ("hyperparams:\n  policy_net_arch: [64, 0]\n", 2, ["hyperparams.policy_net_arch.1", "got 0"]),
         ("hyperparams: 5\n", 1, ["hyperparams", "got 5"]),
+        ("games: {train: true}\n", 1, ["games.train", "list", "got True"]),
         ("hyperparams:\n  batch_size: 60\n", 2, ["batch_size 60 does not divide"]),
     ],
 )

@@ -132,9 +132,10 @@ class GamesConfig(Section):
     @field_validator("train", "eval", mode="before")
     @classmethod
     def _by_id(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            value = [value]
-        return [{"id": game} if isinstance(game, str) else game for game in value or []]
+        games = [] if value is None else [value] if isinstance(value, str) else value
+        if not isinstance(games, list | tuple):
+            return games
+        return [{"id": game} if isinstance(game, str) else game for game in games]
 
 
 class LeagueConfig(Section):

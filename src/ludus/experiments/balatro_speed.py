@@ -1,4 +1,4 @@
-"""How fast Balatro steps: many games in one call on one core, and one game through Gymnasium.
+"""How fast Balatro steps on one core: many games in one call, the same as a vector env, one game through Gymnasium.
 
 The games are in antes 3 to 8 with five jokers held, as a trained agent meets them. They are played at random, but
 no joker is sold and blinds are small enough to be beaten, so that the games stay there and go through rounds, shops
@@ -9,6 +9,7 @@ observation and mask, in arrays that are the caller's, but without the choice of
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ import numpy as np
 from ludus.envs.balatro import actions as act
 from ludus.envs.balatro import state as st
 from ludus.envs.balatro.compiled import entry
-from ludus.envs.balatro.engine import look
-from ludus.envs.balatro.env import BalatroEnv
+from ludus.envs.balatro.engine import look, step
+from ludus.envs.balatro.env import NO_LOG, NO_QUEUE, BalatroEnv
 from ludus.envs.balatro.facts import ITEM_NAMES
 from ludus.envs.balatro.observation import observation_size
 from ludus.envs.balatro.score import put_joker
@@ -89,33 +90,84 @@ def _hold(games: st.Games) -> None:
     games.s[:, st.ANTE] = np.clip(games.s[:, st.ANTE], 3, 8)
 
 
-def batched_speed(n_envs: int, max_hand: int, steps: int) -> dict[str, Any]:
-    """Steps per second of `n_envs` games in one call, and what was played."""
-    rng = np.random.default_rng(0)
+def engine_speed(n_games: int, max_hand: int, steps: int) -> dict[str, Any]:
+    """Steps per second of the engine: every step is one compiled call that writes into the caller's arrays.
+
+    Observations, masks, rewards, and which runs ended; a new one has begun then, and the last rows are kept.
+    """
+    envs, obs, mask = _prepared_envs(n_games, max_hand)
+    final = st.Games.empty(n_games)
+    final_obs, final_mask = np.empty_like(obs), np.empty_like(mask)
+    reward, done = np.empty(n_games), np.empty(n_games, dtype=np.uint8)
+
+    def play(actions: Array) -> Array:
+        step(
+            envs.games.s,
+            envs.games.f,
+            NO_QUEUE,
+            actions,
+            obs,
+            reward,
+            done,
+            mask,
+            mask,
+            max_hand,
+            envs.settings.max_steps,
+            1,
+            final.s,
+            final.f,
+            final_obs,
+            final_mask,
+            NO_LOG,
+        )
+        return done
+
+    return _timed(play, envs.games, mask, max_hand, steps)
+
+
+def vector_env_speed(n_envs: int, max_hand: int, steps: int) -> dict[str, Any]:
+    """Steps per second of the vector env, which adds a report of every run that ends, and looks for NaN."""
+    envs, obs, mask = _prepared_envs(n_envs, max_hand)
+
+    def play(actions: Array) -> Array:
+        envs.write_into(obs, mask)
+        _, _, terminated, truncated, _ = envs.step(actions)
+        return np.logical_or(terminated, truncated)
+
+    return _timed(play, envs.games, mask, max_hand, steps)
+
+
+def _prepared_envs(n_envs: int, max_hand: int) -> tuple[BalatroVectorEnv, Array, BoolArray]:
     envs = BalatroVectorEnv(n_envs, Settings(max_ante=None, max_hand=max_hand), threads=1)
     envs.reset(seed=1)
-    prepare(envs.games, rng)
+    prepare(envs.games, np.random.default_rng(0))
     obs, infos = envs.restore(envs.snapshot())
     assert isinstance(obs, np.ndarray)
-    mask = infos["action_mask"]
-    prepared = envs.games.copy()
-    rounds = -(-steps // n_envs)
+    return envs, obs, infos["action_mask"]
+
+
+def _timed(
+    play: Callable[[Array], Array], games: st.Games, mask: BoolArray, max_hand: int, steps: int
+) -> dict[str, Any]:
+    """How often a second `play(actions)` steps each of the games; it returns which of them ended."""
+    rng = np.random.default_rng(1)
+    prepared = games.copy()
+    n = len(games.s)
+    rounds = -(-steps // n)
     seconds, jokers, antes = 0.0, 0.0, 0.0
     for number in range(rounds + 20):
         actions = choose(mask, rng)
         start = time.perf_counter()
-        envs.write_into(obs, mask)
-        _, _, terminated, truncated, _ = envs.step(actions)
+        ended = play(actions)
         if number >= 20:  # the first ones warm up
             seconds += time.perf_counter() - start
-            jokers += float(envs.games.s[:, st.N_JOKERS].mean())
-            antes += float(envs.games.s[:, st.ANTE].mean())
-        ended = np.flatnonzero(terminated | truncated)
-        _keep_going(envs.games, prepared, ended, mask, max_hand)
+            jokers += float(games.s[:, st.N_JOKERS].mean())
+            antes += float(games.s[:, st.ANTE].mean())
+        _keep_going(games, prepared, np.flatnonzero(ended), mask, max_hand)
     return {
-        "games": n_envs,
+        "games": n,
         "max_hand": max_hand,
-        "steps_per_second": n_envs * rounds / seconds,
+        "steps_per_second": n * rounds / seconds,
         "mean_jokers": jokers / rounds,
         "mean_ante": antes / rounds,
     }

@@ -25,7 +25,7 @@ from ludus.envs.balatro.engine import look_at_games, step_games
 from ludus.envs.balatro.move_table import workroom, write_moves_of_games
 from ludus.envs.balatro.moves import N_MOVES
 from ludus.envs.balatro.observation import are_finite, row_is_finite
-from ludus.envs.balatro.state import F_SIZE, S_SIZE
+from ludus.envs.balatro.state import F_SIZE, N_JOKERS, S_SIZE
 from ludus.types import Array
 
 GAMES_AT_A_TIME = 16
@@ -33,10 +33,12 @@ _READY = 1  # a byte of the pipes: which one does not matter
 
 # what stands on a board: numbers, then the addresses of arrays that belong together row by row
 NEXT, N_GAMES, STEPPING, MAX_HAND, MAX_STEPS, OBS_SIZE, N_ACTIONS, FINITE = range(8)
-GAMES_S, GAMES_F, TABLE = range(8, 11)  # which stay the same; no table: actions are those of `actions.py`
-ACTIONS, OBS, REWARDS, DONE, LEGAL_BEFORE, LEGAL, MASK = range(11, 18)  # of this step
-FINAL_S, FINAL_F, FINAL_OBS, FINAL_LEGAL, FINAL_MASK = range(18, 23)  # of runs that end in it
-BOARD_SIZE = 23
+GAMES_S, GAMES_F, RETURNS, TABLE = range(
+    8, 12
+)  # which stay the same; no table: actions are those of `actions.py`
+ACTIONS, OBS, REWARDS, TERMINATED, TRUNCATED, LEGAL_BEFORE, LEGAL, MASK = range(12, 20)  # of this step
+FINAL_S, FINAL_F, FINAL_RETURNS, FINAL_OBS, FINAL_LEGAL, FINAL_MASK = range(20, 26)  # of runs that end in it
+BOARD_SIZE = 26
 
 _read: Any = types.ExternalFunction("read", types.intp(types.int32, types.uintp, types.uintp))
 _write: Any = types.ExternalFunction("write", types.intp(types.int32, types.uintp, types.uintp))
@@ -126,7 +128,8 @@ def _work(pipes: _Ends, board: Array) -> None:
 
 
 def _room() -> tuple[Any, ...]:
-    return np.zeros(1, dtype=np.uint8), np.zeros(0, dtype=np.int64), np.zeros((0, 6)), *workroom()
+    done = np.zeros(GAMES_AT_A_TIME, dtype=np.uint8)
+    return np.zeros(1, dtype=np.uint8), done, np.zeros(0, dtype=np.int64), np.zeros((0, 6)), *workroom()
 
 
 @entry
@@ -136,14 +139,15 @@ def post(
     actions: Any,
     obs: Any,
     rewards: Any,
-    done: Any,
+    terminated: Any,
+    truncated: Any,
     legal_before: Any,
     legal: Any,
     mask: Any,
 ) -> None:
-    """Writes a step onto the board: to ask for the addresses of seven arrays takes Python ten microseconds."""
-    board[ACTIONS], board[OBS] = actions.ctypes.data, obs.ctypes.data
-    board[REWARDS], board[DONE] = rewards.ctypes.data, done.ctypes.data
+    """Writes a step onto the board: to ask for the addresses of eight arrays takes Python ten microseconds."""
+    board[ACTIONS], board[OBS], board[REWARDS] = actions.ctypes.data, obs.ctypes.data, rewards.ctypes.data
+    board[TERMINATED], board[TRUNCATED] = terminated.ctypes.data, truncated.ctypes.data
     board[LEGAL_BEFORE], board[LEGAL] = legal_before.ctypes.data, legal.ctypes.data
     board[MASK] = mask.ctypes.data
     board[N_GAMES], board[OBS_SIZE] = obs.shape
@@ -158,6 +162,7 @@ def serve(
     reports: Any,
     board: Any,
     byte: Any,
+    done: Any,
     q: Any,
     log: Any,
     t: Any,
@@ -176,7 +181,7 @@ def serve(
                 return
             if heard < 0:  # a signal came
                 continue
-        _carry_out(board, q, log, t, g, w, outs, sets, scores)
+        _carry_out(board, done, q, log, t, g, w, outs, sets, scores)
         if orders < 0:
             return
         while _write(reports, at, 1) != 1:
@@ -196,7 +201,7 @@ def hear(reports: Any, byte: Any, away: Any) -> Any:
 
 @kernel
 def _carry_out(
-    board: Any, q: Any, log: Any, t: Any, g: Any, w: Any, outs: Any, sets: Any, scores: Any
+    board: Any, done: Any, q: Any, log: Any, t: Any, g: Any, w: Any, outs: Any, sets: Any, scores: Any
 ) -> None:
     max_hand, n_actions = board[MAX_HAND], board[N_ACTIONS]
     while True:
@@ -209,7 +214,6 @@ def _carry_out(
         obs = _rows(board[OBS], at, n, board[OBS_SIZE], np.float32)
         legal = _rows(board[LEGAL], at, n, n_actions, np.bool_)
         rewards = _rows(board[REWARDS], at, n, 1, np.float64)[:, 0]
-        done = _rows(board[DONE], at, n, 1, np.uint8)[:, 0]
         if board[STEPPING]:
             step_games(
                 s,
@@ -234,6 +238,7 @@ def _carry_out(
             look_at_games(s, f, obs, legal, max_hand)
         if board[STEPPING]:
             for i in range(n):
+                _account(board, at + i, rewards[i], done[i])
                 if done[i]:
                     _finish(board, at + i, q, log, t, g, w, outs, sets, scores)
         if board[TABLE]:
@@ -242,9 +247,21 @@ def _carry_out(
             write_moves_of_games(s, f, legal, table, mask, obs, max_hand, q, log, t, g, w, outs, sets, scores)
         finite = board[STEPPING] == 0 or are_finite(rewards)
         for i in range(n):
-            finite = finite and row_is_finite(obs[i], max_hand)
+            finite = finite and row_is_finite(obs[i], s[i, N_JOKERS], max_hand)
         if not finite:
             board[FINITE] = 0
+
+
+@kernel
+def _account(board: Any, i: Any, reward: Any, done: Any) -> None:
+    """Writes down whether run i ended, and what it has brought in so far."""
+    _rows(board[TERMINATED], i, 1, 1, np.bool_)[0, 0] = done == 1
+    _rows(board[TRUNCATED], i, 1, 1, np.bool_)[0, 0] = done == 2
+    returns = _rows(board[RETURNS], i, 1, 1, np.float64)[0]
+    returns[0] += reward
+    if done:
+        _rows(board[FINAL_RETURNS], i, 1, 1, np.float64)[0, 0] = returns[0]
+        returns[0] = 0.0
 
 
 @kernel

@@ -417,11 +417,11 @@ def are_finite(numbers: Any) -> Any:
 
 
 @kernel
-def row_is_finite(o: Any, max_hand: Any) -> Any:
+def row_is_finite(o: Any, n_jokers: Any, max_hand: Any) -> Any:
     """`are_finite` of a row: of its parts that come from floats of the game. All others are counts and flags."""
     return (
         are_finite(o[O_RUN:O_PHASE])
-        and are_finite(o[O_JOKERS:O_JOKERS_HELD])
+        and are_finite(o[O_JOKERS : O_JOKERS + n_jokers * JOKER_FEATURES])
         and are_finite(o[O_HAND + CARD_FEATURES * max_hand :])
     )
 

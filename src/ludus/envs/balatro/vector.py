@@ -67,7 +67,8 @@ class _Stepping:
     obs: Array
     mask: BoolArray
     rewards: Array
-    done: Array
+    terminated: BoolArray
+    truncated: BoolArray
 
 
 class _Endings:
@@ -75,10 +76,11 @@ class _Endings:
 
     def __init__(self, n_envs: int, obs_size: int, n_actions: int, n_choices: int, crew: Crew) -> None:
         self.games = st.Games.empty(n_envs)
+        self.returns = np.zeros(n_envs)
         self.obs: Array = np.zeros((n_envs, obs_size), dtype=np.float32)
         self.legal: BoolArray = np.zeros((n_envs, n_actions), dtype=bool)
         self.mask = self.legal if n_choices == n_actions else np.zeros((n_envs, n_choices), dtype=bool)
-        crew.place(FINAL_S, self.games.s, self.games.f, self.obs, self.legal, self.mask)
+        crew.place(FINAL_S, self.games.s, self.games.f, self.returns, self.obs, self.legal, self.mask)
         self.place = crew.board[FINAL_S : FINAL_MASK + 1].copy()
 
 
@@ -137,7 +139,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         self._masks = _Shelf((n_envs, self._n_choices), np.bool_)
         cores = min(threads or usable_cores(), n_envs // GAMES_PER_THREAD[self.settings.actions])
         crew = self._crew = Crew(max(1, cores))
-        crew.place(GAMES_S, self.games.s, self.games.f)
+        crew.place(GAMES_S, self.games.s, self.games.f, self._returns)
         if self._moves:
             crew.place(TABLE, self._table)
         crew.board[MAX_HAND], crew.board[MAX_STEPS] = max_hand, self.settings.max_steps
@@ -180,17 +182,17 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
     def _look(self) -> tuple[Observation, dict[str, Any]]:
         obs, mask = self._new_rows()
         self._legal = self._legal if self._moves else mask
+        nothing: BoolArray = np.empty(0, dtype=np.bool_)
         self._begin(
-            0, _Stepping(np.empty(0, np.int64), obs, mask, np.empty(0), np.empty(0, np.uint8)), self._legal
+            0, _Stepping(np.empty(0, np.int64), obs, mask, np.empty(0), nothing, nothing), self._legal
         )
         self._settle()
         return self._shown(obs, self.games), {"action_mask": mask}
 
     def _begin(self, stepping: int, step: _Stepping, legal: BoolArray) -> None:
         self._stepping = step  # which holds the arrays until they are written
-        self._crew.begin(
-            stepping, step.actions, step.obs, step.rewards, step.done, self._legal, legal, step.mask
-        )
+        ends = step.terminated, step.truncated
+        self._crew.begin(stepping, step.actions, step.obs, step.rewards, *ends, self._legal, legal, step.mask)
 
     def step(self, actions: Any) -> tuple[Observation, Array, Array, Array, dict[str, Any]]:
         """One action in every game; a run that ends is followed by a new one at once."""
@@ -213,22 +215,16 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
             actions = self._table[np.arange(n), actions]
         self._final, self._final_before = self._final_before, self._final
         self._crew.board[FINAL_S : FINAL_MASK + 1] = self._final.place
-        step = _Stepping(actions, obs, mask, np.empty(n), np.empty(n, dtype=np.uint8))
+        step = _Stepping(actions, obs, mask, np.empty(n), *np.empty((2, n), dtype=np.bool_))
         self._begin(1, step, self._legal if self._moves else mask)
 
     def end_step(self) -> tuple[Observation, Array, Array, Array, dict[str, Any]]:
         """What `step` returns, less the `endings`; `finite` tells whether every number of it is."""
         assert self._stepping is not None
-        stepping = self._stepping
+        step = self._stepping
         self._settle()
-        done = stepping.done
-        return (
-            self._shown(stepping.obs, self.games),
-            stepping.rewards,
-            done == 1,
-            done == 2,
-            {"action_mask": stepping.mask},
-        )
+        obs = self._shown(step.obs, self.games)
+        return obs, step.rewards, step.terminated, step.truncated, {"action_mask": step.mask}
 
     def _settle(self) -> None:
         """Wait for the step that is being played, if there is one: whoever began it may have been interrupted."""
@@ -239,11 +235,8 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         self._stepping = None
         if not self._moves:
             self._legal = stepping.mask
-        if not len(stepping.done):  # the games were only looked at
-            return
-        self._returns += stepping.rewards
-        if self._curriculum is not None:
-            ended = np.flatnonzero(stepping.done)
+        if self._curriculum is not None and len(stepping.actions):  # else the games were only looked at
+            ended = np.flatnonzero(stepping.terminated | stepping.truncated)
             for won in self._final.games.s[ended, st.WON]:
                 self._curriculum.record(bool(won))
             self.games.s[ended, st.LAST_ANTE] = self.last_ante
@@ -289,8 +282,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
             for i in indices.tolist():
                 parts = as_dict(final_obs[i][None], rows[i][None], self.settings.max_hand)
                 final_obs[i] = {key: part[0] for key, part in parts.items()}
-        episode = {"r": self._returns.copy(), "l": lengths}
-        self._returns[indices] = 0.0
+        episode = {"r": final.returns.copy(), "l": lengths}
         return {
             "final_obs": final_obs,
             "_final_obs": present,
