@@ -20,6 +20,7 @@ import pytest
 from running_engines import Start
 from safetensors.numpy import load_file
 
+from ludus.cli import diambra
 from ludus.cli.app import main
 from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
@@ -268,6 +269,25 @@ def test_ending_the_command_that_started_them_ends_command_and_engines() -> None
     host, _, port = address.rpartition(":")
     with pytest.raises(OSError):
         socket.create_connection((host, int(port)), timeout=5).close()
+
+
+def test_a_signal_that_comes_while_the_command_starts_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = diambra._start
+
+    def start_late(*words: Any) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return start(*words)
+
+    monkeypatch.setattr(diambra, "_start", start_late)
+    assert diambra._run_to_end(["sleep", "60"], dict(os.environ)) == 128 + signal.SIGTERM
+
+
+def test_a_command_under_nohup_ignores_a_hangup_too() -> None:
+    usual = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert diambra._run_to_end(["sh", "-c", "kill -HUP $$; exit 7"], dict(os.environ)) == 7
+    finally:
+        signal.signal(signal.SIGHUP, usual)
 
 
 @contextlib.contextmanager

@@ -187,29 +187,35 @@ def _run_to_end(command: list[str], environment: dict[str, str]) -> int:
         else:
             running.send_signal(number)
 
-    # a terminal's Ctrl-C reaches the command too, which saves first; what is sent to us alone is passed on. Not
-    # SIG_IGN, which the command would inherit
+    # a terminal's Ctrl-C reaches the command too, which saves first; what is sent to us alone is passed on. What is
+    # ignored (nohup) stays so, for the command inherits it
     handlers: dict[int, Any] = {
         signal.SIGINT: lambda *_: None,
         signal.SIGTERM: pass_on,
         signal.SIGHUP: pass_on,
     }
-    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    heeded = {number for number in handlers if signal.getsignal(number) is not signal.SIG_IGN}
+    previous = {number: signal.signal(number, handlers[number]) for number in heeded}
     try:
-        running = subprocess.Popen(command, env=environment)
+        running = _start(command, environment)
         for number in early:
             running.send_signal(number)
         code = running.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+def _start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(command, env=environment)
     except OSError as error:
         raise UserError(
             f"cannot run '{command[0]}': {error.strerror}",
             where="command line",
             fix="give a command, as in: ludus diambra run -s 8 ludus train my.yaml",
         ) from error
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-    return code if code >= 0 else 128 - code
 
 
 def _end(started: list[subprocess.Popen[str]]) -> None:

@@ -272,8 +272,8 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         rows, floats = final.games.s, final.games.f
         final_obs, reports, masks = (np.empty(n, dtype=object) for _ in range(3))
         success, present = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
-        lengths = np.zeros(n, dtype=np.int64)
-        present[indices] = True
+        returns, lengths = np.zeros(n), np.zeros(n, dtype=np.int64)
+        present[indices], returns[indices] = True, final.returns[indices]
         for i in indices.tolist():
             report = reports[i] = episode_report(rows[i], floats[i])
             success[i], lengths[i] = report["won"], report["length"]
@@ -282,7 +282,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
             for i in indices.tolist():
                 parts = as_dict(final_obs[i][None], rows[i][None], self.settings.max_hand)
                 final_obs[i] = {key: part[0] for key, part in parts.items()}
-        episode = {"r": final.returns.copy(), "l": lengths}
+        episode = {"r": returns, "l": lengths}
         return {
             "final_obs": final_obs,
             "_final_obs": present,
