@@ -20,9 +20,8 @@ from ludus.scale.collectors import AsyncCollector, ShardedCollector, SyncCollect
 from ludus.scale.fleet import Fleet
 from ludus.scale.shard import ShardPlan
 
-_MAKES_WAY = (
-    5  # as in nice(1): all wait for a learner that waits for a core; other work should not come first by far
-)
+# as in nice(1): all wait for a learner that waits for a core; other work should not come first by far
+_MAKES_WAY = 5
 
 
 @dataclass(frozen=True)

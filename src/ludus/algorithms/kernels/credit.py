@@ -9,6 +9,13 @@ from numba import njit
 
 
 @njit(cache=True, error_model="numpy")
+def _surprise(reward: Any, value: Any, next_value: Any, terminated: Any, gamma: float) -> Any:
+    """By how much one step turned out better than its value said."""
+    delta = np.float64(reward) - value
+    return delta if terminated else delta + gamma * next_value
+
+
+@njit(cache=True, error_model="numpy")
 def gae(
     rewards: Any,
     values: Any,
@@ -25,9 +32,7 @@ def gae(
     running = np.zeros(envs)
     for t in range(steps - 1, -1, -1):
         for i in range(envs):
-            delta = np.float64(rewards[t, i]) - values[t, i]
-            if not terminated[t, i]:
-                delta += gamma * next_values[t, i]
+            delta = _surprise(rewards[t, i], values[t, i], next_values[t, i], terminated[t, i], gamma)
             running[i] = delta if ends[t, i] else delta + gamma * gae_lambda * running[i]
             advantages[t, i] = running[i]
             targets[t, i] = advantages[t, i] + values[t, i]
@@ -52,9 +57,7 @@ def vtrace(
     ahead = np.zeros(envs)
     for t in range(steps - 1, -1, -1):
         for i in range(envs):
-            delta = np.float64(rewards[t, i]) - values[t, i]
-            if not terminated[t, i]:
-                delta += gamma * next_values[t, i]
+            delta = _surprise(rewards[t, i], values[t, i], next_values[t, i], terminated[t, i], gamma)
             if not ends[t, i]:
                 delta += gamma * gae_lambda * ahead[i]
             ratio = np.float64(ratios[t, i])

@@ -49,7 +49,7 @@ def entry(function: F) -> F:
     """A rule that Python calls too, from several threads at once if need be (each with games of its own).
 
     Compiled at its first call, and loaded from disk by later processes. A rule that both Python and other rules call
-    is best a kernel, with `entry(rule.py_func)` for Python: what calls an entry has it compiled twice.
+    is best a kernel, with `for_python(rule)` beside it: what calls an entry has it compiled twice.
 
     Give it integers, not bools: to find that a bool will do costs numba a hundred microseconds at every call. It
     cannot make arrays: for that, numba would count who holds one, at every call of every rule that is given one.
@@ -60,6 +60,11 @@ def entry(function: F) -> F:
     )(function)
     _for_one_kind_of_integer(dispatcher)
     return dispatcher  # type: ignore[no-any-return]
+
+
+def for_python(rule: Any) -> Any:
+    """An entry that does what a kernel does."""
+    return entry(rule.py_func)
 
 
 # numba would optimise every rule, and all that it calls, and make machine code of it, again for every rule that calls

@@ -8,7 +8,7 @@ import numpy as np
 
 from ludus.envs.balatro import actions as act
 from ludus.envs.balatro.actions import CARDS, SETS, refill_moves, write_mask
-from ludus.envs.balatro.compiled import entry, kernel
+from ludus.envs.balatro.compiled import for_python, kernel
 from ludus.envs.balatro.consumables import use
 from ludus.envs.balatro.facts import TARGETS_MAX
 from ludus.envs.balatro.jokers import add_joker, swap_jokers
@@ -273,15 +273,14 @@ def step_games(
     final_obs: Any,
     final_mask: Any,
     log: Any,
-) -> Any:
-    """Steps every game by its action and writes observation, reward, done and mask; returns how many games ended.
+) -> None:
+    """Steps every game by its action and writes observation, reward, done and mask.
 
     `legal` holds the masks of the games as they stand (it may be the same array as `mask`): an action that is not in
     it changes nothing. `done` is 1 for a game that ended, 2 for one cut short by `max_steps`; with `autoreset` its last
     rows, and what was seen there, are kept in the arrays `final_…` and a new run has begun in its place. `log` is as in
     `tally`.
     """
-    ended = 0
     for i in range(len(games_s)):
         s, f = games_s[i], games_f[i]
         action = actions[i]
@@ -293,8 +292,6 @@ def step_games(
             f[REWARD] = f[R_ILLEGAL]
         reward[i] = f[REWARD]
         done[i] = 1 if s[PHASE] == GAME_OVER else (2 if s[STEPS] >= max_steps else 0)
-        if done[i]:
-            ended += 1
         if done[i] and autoreset:
             copy_row(s, final_s[i])
             copy_row(f, final_f[i])
@@ -303,12 +300,7 @@ def step_games(
             begin_run(s, f, queue, next_seed(s), s[DECK], s[STAKE], s[LAST_ANTE])
         write_observation(s, f, obs[i], max_hand)
         write_mask(s, mask[i], max_hand)
-    return ended
 
 
-def _for_python(rule: Any) -> Any:
-    return entry(rule.py_func)
-
-
-apply, begin = _for_python(carry_out), _for_python(begin_run)
-look, step = _for_python(look_at_games), _for_python(step_games)
+apply, begin = for_python(carry_out), for_python(begin_run)
+look, step = for_python(look_at_games), for_python(step_games)

@@ -14,7 +14,7 @@ from ludus.envs.balatro import actions as act
 from ludus.envs.balatro.actions import CARDS, N_SETS, SETS
 from ludus.envs.balatro.bosses import progress
 from ludus.envs.balatro.cards import FACE_MASK, HIDDEN, is_face, rank_shown
-from ludus.envs.balatro.compiled import entry, kernel
+from ludus.envs.balatro.compiled import for_python, kernel
 from ludus.envs.balatro.facts import (
     BOOSTER_CARDS,
     BOOSTER_KIND,
@@ -481,4 +481,4 @@ def write_moves_of_games(
         )
 
 
-write_moves: Any = entry(write_moves_of_games.py_func)  # type: ignore[attr-defined]  # as a kernel has it
+write_moves = for_python(write_moves_of_games)
