@@ -134,6 +134,25 @@ def test_many_games_together_are_the_same_as_each_alone(seed: int, deck: str, st
                     assert (info["action_mask"] == infos["action_mask"][i]).all()
 
 
+@pytest.mark.parametrize("deck", ["Red", "Painted"])
+@pytest.mark.parametrize("max_hand", [5, 12])
+def test_a_mask_that_is_written_over_the_last_one_is_as_one_written_anew(deck: str, max_hand: int) -> None:
+    envs = BalatroVectorEnv(16, Settings(deck=deck, max_ante=None, max_hand=max_hand))
+    obs, infos = envs.reset(seed=5)
+    assert isinstance(obs, np.ndarray)
+    mask, rng, hands = infos["action_mask"], np.random.default_rng(5), set()
+    fresh_obs, fresh = np.empty_like(obs), np.empty_like(mask)
+    for _ in range(400):
+        ease(envs.games, rng)
+        envs.write_into(obs, mask)
+        envs.step(random_actions(mask, rng))
+        fresh[:] = True
+        engine.look(envs.games.s, envs.games.f, fresh_obs, fresh, max_hand)
+        assert (mask == fresh).all() and (obs == fresh_obs).all()
+        hands |= set(envs.games.s[:, st.N_HAND].tolist())
+    assert len(hands) > 5
+
+
 @settings(max_examples=15, deadline=None)
 @given(seed=hs.integers(0, 2**31), steps=hs.integers(0, 80))
 def test_a_game_that_is_put_back_goes_on_as_it_went_on(seed: int, steps: int) -> None:

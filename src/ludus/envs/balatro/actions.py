@@ -283,9 +283,21 @@ def _mask_belongings(s: Any, mask: Any, max_hand: Any) -> None:
 
 
 @kernel
+def mask_reach(s: Any, max_hand: Any) -> Any:
+    """From where on every flag is False in the mask of a game."""
+    return CARDS + 2 * N_SETS[min(s[N_HAND], max_hand)]
+
+
+@kernel
 def write_mask(s: Any, mask: Any, max_hand: Any) -> None:
     """Writes which actions are legal into a row of `n_actions(max_hand)` flags."""
-    mask[:] = False
+    write_mask_over(s, mask, max_hand, len(mask))
+
+
+@kernel
+def write_mask_over(s: Any, mask: Any, max_hand: Any, reach: Any) -> None:
+    """`write_mask` into a row whose flags from `reach` on are False already."""
+    mask[:reach] = False
     phase = s[PHASE]
     if phase == TARGETING:
         _mask_targets(s, mask, max_hand)

@@ -12,7 +12,6 @@ from ludus.envs.balatro.cards import (
     enhancement_of,
     is_face,
     is_suit,
-    leave_hand,
     rank_shown,
     seal_of,
 )
@@ -119,17 +118,22 @@ def _remove_eaten(s: Any, f: Any, q: Any) -> None:
 
 @kernel
 def take_from_hand(s: Any, bits: Any) -> None:
-    """Moves the cards at these positions of the hand to PLAY, in their order."""
-    s[N_PLAY] = 0
+    """Moves the cards at these positions of the hand, five at most, to PLAY, in their order.
+
+    Every card is written to both rows, and the row that it is not for is written over: which cards are taken cannot be
+    foreseen, and a processor that guesses wrong loses more. After five cards that is N_PLAY, which comes last.
+    """
+    taken, kept = 0, 0
     for i in range(s[N_HAND]):
-        if (bits >> i) & 1:
-            place = s[HAND + i]
-            s[CARD + place] &= ~(HIDDEN | FORCED)
-            s[PLAY + s[N_PLAY]] = place
-            s[N_PLAY] += 1
-    for i in range(s[N_HAND] - 1, -1, -1):
-        if (bits >> i) & 1:
-            leave_hand(s, i)
+        place = s[HAND + i]
+        takes = (bits >> i) & 1
+        s[CARD + place] &= ~((HIDDEN | FORCED) * takes)
+        s[PLAY + taken] = place
+        s[HAND + kept] = place
+        taken += takes
+        kept += 1 - takes
+    s[N_PLAY] = taken
+    s[N_HAND] = kept
 
 
 @kernel

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from ludus.envs.balatro import actions as act
-from ludus.envs.balatro.actions import CARDS, SETS, refill_moves, write_mask
+from ludus.envs.balatro.actions import (
+    CARDS,
+    SETS,
+    mask_reach,
+    refill_moves,
+    write_mask,
+    write_mask_over,
+)
 from ludus.envs.balatro.compiled import for_python, kernel
 from ludus.envs.balatro.consumables import use
 from ludus.envs.balatro.facts import TARGETS_MAX
@@ -281,8 +288,10 @@ def step_games(
     rows, and what was seen there, are kept in the arrays `final_…` and a new run has begun in its place. `log` is as in
     `tally`.
     """
+    in_place = legal is mask
     for i in range(len(games_s)):
         s, f = games_s[i], games_f[i]
+        reach = mask_reach(s, max_hand) if in_place else len(mask[i])
         action = actions[i]
         f[REWARD] = 0.0
         s[STEPS] += 1
@@ -299,7 +308,7 @@ def step_games(
             write_mask(s, final_mask[i], max_hand)
             begin_run(s, f, queue, next_seed(s), s[DECK], s[STAKE], s[LAST_ANTE])
         write_observation(s, f, obs[i], max_hand)
-        write_mask(s, mask[i], max_hand)
+        write_mask_over(s, mask[i], max_hand, reach)
 
 
 apply, begin = for_python(carry_out), for_python(begin_run)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ludus.envs.balatro.compiled import entry, kernel
 from ludus.envs.balatro.facts import ANSWERS_TO, BENDS, ITEM_COST, PAREIDOLIA, SMEARED
 from ludus.envs.balatro.names import (
@@ -47,6 +49,9 @@ from ludus.envs.balatro.state import (
     W_FOR_SCORED,
     W_SMEARED,
 )
+
+_SURCHARGE = np.zeros(5, dtype=np.int64)  # of an edition
+_SURCHARGE[[FOIL, HOLOGRAPHIC, POLYCHROME, NEGATIVE]] = 2, 3, 5, 5
 
 
 @kernel
@@ -176,17 +181,6 @@ def spendable(s: Any) -> Any:
 
 
 @kernel
-def edition_surcharge(edition: Any) -> Any:
-    if edition == FOIL:
-        return 2
-    if edition == HOLOGRAPHIC:
-        return 3
-    if edition in (POLYCHROME, NEGATIVE):
-        return 5
-    return 0
-
-
-@kernel
 def discounted(s: Any, price: Any) -> Any:
     """A price after Clearance Sale or Liquidation: rounded half up, at least 1."""
     percent = 100
@@ -202,14 +196,18 @@ def price(s: Any, item: Any, edition: Any, stickers: Any) -> Any:
     """What an item costs in the shop when it is not free."""
     if C_MERCURY <= item <= C_ERIS and count_joker(s, J_ASTRONOMER) > 0:
         return 0
-    if stickers & RENTAL:
-        return 1
-    return discounted(s, ITEM_COST[item] + edition_surcharge(edition))
+    return _usual_price(s, item, edition, stickers)
+
+
+@kernel
+def _usual_price(s: Any, item: Any, edition: Any, stickers: Any) -> Any:
+    cost = discounted(s, ITEM_COST[item] + _SURCHARGE[edition])
+    return 1 if stickers & RENTAL else cost
 
 
 @entry
 def joker_sell_value(s: Any, i: Any) -> Any:
-    return max(1, price(s, s[JOKER + i], s[J_EDITION + i], s[J_STICKERS + i]) // 2) + s[J_EXTRA + i]
+    return max(1, _usual_price(s, s[JOKER + i], s[J_EDITION + i], s[J_STICKERS + i]) // 2) + s[J_EXTRA + i]
 
 
 @kernel

@@ -1,7 +1,8 @@
-"""Stable-Baselines3 or SBX, which share one interface: `python baselines.py sb3|sbx speed|learn '{…}'`.
+"""Stable-Baselines3 or SBX, which share one interface: `python baselines.py sb3|sbx speed|learn|reach '{…}'`.
 
 Prints one JSON object. Imports nothing of Ludus: it runs in the peer's own environment. The task is a workload,
-for `learn` with `seed` and `episodes` too. What a library does not let one set is written where it is built.
+for `learn` with `seed` and `episodes` too, for `reach` as benchmarks/time_to_reach.py gives it. What a library does
+not let one set is written where it is built.
 """
 
 from __future__ import annotations
@@ -66,16 +67,24 @@ def sbx_model(task: dict, env: object, seed: int) -> tuple[object, str]:
     if task["algorithm"] == "PPO":
         kwargs["ortho_init"] = True
     elif task["algorithm"] == "DQN":
-        limit = h.pop("max_grad_norm")
+        limit = h.pop("max_grad_norm", 10.0)
         kwargs["optimizer_class"] = lambda learning_rate: optax.chain(
             optax.clip_by_global_norm(limit), optax.adam(learning_rate)
         )
         if len(set(task["net_arch"])) != 1 or len(task["net_arch"]) != 2:
             raise SystemExit("SBX's DQN has two hidden layers of one size")
-    elif h.pop("target_update_interval") != 1:
+    elif h.pop("target_update_interval", 1) != 1:
         raise SystemExit("SBX's SAC moves the targets at every gradient step")
     model = getattr(sbx, task["algorithm"])("MlpPolicy", env, policy_kwargs=kwargs, seed=seed, verbose=0, **h)
     return model, sbx.__version__
+
+
+def schedule(value: object) -> object:
+    """A hyperparameter as it is; of one that changes, what these libraries call with the part that remains."""
+    if not isinstance(value, dict) or "linear" not in value:
+        return value
+    first, last = value["linear"]
+    return lambda remaining: last + (first - last) * remaining
 
 
 def speed(task: dict, model: object, clock: CompileClock) -> dict:
@@ -122,6 +131,58 @@ def learn(task: dict, model: object, clock: CompileClock) -> dict:
     }
 
 
+def reach(task: dict, model: object, clock: CompileClock) -> dict:
+    """Train until an evaluation is at or above the aim, the steps are done or the time is over."""
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.vec_env import sync_envs_normalization
+
+    envs = make_envs(task, task["episodes"], seed=1_000_000, training=False)
+
+    class Evaluations(BaseCallback):
+        def _on_training_start(self) -> None:
+            self.found: list[tuple[int, float, float]] = []
+            self.began, self.due = time.monotonic(), task["evaluate_every"]
+
+        def _on_step(self) -> bool:
+            if self.num_timesteps >= self.due:
+                self.due += task["evaluate_every"]
+                sync_envs_normalization(self.training_env, envs)
+                mean, _ = evaluate_policy(self.model, envs, n_eval_episodes=task["episodes"])
+                self.found.append((self.num_timesteps, self.elapsed(), float(mean)))
+            return self.elapsed() < task["limit"] and all(mean < task["aim"] for *_, mean in self.found)
+
+        def elapsed(self) -> float:
+            return time.monotonic() - self.began - clock.seconds
+
+    clock.seconds = 0.0
+    evaluations = Evaluations()
+    model.learn(task["steps"], callback=evaluations)
+    return {
+        "steps": model.num_timesteps,
+        "seconds": evaluations.elapsed(),
+        "compile_seconds": clock.seconds,
+        "evaluations": evaluations.found,
+    }
+
+
+def make_envs(task: dict, n_envs: int, seed: int, *, training: bool = True) -> object:
+    """The task's envs, normalised where it asks for that."""
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    envs = make_vec_env(task["env"], n_envs=n_envs, seed=seed)
+    if not (task.get("normalize_obs") or task.get("normalize_reward")):
+        return envs
+    return VecNormalize(
+        envs,
+        training=training,
+        norm_obs=task["normalize_obs"],
+        norm_reward=training and task["normalize_reward"],
+        gamma=task["hyperparams"]["gamma"],
+    )
+
+
 def play(env_id: str, model: object, episodes: int, at_once: int = 100) -> list[float]:
     """The rewards of the episodes seeded 0, 1, …, with deterministic actions."""
     import gymnasium as gym
@@ -151,16 +212,16 @@ def main(library: str, mode: str, task: dict) -> None:
     if library == "sbx" and threads == 1:  # which XLA reads when jax is imported
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     import torch
-    from stable_baselines3.common.env_util import make_vec_env
 
     torch.set_num_threads(threads)
     clock = CompileClock()
     if library == "sbx":
         clock.listen()
     seed = task.get("seed", 0)
-    env = make_vec_env(task["env"], n_envs=task["n_envs"], seed=seed)
+    env = make_envs(task, task["n_envs"], seed)
+    task["hyperparams"] = {name: schedule(value) for name, value in task["hyperparams"].items()}
     model, version = {"sb3": sb3_model, "sbx": sbx_model}[library](task, env, seed)
-    answer = {"speed": speed, "learn": learn}[mode](task, model, clock)
+    answer = {"speed": speed, "learn": learn, "reach": reach}[mode](task, model, clock)
     print(json.dumps({"threads": threads, "version": version, "compile_seconds": clock.seconds} | answer))
 
 
