@@ -1,12 +1,17 @@
-"""How long the presets take to reach their aims on Ludus, Stable-Baselines3 and SBX; prints the table of docs/results.md.
+"""How long the presets take to reach their aims on Ludus, Stable-Baselines3 and SBX.
 
     python benchmarks/time_to_reach.py [--only acrobot-ppo …] [--libraries ludus sb3 sbx] [--seeds 1 2 3]
-                                       [--workers 2] [--limit 1500] [--root runs/reach]
+                                       [--workers 2] [--limit 1500] [--all-within SECONDS] [--root runs/reach]
 
-Every training has one core and one thread for itself and the preset's hyperparameters, and ends at the first
-evaluation that is at or above the aim, with its steps, or after `--limit` seconds. Evaluations are in the times,
-compiling is not. Ludus runs as `ludus train PRESET`, the peers by their own code (`experiments/peers/baselines.py`), in
-the environments that `ludus bench` takes. Results under the same root are not repeated.
+Every training has one core and one thread for itself and the preset's hyperparameters. It ends at the first of the
+preset's evaluations that is at or above the aim, after all its steps, or after `--limit` seconds. Evaluations are in
+the times, compiling is not. Ludus runs as `ludus train PRESET`; the peers run by their own code, as their users run
+them (`experiments/peers/baselines.py`), in the environments that `ludus bench` takes. Two things differ: Ludus
+evaluates after an update, the peers where the steps are due; and Ludus stops stepping an env of an evaluation whose
+episode is over.
+
+Finished trainings under the same root are not repeated, but for those that `--all-within` cut short. The first cores
+that may be used are taken: start several of it at a time under `taskset`.
 """
 
 from __future__ import annotations
@@ -21,9 +26,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import yaml
 from learning import AIMS, ludus
 
+from ludus import __version__
 from ludus.errors import UserError
 from ludus.experiments.libraries import peer_libraries
 from ludus.experiments.workloads import Workload
@@ -53,18 +59,22 @@ def run_ludus(preset: str, seed: int, limit: float, folder: Path) -> dict[str, A
         )
     rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     means = [row["eval/mean_reward"] for row in rows if "eval/mean_reward" in row]
-    return {"steps": answer["steps"], "seconds": answer["seconds"], "best": max(means, default=None)}
+    reached = answer.get("reason", "").startswith("eval/mean_reward reached")
+    if not reached:
+        means = means[:-1]  # the last one was not due: it ends every training
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    return {
+        "steps": answer["steps"],
+        "seconds": answer["seconds"],
+        "best": max(means, default=None),
+        "reached": reached,
+        "version": f"{__version__}, envs {config['vector']}",
+    }
 
 
 def run_peer(peer: str, preset: str, seed: int, limit: float) -> dict[str, Any]:
-    """The preset as its peer is told it: what it does not set is the peer's own default."""
-    told = ludus("config", preset)
-    config, origins = told["config"], told["origins"]
-    given = {
-        name: value
-        for name, value in config["hyperparams"].items()
-        if not name.endswith("_net_arch") and origins[f"hyperparams.{name}"].startswith("preset")
-    }
+    """The preset as its peer is told it, with Ludus's defaults; what the peer does not know is left out there."""
+    config = ludus("config", preset)["config"]
     activation = config["policy"]["activation"]
     if activation == "auto":  # as Ludus takes it, and the peers by default
         activation = "Tanh" if config["algorithm"] in {"PPO", "A2C"} else "ReLU"
@@ -76,7 +86,7 @@ def run_peer(peer: str, preset: str, seed: int, limit: float) -> dict[str, Any]:
         config["total_timesteps"],
         tuple(config["hyperparams"]["policy_net_arch"]),
         activation,
-        given,
+        config["hyperparams"],
     )
     more = {
         "seed": seed,
@@ -88,8 +98,14 @@ def run_peer(peer: str, preset: str, seed: int, limit: float) -> dict[str, Any]:
         "limit": limit,
     }
     answer = peer_libraries([peer])[0].run("reach", workload, **more)
-    means = [mean for _, _, mean in answer["evaluations"]]
-    return {"steps": answer["steps"], "seconds": answer["seconds"], "best": max(means, default=None)}
+    best = max((mean for _, _, mean in answer["evaluations"]), default=None)
+    return {
+        "steps": answer["steps"],
+        "seconds": answer["seconds"],
+        "best": best,
+        "reached": best is not None and best >= AIMS[preset].reward,
+        "version": answer["version"],
+    }
 
 
 def one(library: str, preset: str, seed: int, options: argparse.Namespace, cores: queue.Queue) -> dict:
@@ -110,17 +126,15 @@ def one(library: str, preset: str, seed: int, options: argparse.Namespace, cores
             row = run_peer(library, preset, seed, limit)
     finally:
         cores.put(core)
-    best = row["best"]
     row |= {"library": library, "preset": preset, "seed": seed, "limit": limit}
-    row["reached"] = best is not None and best >= AIMS[preset].reward
-    path.write_text(json.dumps(row))
-    told = "reached" if row["reached"] else f"not reached (best {'none' if best is None else f'{best:.1f}'})"
-    print(f"{preset} {library} {seed}: {told}, {row['steps']:,} steps, {row['seconds']:,.1f} s", flush=True)
+    if row["reached"] or limit == options.limit:  # else another call may give it more
+        path.write_text(json.dumps(row))
+    print(f"{preset} {library} {seed}: {_told(row)}", flush=True)
     return row
 
 
 def table(rows: list[dict]) -> str:
-    """As it stands in docs/results.md: by seed, the seconds until the aim was reached, or what was best instead."""
+    """A line for each preset, a column for each library, its seeds in order."""
     used = [library for library in LIBRARIES if any(row["library"] == library for row in rows)]
     lines = [
         "| preset | aim | " + " | ".join(LIBRARIES[library] for library in used) + " |",
@@ -130,23 +144,18 @@ def table(rows: list[dict]) -> str:
         cells = [f"`{preset}`", f"{AIMS[preset].reward:g}"]
         for library in used:
             mine = [row for row in rows if (row["preset"], row["library"]) == (preset, library)]
-            cells.append(_cell(sorted(mine, key=lambda row: row["seed"])))
+            cells.append("; ".join(_told(row) for row in sorted(mine, key=lambda row: row["seed"])))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _cell(rows: list[dict]) -> str:
-    if not rows:
-        return ""
-    seconds = ", ".join(
-        f"{row['seconds']:,.1f} s" if row["reached"] else f"no ({row['seconds']:,.0f} s)" for row in rows
-    )
-    missed = [row for row in rows if not row["reached"]]
-    steps = f"{np.median([row['steps'] for row in rows]):,.0f} steps"
-    if not missed:
-        return f"{seconds} ({steps})"
-    best = max((row["best"] for row in missed if row["best"] is not None), default=None)
-    return f"{seconds} ({steps}; {'no evaluation' if best is None else f'best of those {best:.1f}'})"
+def _told(row: dict) -> str:
+    spent = f"{row['seconds']:,.1f} s ({row['steps']:,} steps)"
+    if row["reached"]:
+        return spent
+    over = "not in that time" if row["seconds"] >= row["limit"] else "not in its steps"
+    best = "not evaluated" if row["best"] is None else f"{row['best']:.1f} at best"
+    return f"{over}: {spent}, {best}"
 
 
 def main() -> None:
@@ -170,7 +179,7 @@ def main() -> None:
         for seed in options.seeds
         for preset in options.only
         for library in options.libraries
-        if (library, preset) != ("sbx", "cartpole-a2c")  # it has no A2C
+        if not (library == "sbx" and preset == "cartpole-a2c")  # SBX has no A2C
     ]
     rows, failures = [], []
     with ThreadPoolExecutor(cores.qsize()) as pool:

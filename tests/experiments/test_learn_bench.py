@@ -68,6 +68,27 @@ def test_stable_baselines3_does_the_same_work(tmp_path: Path) -> None:
     assert [point[0] for point in one.curve] == sorted(point[0] for point in one.curve)
 
 
+@pytest.mark.long
+def test_a_peer_trains_until_it_reaches_its_aim() -> None:
+    pytest.importorskip("stable_baselines3")
+    falling = {"learning_rate": {"linear": [3e-4, 0.0]}, "nothing_it_knows": 1}
+    task = {
+        "seed": 1,
+        "normalize_obs": True,
+        "normalize_reward": True,
+        "evaluate_every": 128,
+        "episodes": 3,
+        "limit": 600.0,
+    }
+    (sb3,) = peer_libraries(["sb3"])
+    work = replace(TINY, hyperparams=TINY.hyperparams | falling)
+    (reached,) = sb3.run("reach", work, **task, aim=1.0)["evaluations"]
+    assert reached[0] == 128 and reached[2] >= 1.0
+    missed = sb3.run("reach", work, **task, aim=501.0)
+    assert missed["steps"] == 512
+    assert [step for step, _, _ in missed["evaluations"]] == [128, 256, 384, 512]
+
+
 def test_algorithms_that_a_library_lacks_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     import ludus.experiments.libraries as libraries
 

@@ -95,7 +95,7 @@ def bench(
 ) -> None:
     """Step Balatro in antes 3 to 8 with five jokers held, with observation and mask: steps per second on one core.
 
-    The best part is the fastest twentieth: the one that others on the same processor disturbed least.
+    The best part is the fastest twentieth of them, and shows how even they were: others may use the processor too.
     """
     from ludus.experiments.balatro_speed import engine_speed, single_speed, vector_env_speed
 

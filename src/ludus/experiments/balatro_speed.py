@@ -5,8 +5,8 @@ no joker is sold and blinds are small enough to be beaten, so that the games sta
 and packs alike; a game that ends all the same (one step in two hundred) is put back. Only the steps are timed: with
 observation and mask, in arrays that are the caller's, but without the choice of actions.
 
-The figure is that of all steps; beside it stands the best of twenty equal parts of them, in which whatever else the
-processor does took the least.
+The figure is that of all steps. Beside it stands the fastest of twenty parts of them, which shows how even they were:
+whatever else the processor does slows some down, and what is played differs a little too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ludus.types import Array, BoolArray
 
 JOKERS = 5
 _TARGET = 300.0
-_WARM_UP = 20  # calls that are not timed; the very first may compile
+_WARM_UP = 20  # calls that do not count; the very first may compile
 _PARTS = 20
 
 
@@ -174,7 +174,7 @@ def _timed(
 
 
 def _speeds(n: int, max_hand: int, seconds: Array) -> dict[str, Any]:
-    """Of calls that took so long, each a step of n games, the first ones to warm up."""
+    """From the seconds that each call took, which steps n games once; the first calls do not count."""
     parts = np.array_split(seconds[_WARM_UP:], min(_PARTS, len(seconds) - _WARM_UP))
     return {
         "games": n,

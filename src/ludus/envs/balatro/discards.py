@@ -116,6 +116,9 @@ def _remove_eaten(s: Any, f: Any, q: Any) -> None:
             remove_joker(s, f, q, i)
 
 
+assert N_PLAY == PLAY + 5, "take_from_hand writes there"
+
+
 @kernel
 def take_from_hand(s: Any, bits: Any) -> None:
     """Moves the cards at these positions of the hand, five at most, to PLAY, in their order.

@@ -283,12 +283,12 @@ def step_games(
 ) -> None:
     """Steps every game by its action and writes observation, reward, done and mask.
 
-    `legal` holds the masks of the games as they stand (it may be the same array as `mask`): an action that is not in
-    it changes nothing. `done` is 1 for a game that ended, 2 for one cut short by `max_steps`; with `autoreset` its last
-    rows, and what was seen there, are kept in the arrays `final_…` and a new run has begun in its place. `log` is as in
-    `tally`.
+    `legal` holds the masks of the games as they stand: an action that is not in it changes nothing. It may be the same
+    array as `mask`, with rows as they were written for these games: then only what can be True in them is cleared.
+    `done` is 1 for a game that ended, 2 for one cut short by `max_steps`; with `autoreset` its last rows, and what was
+    seen there, are kept in the arrays `final_…` and a new run has begun in its place. `log` is as in `tally`.
     """
-    in_place = legal is mask
+    in_place = legal is mask  # which to numba are two arrays with one address and shape
     for i in range(len(games_s)):
         s, f = games_s[i], games_f[i]
         reach = mask_reach(s, max_hand) if in_place else len(mask[i])

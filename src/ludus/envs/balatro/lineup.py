@@ -50,7 +50,7 @@ from ludus.envs.balatro.state import (
     W_SMEARED,
 )
 
-_SURCHARGE = np.zeros(5, dtype=np.int64)  # of an edition
+_SURCHARGE = np.zeros(8, dtype=np.int64)  # of an edition, which has three bits
 _SURCHARGE[[FOIL, HOLOGRAPHIC, POLYCHROME, NEGATIVE]] = 2, 3, 5, 5
 
 

@@ -250,7 +250,10 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
             self._settle()
 
     def write_into(self, obs: Array, mask: BoolArray) -> None:
-        """The next step (or reset) writes its observations and masks into these arrays and returns them."""
+        """The next step (or reset) writes its observations and masks into these arrays and returns them.
+
+        A mask that a step returned may be given to the next one, as it was returned: then less of it is written.
+        """
         for array, kind, width in ((obs, np.float32, self._flat.shape[0]), (mask, np.bool_, self._n_choices)):
             assert array.flags.c_contiguous and array.dtype == kind and array.shape == (self.num_envs, width)
         self._given = obs, mask

@@ -7,6 +7,7 @@ not let one set is written where it is built.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
@@ -53,7 +54,7 @@ def sb3_model(task: dict, env: object, seed: int) -> tuple[object, str]:
 
 def sbx_model(task: dict, env: object, seed: int) -> tuple[object, str]:
     """As `sb3_model`. SBX's PPO clips the gradients of policy and value apart, and makes only the policy's last
-    layer orthogonal; its SAC moves the targets at every gradient step.
+    layer orthogonal; its SAC moves the targets at every gradient step; its DQN keeps the learning rate it begins with.
     """
     import flax.linen as nn
     import optax
@@ -67,22 +68,33 @@ def sbx_model(task: dict, env: object, seed: int) -> tuple[object, str]:
     if task["algorithm"] == "PPO":
         kwargs["ortho_init"] = True
     elif task["algorithm"] == "DQN":
-        limit = h.pop("max_grad_norm", 10.0)
+        limit = h.pop("max_grad_norm")
         kwargs["optimizer_class"] = lambda learning_rate: optax.chain(
             optax.clip_by_global_norm(limit), optax.adam(learning_rate)
         )
         if len(set(task["net_arch"])) != 1 or len(task["net_arch"]) != 2:
             raise SystemExit("SBX's DQN has two hidden layers of one size")
-    elif h.pop("target_update_interval", 1) != 1:
+    elif h.pop("target_update_interval") != 1:
         raise SystemExit("SBX's SAC moves the targets at every gradient step")
     model = getattr(sbx, task["algorithm"])("MlpPolicy", env, policy_kwargs=kwargs, seed=seed, verbose=0, **h)
     return model, sbx.__version__
 
 
+def fitting(library: str, algorithm: str, hyperparams: dict) -> dict:
+    """Of a preset's hyperparameters those that the peer has, with schedules as it calls them."""
+    module = __import__({"sb3": "stable_baselines3", "sbx": "sbx"}[library])
+    names = {*inspect.signature(getattr(module, algorithm)).parameters}
+    if library == "sbx":  # see `sbx_model`
+        names |= {"DQN": {"max_grad_norm"}, "SAC": {"target_update_interval"}}.get(algorithm, set())
+    return {name: schedule(value) for name, value in hyperparams.items() if name in names}
+
+
 def schedule(value: object) -> object:
     """A hyperparameter as it is; of one that changes, what these libraries call with the part that remains."""
-    if not isinstance(value, dict) or "linear" not in value:
+    if not isinstance(value, dict):
         return value
+    if list(value) != ["linear"]:
+        raise SystemExit(f"only linear schedules are known here: {value}")
     first, last = value["linear"]
     return lambda remaining: last + (first - last) * remaining
 
@@ -137,7 +149,8 @@ def reach(task: dict, model: object, clock: CompileClock) -> dict:
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.vec_env import sync_envs_normalization
 
-    envs = make_envs(task, task["episodes"], seed=1_000_000, training=False)
+    seed = 1_000_000
+    envs = make_envs(task, task["episodes"], seed, training=False)
 
     class Evaluations(BaseCallback):
         def _on_training_start(self) -> None:
@@ -148,6 +161,7 @@ def reach(task: dict, model: object, clock: CompileClock) -> dict:
             if self.num_timesteps >= self.due:
                 self.due += task["evaluate_every"]
                 sync_envs_normalization(self.training_env, envs)
+                envs.seed(seed)  # the same episodes every time
                 mean, _ = evaluate_policy(self.model, envs, n_eval_episodes=task["episodes"])
                 self.found.append((self.num_timesteps, self.elapsed(), float(mean)))
             return self.elapsed() < task["limit"] and all(mean < task["aim"] for *_, mean in self.found)
@@ -167,11 +181,15 @@ def reach(task: dict, model: object, clock: CompileClock) -> dict:
 
 
 def make_envs(task: dict, n_envs: int, seed: int, *, training: bool = True) -> object:
-    """The task's envs, normalised where it asks for that."""
+    """The task's envs, normalised where it asks for that.
+
+    They are made to be drawn unless one says otherwise, and LunarLander then gathers sparks that nobody draws: its
+    longer episodes take several times as long.
+    """
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.vec_env import VecNormalize
 
-    envs = make_vec_env(task["env"], n_envs=n_envs, seed=seed)
+    envs = make_vec_env(task["env"], n_envs=n_envs, seed=seed, env_kwargs={"render_mode": None})
     if not (task.get("normalize_obs") or task.get("normalize_reward")):
         return envs
     return VecNormalize(
@@ -219,7 +237,8 @@ def main(library: str, mode: str, task: dict) -> None:
         clock.listen()
     seed = task.get("seed", 0)
     env = make_envs(task, task["n_envs"], seed)
-    task["hyperparams"] = {name: schedule(value) for name, value in task["hyperparams"].items()}
+    if mode == "reach":
+        task["hyperparams"] = fitting(library, task["algorithm"], task["hyperparams"])
     model, version = {"sb3": sb3_model, "sbx": sbx_model}[library](task, env, seed)
     answer = {"speed": speed, "learn": learn, "reach": reach}[mode](task, model, clock)
     print(json.dumps({"threads": threads, "version": version, "compile_seconds": clock.seconds} | answer))
