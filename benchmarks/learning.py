@@ -14,11 +14,14 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from ludus.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,22 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def do_all(
+    do: Callable[..., dict], jobs: list[tuple], workers: int, table: Callable[[list[dict]], str]
+) -> None:
+    """Do the jobs, so many at a time, and print the table of what they gave. Those that fail are told at the end."""
+    rows, failures = [], []
+    with ThreadPoolExecutor(workers) as pool:
+        for future in [pool.submit(do, *job) for job in jobs]:
+            try:
+                rows.append(future.result())
+            except (RuntimeError, UserError) as error:  # the others go on
+                failures.append(str(error))
+    print("\n" + table(rows))
+    if failures:
+        raise SystemExit("\n".join(failures))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -133,17 +152,8 @@ def main() -> None:
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="changes to the presets")
     parser.add_argument("--root", type=Path, default=Path("runs/learning"))
     options = parser.parse_args()
-    jobs = [(preset, seed) for seed in options.seeds for preset in options.only]
-    rows, failures = [], []
-    with ThreadPoolExecutor(options.workers) as pool:
-        for future in [pool.submit(one, *job, options) for job in jobs]:
-            try:
-                rows.append(future.result())
-            except RuntimeError as error:  # the others go on
-                failures.append(str(error))
-    print("\n" + table(rows))
-    if failures:
-        raise SystemExit("\n".join(failures))
+    jobs = [(preset, seed, options) for seed in options.seeds for preset in options.only]
+    do_all(one, jobs, options.workers, table)
 
 
 if __name__ == "__main__":

@@ -22,16 +22,15 @@ import os
 import queue
 import shutil
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import yaml
-from learning import AIMS, ludus
+from learning import AIMS, do_all, ludus
 
 from ludus import __version__
 from ludus.errors import UserError
-from ludus.experiments.libraries import peer_libraries
+from ludus.experiments.libraries import Library, peer_libraries
 from ludus.experiments.workloads import Workload
 
 LIBRARIES = {"ludus": "Ludus", "sb3": "Stable-Baselines3", "sbx": "SBX"}
@@ -72,7 +71,7 @@ def run_ludus(preset: str, seed: int, limit: float, folder: Path) -> dict[str, A
     }
 
 
-def run_peer(peer: str, preset: str, seed: int, limit: float) -> dict[str, Any]:
+def run_peer(peer: Library, preset: str, seed: int, limit: float) -> dict[str, Any]:
     """The preset as its peer is told it, with Ludus's defaults; what the peer does not know is left out there."""
     config = ludus("config", preset)["config"]
     activation = config["policy"]["activation"]
@@ -97,7 +96,7 @@ def run_peer(peer: str, preset: str, seed: int, limit: float) -> dict[str, Any]:
         "aim": AIMS[preset].reward,
         "limit": limit,
     }
-    answer = peer_libraries([peer])[0].run("reach", workload, **more)
+    answer = peer.run("reach", workload, **more)
     best = max((mean for _, _, mean in answer["evaluations"]), default=None)
     return {
         "steps": answer["steps"],
@@ -123,7 +122,7 @@ def one(library: str, preset: str, seed: int, options: argparse.Namespace, cores
         if library == "ludus":
             row = run_ludus(preset, seed, limit, options.root / preset / f"run-{seed}")
         else:
-            row = run_peer(library, preset, seed, limit)
+            row = run_peer(options.peers[library], preset, seed, limit)
     finally:
         cores.put(core)
     row |= {"library": library, "preset": preset, "seed": seed, "limit": limit}
@@ -170,27 +169,23 @@ def main() -> None:
     parser.add_argument("--all-within", type=float, default=float("inf"), help="seconds for all together")
     parser.add_argument("--root", type=Path, default=Path("runs/reach"))
     options = parser.parse_args()
+    peers = [library for library in options.libraries if library != "ludus"]
+    try:
+        options.peers = dict(zip(peers, peer_libraries(peers), strict=True))
+    except UserError as error:
+        raise SystemExit(str(error)) from None
     options.until = time.monotonic() + options.all_within
     cores: queue.Queue[int] = queue.Queue()
     for core in sorted(os.sched_getaffinity(0))[: options.workers]:
         cores.put(core)
     jobs = [
-        (library, preset, seed)
+        (library, preset, seed, options, cores)
         for seed in options.seeds
         for preset in options.only
         for library in options.libraries
         if not (library == "sbx" and preset == "cartpole-a2c")  # SBX has no A2C
     ]
-    rows, failures = [], []
-    with ThreadPoolExecutor(cores.qsize()) as pool:
-        for future in [pool.submit(one, *job, options, cores) for job in jobs]:
-            try:
-                rows.append(future.result())
-            except (RuntimeError, UserError) as error:  # the others go on
-                failures.append(str(error))
-    print("\n" + table(rows))
-    if failures:
-        raise SystemExit("\n".join(failures))
+    do_all(one, jobs, cores.qsize(), table)
 
 
 if __name__ == "__main__":
