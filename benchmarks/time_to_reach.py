@@ -1,7 +1,8 @@
 """How long the presets take to reach their aims on Ludus, Stable-Baselines3 and SBX.
 
     python benchmarks/time_to_reach.py [--only acrobot-ppo …] [--libraries ludus sb3 sbx] [--seeds 1 2 3]
-                                       [--workers 2] [--limit 1500] [--all-within SECONDS] [--root runs/reach]
+                                       [--workers 2] [--limit 1500] [--all-within SECONDS] [--device cuda]
+                                       [--root runs/reach]
 
 Every training has one core and one thread for itself and the preset's hyperparameters. It ends at the first of the
 preset's evaluations that is at or above the aim, after all its steps, or after `--limit` seconds. Evaluations are in
@@ -9,6 +10,8 @@ the times, compiling is not. Ludus runs as `ludus train PRESET`; the peers run b
 them (`experiments/peers/baselines.py`), in the environments that `ludus bench` takes. Two things differ: Ludus
 evaluates after an update, the peers where the steps are due; and Ludus stops stepping an env of an evaluation whose
 episode is over.
+
+With `--device cuda` all trainings share one GPU; SBX takes it where its JAX can.
 
 Finished trainings under the same root are not repeated, but for those that `--all-within` cut short. The first cores
 that may be used are taken: start several of it at a time under `taskset`.
@@ -36,7 +39,7 @@ from ludus.experiments.workloads import Workload
 LIBRARIES = {"ludus": "Ludus", "sb3": "Stable-Baselines3", "sbx": "SBX"}
 
 
-def run_ludus(preset: str, seed: int, limit: float, folder: Path) -> dict[str, Any]:
+def run_ludus(preset: str, seed: int, limit: float, device: str, folder: Path) -> dict[str, Any]:
     """A short training compiles what the other then finds compiled."""
     aim = AIMS[preset].reward
     answer: dict[str, Any] = {}
@@ -48,7 +51,7 @@ def run_ludus(preset: str, seed: int, limit: float, folder: Path) -> dict[str, A
             f"seed={seed}",
             f"run_dir={folder}",
             "threads=1",
-            "device=cpu",
+            f"device={device}",
             "checkpoint=null",
             "tracking.tensorboard=false",
             f"early_stopping.reward_threshold={aim}",
@@ -56,22 +59,30 @@ def run_ludus(preset: str, seed: int, limit: float, folder: Path) -> dict[str, A
             *total,
             "-q",
         )
-    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    means = [row["eval/mean_reward"] for row in rows if "eval/mean_reward" in row]
-    reached = answer.get("reason", "").startswith("eval/mean_reward reached")
-    if not reached:
-        means = means[:-1]  # the last one was not due: it ends every training
     config = yaml.safe_load((folder / "config.yaml").read_text())
+    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    found = [(row["step"], row["eval/mean_reward"]) for row in rows if "eval/mean_reward" in row]
+    means = due(found, config["evaluation"]["every"])
     return {
         "steps": answer["steps"],
         "seconds": answer["seconds"],
         "best": max(means, default=None),
-        "reached": reached,
+        "reached": any(mean >= aim for mean in means),
         "version": f"{__version__}, envs {config['vector']}",
     }
 
 
-def run_peer(peer: Library, preset: str, seed: int, limit: float) -> dict[str, Any]:
+def due(evaluations: list[tuple[int, float]], every: int) -> list[float]:
+    """The means of those evaluations that were due: a training ends with one that may not have been."""
+    means, next_at = [], every
+    for step, mean in evaluations:
+        if step >= next_at:
+            means.append(mean)
+            next_at = (step // every + 1) * every
+    return means
+
+
+def run_peer(peer: Library, preset: str, seed: int, limit: float, device: str) -> dict[str, Any]:
     """The preset as its peer is told it, with Ludus's defaults; what the peer does not know is left out there."""
     config = ludus("config", preset)["config"]
     activation = config["policy"]["activation"]
@@ -95,6 +106,7 @@ def run_peer(peer: Library, preset: str, seed: int, limit: float) -> dict[str, A
         "episodes": config["evaluation"]["episodes"],
         "aim": AIMS[preset].reward,
         "limit": limit,
+        "device": device,
     }
     answer = peer.run("reach", workload, **more)
     best = max((mean for _, _, mean in answer["evaluations"]), default=None)
@@ -120,9 +132,10 @@ def one(library: str, preset: str, seed: int, options: argparse.Namespace, cores
             raise RuntimeError(f"no time was left for {preset} {library} {seed}")
         os.sched_setaffinity(0, {core})  # of this thread, and so of what it starts
         if library == "ludus":
-            row = run_ludus(preset, seed, limit, options.root / preset / f"run-{seed}")
+            folder = options.root / preset / f"run-{seed}"
+            row = run_ludus(preset, seed, limit, options.device, folder)
         else:
-            row = run_peer(options.peers[library], preset, seed, limit)
+            row = run_peer(options.peers[library], preset, seed, limit, options.device)
     finally:
         cores.put(core)
     row |= {"library": library, "preset": preset, "seed": seed, "limit": limit}
@@ -167,6 +180,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time, a core each")
     parser.add_argument("--limit", type=float, default=1500.0, help="seconds after which a training ends")
     parser.add_argument("--all-within", type=float, default=float("inf"), help="seconds for all together")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="a GPU is shared by all workers")
     parser.add_argument("--root", type=Path, default=Path("runs/reach"))
     options = parser.parse_args()
     peers = [library for library in options.libraries if library != "ludus"]

@@ -82,6 +82,46 @@ def test_a_seeded_reset_repeats() -> None:
     envs.close()
 
 
+@pytest.mark.parametrize("env_id", sorted(VERIFIED))
+def test_a_step_is_what_envpool_itself_returns(env_id: str) -> None:
+    import envpool
+
+    envs: Any = make_vectorized_env(env_id, 4, "envpool")
+    envs.reset(seed=[5, 6, 7, 8])
+    theirs = envpool.make_gymnasium(env_id, num_envs=4, num_threads=2, seed=[5, 6, 7, 8])
+    theirs.reset()
+    envs.action_space.seed(0)
+    ends = 0
+    for _ in range(600):
+        actions = envs.action_space.sample()
+        dtype = np.int32 if actions.dtype.kind == "i" else np.float32
+        step, expected = envs.step(actions), theirs.step(actions.astype(dtype))
+        for ours, other in zip(step[:4], expected[:4], strict=True):
+            np.testing.assert_array_equal(ours, other)
+        ends += int((step[2] | step[3]).sum())
+    assert ends
+    envs.close()
+    theirs.close()
+
+
+def test_a_step_that_nobody_ended_is_over_before_the_next() -> None:
+    envs: Any = make_vectorized_env("CartPole-v1", 4, "envpool")
+    other: Any = make_vectorized_env("CartPole-v1", 4, "envpool")
+    for env in (envs, other):
+        env.reset(seed=3)
+        env.begin_step(np.array([0, 1, 0, 1]))  # as when Ctrl-C comes before `end_step`
+    other.end_step()
+    np.testing.assert_array_equal(envs.step(np.ones(4))[0], other.step(np.ones(4))[0])
+    envs.begin_step(np.ones(4))
+    first = envs.reset(seed=3)[0]
+    np.testing.assert_array_equal(first, other.reset(seed=3)[0])
+    with pytest.raises(ValueError, match="shape"):
+        envs.step(np.ones(3))
+    envs.begin_step(np.ones(4))
+    envs.close()
+    other.close()
+
+
 def test_auto_takes_it_only_for_plain_verified_envs() -> None:
     assert choose_backend("LunarLander-v3", 8)[0] == "envpool"
     assert choose_backend("LunarLander-v3", 2)[0] != "envpool"
@@ -128,14 +168,14 @@ def test_a_number_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     envs: Any = make_vectorized_env("CartPole-v1", 4, "envpool")
     stepper = Stepper(envs, lambda barrier, index: index)
     stepper.barrier(0)
-    step = envs.step
+    end_step = envs.end_step
 
-    def spoilt(actions: Any) -> Any:
-        obs, *rest = step(actions)
+    def spoilt() -> Any:
+        obs, *rest = end_step()
         obs[2, 1] = np.nan
         return obs, *rest
 
-    monkeypatch.setattr(envs, "step", spoilt)
+    monkeypatch.setattr(envs, "end_step", spoilt)
     with pytest.raises(EnvFault, match=r"env 2 gave observation\[1\] = nan at step 1"):
         stepper.step(np.zeros(4, dtype=np.int64))
     envs.close()

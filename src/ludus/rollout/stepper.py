@@ -104,6 +104,8 @@ class Stepper:
         self._seeds: list[int | None] = [None] * self.n_envs
         self._all_valid = np.ones(self.n_envs, dtype=bool)
         self._plays_beside = hasattr(envs, "begin_step")
+        self._looks_itself = hasattr(envs, "finite")
+        self._tells_endings = hasattr(envs, "endings")
         self._sent: Array = np.zeros(0)
         self._played: _Played | None = None
         self.obs: Observation = {}
@@ -176,7 +178,7 @@ class Stepper:
         obs, rewards, terminated, truncated, infos = (
             envs.end_step() if self._plays_beside else envs.step(actions)
         )
-        if not (envs.finite if self._plays_beside else step_is_finite(obs, rewards)):
+        if not (envs.finite if self._looks_itself else step_is_finite(obs, rewards)):
             begun = terminated | truncated if self._mode is AutoresetMode.SAME_STEP else None
             raise self._bad_step(before, actions, obs, rewards, self._lengths + 1, begun)
         valid = self._all_valid
@@ -222,7 +224,7 @@ class Stepper:
         if played.ended.any():
             indices = np.flatnonzero(played.ended)
             if self._mode is AutoresetMode.SAME_STEP:
-                if self._plays_beside:
+                if self._tells_endings:
                     last_infos = self.envs.endings(indices)  # type: ignore[attr-defined]
                 final_obs = {i: last_infos["final_obs"][i] for i in indices.tolist()}
                 last_infos = last_infos.get("final_info", {})

@@ -1,7 +1,8 @@
 """The envpool backend: envs written in C++ that step on their own threads, where EnvPool has the env.
 
 EnvPool resets an env in the step after its episode ended (NEXT_STEP) and takes seeds only when it is built, so a
-seeded reset builds the pool anew.
+seeded reset builds the pool anew. Steps go to its compiled part (`_send`, `_recv`) directly: what `send` and `recv` do
+around it takes 30 to 60 us, a fifth of a step of eight LunarLanders.
 """
 
 from __future__ import annotations
@@ -78,7 +79,12 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, n_envs)
         self.action_space = batch_space(self.single_action_space, n_envs)
         self.render_mode = None
+        discrete = isinstance(self.single_action_space, gym.spaces.Discrete)
+        self._action_dtype = np.int32 if discrete else np.float32
         self._pool: Any = None
+        self._playing = False
+        self._ids = np.arange(n_envs, dtype=np.int32)
+        self._places: list[int] = []
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -91,10 +97,26 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
         """One step in every env; for one whose episode ended before, the reset, whatever its action."""
-        if isinstance(self.single_action_space, gym.spaces.Discrete):
-            actions = np.asarray(actions, dtype=np.int32)
-        obs, rewards, terminated, truncated, _ = self._pool.step(actions)
-        return obs, rewards.astype(np.float64), terminated, truncated, {}
+        self.begin_step(actions)
+        return self.end_step()
+
+    def begin_step(self, actions: Any) -> None:
+        """Let the pool's threads play a step while the caller does something else, until `end_step`."""
+        if self._playing:  # whoever began it was interrupted
+            self.end_step()
+        actions = np.ascontiguousarray(actions, dtype=self._action_dtype)
+        if actions.shape != self.action_space.shape:
+            wanted = self.action_space.shape
+            raise ValueError(f"actions have shape {actions.shape}, the action space says {wanted}")
+        self._pool._send((self._ids, self._ids, actions))
+        self._playing = True
+
+    def end_step(self) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
+        """What `step` returns."""
+        state = self._pool._recv()
+        self._playing = False
+        obs, rewards, done, truncated = (state[place] for place in self._places)
+        return obs, rewards.astype(np.float64), done & ~truncated, truncated, {}
 
     def close_extras(self, **kwargs: Any) -> None:
         if self._pool is not None:
@@ -106,9 +128,12 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
 
         if self._pool is not None:
             self._pool.close()
+        self._playing = False
         seeds = [s or 0 for s in seed_per_env(0 if seed is None else seed, self.num_envs)]
         with warnings.catch_warnings():  # about the precision of bounds, which are not used
             warnings.simplefilter("ignore")
             self._pool = envpool.make_gymnasium(
                 self.env_id, num_envs=self.num_envs, num_threads=self._threads, seed=seeds
             )
+        assert list(self._pool._spec._action_keys) == ["env_id", "players.env_id", "action"]
+        self._places = [self._pool._state_keys.index(key) for key in ("obs", "reward", "done", "trunc")]

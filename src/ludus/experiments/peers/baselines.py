@@ -46,8 +46,9 @@ def sb3_model(task: dict, env: object, seed: int) -> tuple[object, str]:
         "activation_fn": getattr(torch.nn, task["activation"]),
     }
     algorithm = getattr(stable_baselines3, task["algorithm"])
+    device = task.get("device", "cpu")
     model = algorithm(
-        "MlpPolicy", env, policy_kwargs=kwargs, device="cpu", seed=seed, verbose=0, **task["hyperparams"]
+        "MlpPolicy", env, policy_kwargs=kwargs, device=device, seed=seed, verbose=0, **task["hyperparams"]
     )
     return model, stable_baselines3.__version__
 
