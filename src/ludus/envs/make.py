@@ -19,7 +19,7 @@ from ludus.envs.curriculum import CurriculumWrapper
 from ludus.envs.diambra import outside
 from ludus.envs.masks import MASK_KEY, ActionMaskWrapper, checked_mask, declares_masks, sample_legal
 from ludus.envs.unity import choice as unity
-from ludus.envs.vector import ChunkedVectorEnv, batched, make_vector, pool
+from ludus.envs.vector import ChunkedVectorEnv, batched, bell, make_vector, pool
 from ludus.envs.vector.process import usable_cores
 from ludus.envs.vector.remote import RemoteVectorEnv
 from ludus.envs.wrapper_names import (
@@ -221,7 +221,8 @@ def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int, cores: int | No
     written as a batched game (`vector/batched.py`). `serial` for one env. `envpool` for 4 envs or more where the
     extra is installed and holds this very env (`vector/pool.py`). `process` when a step of one env takes over 1 ms
     (the median of 50 random steps, measured here on an env built for it), or when the env is known by its id, a step
-    of all takes over half a millisecond and there are several `cores` (default: all that may be used). Else `serial`:
+    of all takes over half a millisecond, there are several `cores` (default: all that may be used) and workers can be
+    rung (`vector/bell.py`). Else `serial`:
     handing a light step to another process costs more than the step.
     """
     spec = EnvSpec(env) if isinstance(env, str) else env if isinstance(env, EnvSpec) else None
@@ -246,7 +247,7 @@ def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int, cores: int | No
     if seconds > _SLOW_STEP_S:
         return "process", f"heavy: {took}"
     cores = usable_cores() if cores is None else cores
-    if spec is not None and cores > 1 and n_envs * seconds > _SLOW_STEP_OF_ALL_S:
+    if spec is not None and cores > 1 and bell.IN_ORDER and n_envs * seconds > _SLOW_STEP_OF_ALL_S:
         return "process", f"{n_envs} envs on {min(cores, n_envs)} cores: {took} of one"
     return "serial", f"light: {took}"
 

@@ -22,6 +22,7 @@ import cloudpickle
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs.vector import bell
 from ludus.envs.vector.base import ChunkedVectorEnv, StepResult, WrapperStates, seed_per_env
 from ludus.envs.vector.batch import Batch, batch_nbytes
 from ludus.envs.vector.bell import BELL_BYTES
@@ -247,10 +248,11 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         self._exchange_at_start(Kind.ATTACH, attachments, self._deadline)
 
     def _attachment(self, k: int) -> bytes:
-        """What worker k is told of the memory; its bell is hung."""
+        """What worker k is told of the memory. Its bell, if there is one here, is hung."""
         bell_at = self._bells_at + BELL_BYTES * k
-        self._workers[k].hang(self._memory, bell_at)
-        return pack((self._batch.rewards.shape[0], bell_at))
+        if bell.IN_ORDER:
+            self._workers[k].hang(self._memory, bell_at)
+        return pack((self._batch.rewards.shape[0], bell_at, bell.IN_ORDER))
 
     def _exchange_at_start(self, kind: Kind, requests: list[bytes], seconds: float) -> dict[int, Any]:
         """As `_exchange`, but a lost worker is a fault: envs that never ran are not worth another try."""

@@ -31,7 +31,7 @@ class Kind(IntEnum):
     """What a frame asks for, or answers."""
 
     BUILD = 0  # payload: a `Blueprint`
-    ATTACH = 1  # payload: the number of envs in the batch, and where in the memory the worker's bell is
+    ATTACH = 1  # payload: the number of envs in the batch, where the worker's bell is, whether it is used
     STEP = 2
     CALL = 3  # payload: (method of EnvChunk, its arguments)
     CLOSE = 4
@@ -149,6 +149,7 @@ class Channel:
         self._socket.close()
         if self._bell is not None:
             self._bell.release()
+            self._bell = None
 
 
 def pack(value: Any) -> bytes:

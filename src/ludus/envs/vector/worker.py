@@ -74,9 +74,10 @@ def _serve(channel: Channel, memory_fd: int) -> None:
             else:
                 assert chunk is not None, "the driver builds first"
                 if kind is Kind.ATTACH:
-                    n_envs, bell_at = unpack(payload)
+                    n_envs, bell_at, rung = unpack(payload)
                     memory = _attach(chunk, n_envs, memory_fd, bell_at + BELL_BYTES)
-                    channel.hang(Bell(memory, bell_at, WORKER), rings=Kind.DONE, hears=Kind.STEP)
+                    if rung:
+                        channel.hang(Bell(memory, bell_at, WORKER), rings=Kind.DONE, hears=Kind.STEP)
                     answer = b""
                 else:
                     answer = _answer(chunk, kind, payload)
