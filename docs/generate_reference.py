@@ -32,7 +32,7 @@ MEANINGS = {
     "env.frame_skip": "repeat each action so many times and sum the rewards",
     "env.max_episode_steps": "truncate episodes here; null: the env's own limit",
     "n_envs": "copies of the env, stepped side by side",
-    "vector": "where the envs run; auto: `process` when steps take long, else `serial`",
+    "vector": "where the envs run; auto: `process` when one step takes over 1 ms, else `serial`",
     "total_timesteps": "how long to train in all, also after a resume",
     "seed": "where all randomness of the run comes from",
     "hyperparams": "the algorithm's own, see below; what is left out takes the algorithm's default",

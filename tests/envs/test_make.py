@@ -279,13 +279,6 @@ def test_auto_takes_processes_only_for_several_slow_envs() -> None:
     assert "ms a step" in reason
 
 
-def test_auto_takes_processes_for_many_envs_that_are_light_one_by_one() -> None:
-    assert choose_backend("Acrobot-v1", 200, cores=2)[0] == "process"
-    assert choose_backend("Acrobot-v1", 200, cores=1)[0] == "serial"
-    backend, _ = choose_backend(lambda: gym.make("Acrobot-v1"), 200, cores=2)
-    assert backend == "serial"  # what is not known by an id may not be fit to be sent to a worker
-
-
 def build_cartpole() -> gym.Env[Any, Any]:
     return gym.make("CartPole-v1")
 

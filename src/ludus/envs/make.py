@@ -19,8 +19,7 @@ from ludus.envs.curriculum import CurriculumWrapper
 from ludus.envs.diambra import outside
 from ludus.envs.masks import MASK_KEY, ActionMaskWrapper, checked_mask, declares_masks, sample_legal
 from ludus.envs.unity import choice as unity
-from ludus.envs.vector import ChunkedVectorEnv, batched, bell, make_vector, pool
-from ludus.envs.vector.process import usable_cores
+from ludus.envs.vector import ChunkedVectorEnv, batched, make_vector, pool
 from ludus.envs.vector.remote import RemoteVectorEnv
 from ludus.envs.wrapper_names import (
     NamedWrapper,
@@ -57,7 +56,6 @@ _BY_ID: dict[str, Callable[..., gym.vector.VectorEnv[Any, Any, Any]]] = {
 }
 _TIMED_STEPS = 50
 _SLOW_STEP_S = 1e-3
-_SLOW_STEP_OF_ALL_S = 0.5e-3
 
 
 @dataclass(frozen=True)
@@ -214,16 +212,14 @@ def make_env(id_or_spec: str | EnvSpec, **fields: Any) -> Env:
     return replace(id_or_spec, **fields)()
 
 
-def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int, cores: int | None = None) -> tuple[str, str]:
+def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int) -> tuple[str, str]:
     """The backend that `auto` means, and why, as (backend, reason).
 
     `process`, with a worker for each, where the game runs outside, or `endpoint` for Unity. Else: `batched` where it is
     written as a batched game (`vector/batched.py`). `serial` for one env. `envpool` for 4 envs or more where the
     extra is installed and holds this very env (`vector/pool.py`). `process` when a step of one env takes over 1 ms
-    (the median of 50 random steps, measured here on an env built for it), or when the env is known by its id, a step
-    of all takes over half a millisecond, there are several `cores` (default: all that may be used) and workers can be
-    rung (`vector/bell.py`). Else `serial`:
-    handing a light step to another process costs more than the step.
+    (the median of 50 random steps, measured here on an env built for it). Else `serial`: handing a light step to
+    another process costs more than the step.
     """
     spec = EnvSpec(env) if isinstance(env, str) else env if isinstance(env, EnvSpec) else None
     if spec is not None and spec.runs_outside:
@@ -244,12 +240,7 @@ def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int, cores: int | No
     except Exception:  # the backend will meet the same fault, and reports it with the user's own traceback
         return "serial", "a trial step failed"
     took = f"{seconds * 1e3:.2f} ms a step"
-    if seconds > _SLOW_STEP_S:
-        return "process", f"heavy: {took}"
-    cores = usable_cores() if cores is None else cores
-    if spec is not None and cores > 1 and bell.IN_ORDER and n_envs * seconds > _SLOW_STEP_OF_ALL_S:
-        return "process", f"{n_envs} envs on {min(cores, n_envs)} cores: {took} of one"
-    return "serial", f"light: {took}"
+    return ("process", f"heavy: {took}") if seconds > _SLOW_STEP_S else ("serial", f"light: {took}")
 
 
 def make_vectorized_env(

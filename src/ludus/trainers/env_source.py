@@ -76,14 +76,14 @@ class EnvSource:
         spec = None if self._instance is None else self._instance.spec
         return None if spec is None or spec.additional_wrappers else spec
 
-    def choose_backend(self, asked: str, cores: int) -> tuple[str, str]:
-        """The vector backend to use on so many cores, and why."""
+    def choose_backend(self, asked: str) -> tuple[str, str]:
+        """The vector backend to use, and why."""
         if asked != "auto":
             return asked, "as configured"
         if self._instance is not None:
             return "serial", "one env object"
         assert self._factory is not None
-        return choose_backend(self._factory, self.n_envs, cores)
+        return choose_backend(self._factory, self.n_envs)
 
     def make_vector(self, backend: str, n_envs: int | None = None) -> gym.vector.VectorEnv[Any, Any, Any]:
         """All training envs, or `n_envs` of them."""

@@ -134,8 +134,7 @@ class NativeTrainer(RunTrainer):
 
     def _choose_backend(self) -> tuple[str, str]:
         """What steps the envs, and why."""
-        cores = min(available_threads(self.config.threads, usable_cores()), usable_cores())
-        return self._source.choose_backend(self.config.vector, cores)
+        return self._source.choose_backend(self.config.vector)
 
     def _make_envs(self, backend: str) -> VectorEnv[Any, Any, Any]:
         """The envs to learn the spaces from, and to play."""

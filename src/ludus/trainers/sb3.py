@@ -69,7 +69,7 @@ class SB3Trainer(NativeTrainer):
                 fix="use vector: auto, serial or process",
             )
         if config.vector == "auto" and pool.is_installed():
-            backend, _ = self._source.choose_backend("auto", cores=1)
+            backend, _ = self._source.choose_backend("auto")
             changes["vector"] = "serial" if backend == "envpool" else backend
         return config.model_copy(update=changes)
 

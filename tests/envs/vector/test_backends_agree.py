@@ -13,7 +13,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from vector_envs import Counting, DictObs, MultiChoice, Raises, Stateful, needs_extra
 
-from ludus.envs.vector import ChunkedVectorEnv, ProcessVectorEnv, SerialVectorEnv, bell, make_vector
+from ludus.envs.vector import ChunkedVectorEnv, ProcessVectorEnv, SerialVectorEnv, make_vector
 from ludus.errors import CheckpointError, EnvFault, MissingExtra, UnknownName, UserError
 
 ENVS: dict[str, list[Any]] = {
@@ -64,13 +64,6 @@ def test_serial_and_process_give_the_same_trajectory_with_workers_of_unequal_sha
     serial = SerialVectorEnv(ENVS[name])
     process = ProcessVectorEnv(ENVS[name], n_workers=2)
     assert_same(play(serial), play(process))
-    process.close()
-
-
-def test_workers_that_cannot_be_rung_play_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bell, "IN_ORDER", False)
-    process = ProcessVectorEnv(ENVS["masks"], n_workers=2)
-    assert_same(play(SerialVectorEnv(ENVS["masks"])), play(process))
     process.close()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import mmap
 import os
 import signal
 import socket
@@ -14,7 +13,6 @@ import threading
 import time
 from typing import Any
 
-from ludus.envs.vector.bell import DRIVER, Bell
 from ludus.envs.vector.wire import Channel, Garbage, Kind, unpack_answer, unpack_error
 
 _EXIT_SECONDS = 1.0  # for a process that hung up, or was killed, to be gone
@@ -58,12 +56,6 @@ class WorkerHandle:
     @property
     def pid(self) -> int:
         return self._process.pid
-
-    def hang(self, memory: mmap.mmap, offset: int) -> None:
-        """Steps are rung from now on, by the bell at `offset` of `memory`."""
-        bell = Bell(memory, offset, DRIVER)
-        bell.clear()
-        self._channel.hang(bell, rings=Kind.STEP, hears=Kind.DONE)
 
     def send(self, kind: Kind, payload: bytes = b"", *, timeout: float) -> None:
         """Sends a command; a worker that cannot take it is reported by `answer`."""

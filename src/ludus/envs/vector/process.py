@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import itertools
 import logging
-import math
 import os
 import sys
 import time
@@ -22,10 +21,8 @@ import cloudpickle
 import gymnasium as gym
 import numpy as np
 
-from ludus.envs.vector import bell
 from ludus.envs.vector.base import ChunkedVectorEnv, StepResult, WrapperStates, seed_per_env
 from ludus.envs.vector.batch import Batch, batch_nbytes
-from ludus.envs.vector.bell import BELL_BYTES
 from ludus.envs.vector.chunk import Entry, EnvFacts, EnvFn, check_same_spaces
 from ludus.envs.vector.handle import WorkerHandle, WorkerLost
 from ludus.envs.vector.shared import anonymous_file, map_file
@@ -146,8 +143,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
 
     def close_extras(self, **kwargs: Any) -> None:
         self._release()
-        for name in ("_batch", "_memory"):  # the last holders of it; there is none where the start failed
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("_batch", None)  # the last holder of the mapped memory; none where the start failed
 
     def _unplayed(self) -> set[int]:
         """The workers whose envs did not play the step that was just taken."""
@@ -241,18 +237,9 @@ class ProcessVectorEnv(ChunkedVectorEnv):
             )
         self._describe(facts[0], n_envs, self.env_id)
         spaces = (facts[0].observation_space, facts[0].action_space)
-        self._bells_at = math.ceil(batch_nbytes(*spaces, n_envs) / BELL_BYTES) * BELL_BYTES
-        self._memory = map_file(self._memory_fd, self._bells_at + BELL_BYTES * len(self._shares))
-        self._batch = Batch(*spaces, n_envs, self._memory)
-        attachments = [self._attachment(k) for k in range(len(self._shares))]
-        self._exchange_at_start(Kind.ATTACH, attachments, self._deadline)
-
-    def _attachment(self, k: int) -> bytes:
-        """What worker k is told of the memory. Its bell, if there is one here, is hung."""
-        bell_at = self._bells_at + BELL_BYTES * k
-        if bell.IN_ORDER:
-            self._workers[k].hang(self._memory, bell_at)
-        return pack((self._batch.rewards.shape[0], bell_at, bell.IN_ORDER))
+        memory = map_file(self._memory_fd, batch_nbytes(*spaces, n_envs))
+        self._batch = Batch(*spaces, n_envs, memory)
+        self._exchange_at_start(Kind.ATTACH, [pack(n_envs)] * len(self._shares), self._deadline)
 
     def _exchange_at_start(self, kind: Kind, requests: list[bytes], seconds: float) -> dict[int, Any]:
         """As `_exchange`, but a lost worker is a fault: envs that never ran are not worth another try."""
@@ -281,7 +268,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
                 self._workers[k] = self._hire()
                 self._steady[k] = 0
                 self._only(k, Kind.BUILD, self._blueprints[k], max(self._deadline, _BUILD_SECONDS))
-                self._only(k, Kind.ATTACH, self._attachment(k))
+                self._only(k, Kind.ATTACH, pack(self.num_envs))
                 if self._states is not None:
                     self._only(k, Kind.CALL, pack(("load_wrapper_states", (self._states[share],))))
                 if self._playing:

@@ -173,7 +173,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
                 yield from self._asked(
                     k, Kind.BUILD, self._blueprints[k], max(self._deadline, _BUILD_SECONDS)
                 )
-                yield from self._asked(k, Kind.ATTACH, self._attachment(k))
+                yield from self._asked(k, Kind.ATTACH, pack(self.num_envs))
                 if self._states is not None:
                     states = self._states[self._shares[k]]
                     yield from self._asked(k, Kind.CALL, pack(("load_wrapper_states", (states,))))

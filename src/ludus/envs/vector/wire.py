@@ -1,13 +1,11 @@
 """What driver and worker say to each other: numbered frames over a socket pair.
 
-A step's frames carry no payload unless an env has an info to tell: the arrays travel in shared memory, and such a
-frame is rung rather than sent once both sides have a bell.
+A step's frames carry no payload unless an env has an info to tell; the arrays travel in shared memory.
 Payloads are pickled: both ends are one program, the worker is our own child, and nothing is read from a file.
 """
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import select
 import socket
@@ -18,20 +16,18 @@ from typing import Any
 
 import cloudpickle
 
-from ludus.envs.vector.bell import Bell
 from ludus.errors import LudusError
 
 _HEADER = struct.Struct("<BIQ")  # kind, number, length of the payload
 _LONGEST_PAYLOAD = 1 << 34  # bytes: what claims to be longer is no frame of ours
 _LEAST_RECEIVE, _MOST_RECEIVE = 1 << 12, 1 << 20  # bytes asked for at once
-_NAP = 0.005  # seconds of sleep after which the bell is looked at once more, should both sides have missed each other
 
 
 class Kind(IntEnum):
     """What a frame asks for, or answers."""
 
     BUILD = 0  # payload: a `Blueprint`
-    ATTACH = 1  # payload: the number of envs in the batch, where the worker's bell is, whether it is used
+    ATTACH = 1  # payload: the number of envs in the batch
     STEP = 2
     CALL = 3  # payload: (method of EnvChunk, its arguments)
     CLOSE = 4
@@ -44,32 +40,16 @@ class Garbage(EOFError):
 
 
 class Channel:
-    """Sends and receives whole frames; a receive that was interrupted loses nothing.
-
-    The numbers of what one side sends never fall, so a frame that was rung and sent is received once.
-    """
+    """Sends and receives whole frames; a receive that was interrupted loses nothing."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._received = bytearray()
-        self._bell: Bell | None = None
-        self._rings, self._hears = Kind.STEP, Kind.DONE
-        self._last = 0  # the number of the last frame that was received
-
-    def hang(self, bell: Bell, rings: Kind, hears: Kind) -> None:
-        """Use `bell` from now on, for frames of kind `rings` and `hears` that have no payload."""
-        self._bell, self._rings, self._hears = bell, rings, hears
 
     def send(self, kind: Kind, number: int, payload: bytes = b"", *, timeout: float | None = None) -> None:
         """Raises TimeoutError when the other end does not take the frame, OSError when it is gone."""
-        bell = self._bell if number <= self._last + 1 else None  # what is not answered must not be overtaken
-        rings = kind is self._rings and not payload
-        if bell is not None and rings and not bell.ring(number):
-            return
         self._socket.settimeout(timeout)
         self._socket.sendall(_HEADER.pack(kind, number, len(payload)) + payload)
-        if bell is not None and not rings:
-            bell.ring(-number)
 
     def receive(self, deadline: float | None = None) -> tuple[Kind, int, bytes]:
         """The next frame: kind, number, payload.
@@ -77,79 +57,33 @@ class Channel:
         Raises TimeoutError past `deadline` (of `time.monotonic`), EOFError or OSError when the other end
         is gone, and Garbage, an EOFError, when what it sends makes no sense.
         """
-        while True:
-            frame = self._take_frame()
-            if frame is None and self._bell is not None and not self._received:
-                rung = self._bell.wait(self._last)
-                if rung > self._last:
-                    frame = self._hears, rung, b""
-            if frame is None:
-                self._sleep(deadline)
-            elif frame[1] > self._last:
-                self._last = frame[1]
-                return frame
-
-    def _take_frame(self) -> tuple[Kind, int, bytes] | None:
-        """The first frame of what has been received, if all of it is there."""
-        received = self._received
-        if len(received) < _HEADER.size:
-            return None
-        kind, number, length = _HEADER.unpack_from(received)
-        if kind >= len(Kind) or length > _LONGEST_PAYLOAD:
-            raise Garbage
-        end = _HEADER.size + length
-        if len(received) < end:
-            return None
-        payload = bytes(received[_HEADER.size : end])
-        del received[:end]
-        return Kind(kind), number, payload
-
-    def _sleep(self, deadline: float | None) -> None:
-        """Wait until more of a frame has been received, or the bell was rung."""
-        bell = self._bell
-        if bell is None:
-            self._receive_more(deadline)
-            return
-        bell.say_asleep(True)
-        try:
-            # nothing makes one side's numbers known to the other at once: each may have looked too early
-            if bell.rung() > self._last:
-                return
-            nap = time.monotonic() + _NAP
-            if deadline is None or nap < deadline:
-                with contextlib.suppress(TimeoutError):
-                    self._receive_more(nap)
-                    return
-                if bell.rung() > self._last:
-                    return
-            self._receive_more(deadline)
-        finally:
-            bell.say_asleep(False)
-
-    def _receive_more(self, deadline: float | None) -> None:
         received = self._received
         missing = 0
-        if len(received) >= _HEADER.size:
-            missing = _HEADER.size + _HEADER.unpack_from(received)[2] - len(received)
-        # an answer that is already there is taken even when the deadline has passed
-        left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
-        self._socket.settimeout(left)
-        data = self._socket.recv(min(max(missing, _LEAST_RECEIVE), _MOST_RECEIVE))
-        if not data:
-            raise EOFError
-        received += data
+        while True:
+            if len(received) >= _HEADER.size:
+                kind, number, length = _HEADER.unpack_from(received)
+                if kind >= len(Kind) or length > _LONGEST_PAYLOAD:
+                    raise Garbage
+                end = _HEADER.size + length
+                if len(received) >= end:
+                    payload = bytes(received[_HEADER.size : end])
+                    del received[:end]
+                    return Kind(kind), number, payload
+                missing = end - len(received)
+            # an answer that is already there is taken even when the deadline has passed
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
+            self._socket.settimeout(left)
+            data = self._socket.recv(min(max(missing, _LEAST_RECEIVE), _MOST_RECEIVE))
+            if not data:
+                raise EOFError
+            received += data
 
     def readable(self) -> bool:
         """Whether something has arrived, be it the end."""
-        if self._bell is not None and abs(self._bell.rung()) > self._last:
-            return True
         return bool(self._received) or bool(select.select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:
         self._socket.close()
-        if self._bell is not None:
-            self._bell.release()
-            self._bell = None
 
 
 def pack(value: Any) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
-import mmap
 import os
 import signal
 import socket
@@ -22,8 +21,7 @@ from typing import Any, NoReturn
 
 import gymnasium as gym
 
-from ludus.envs.vector.batch import Batch
-from ludus.envs.vector.bell import BELL_BYTES, WORKER, Bell
+from ludus.envs.vector.batch import Batch, batch_nbytes
 from ludus.envs.vector.chunk import EnvChunk, EnvFn, user_traceback
 from ludus.envs.vector.shared import map_file
 from ludus.envs.vector.wire import Channel, Kind, pack, pack_error, unpack
@@ -73,30 +71,22 @@ def _serve(channel: Channel, memory_fd: int) -> None:
                 answer = pack(chunk.facts())
             else:
                 assert chunk is not None, "the driver builds first"
-                if kind is Kind.ATTACH:
-                    n_envs, bell_at, rung = unpack(payload)
-                    memory = _attach(chunk, n_envs, memory_fd, bell_at + BELL_BYTES)
-                    if rung:
-                        channel.hang(Bell(memory, bell_at, WORKER), rings=Kind.DONE, hears=Kind.STEP)
-                    answer = b""
-                else:
-                    answer = _answer(chunk, kind, payload)
+                answer = _answer(chunk, kind, payload, memory_fd)
         except LudusError as error:
             channel.send(Kind.ERROR, number, pack_error(error))
         else:
             channel.send(Kind.DONE, number, answer)
 
 
-def _attach(chunk: EnvChunk, n_envs: int, memory_fd: int, nbytes: int) -> mmap.mmap:
-    """Lets the envs play into the shared memory, which is returned."""
-    facts, memory = chunk.facts(), map_file(memory_fd, nbytes)
-    chunk.attach(Batch(facts.observation_space, facts.action_space, n_envs, memory))
-    return memory
-
-
-def _answer(chunk: EnvChunk, kind: Kind, payload: bytes) -> bytes:
+def _answer(chunk: EnvChunk, kind: Kind, payload: bytes, memory_fd: int) -> bytes:
     if kind is Kind.STEP:
         result, asked = chunk.step(), "infos"
+    elif kind is Kind.ATTACH:
+        facts, n_envs = chunk.facts(), unpack(payload)
+        nbytes = batch_nbytes(facts.observation_space, facts.action_space, n_envs)
+        memory = map_file(memory_fd, nbytes)
+        chunk.attach(Batch(facts.observation_space, facts.action_space, n_envs, memory))
+        return b""
     else:
         method, arguments = unpack(payload)
         result, asked = getattr(chunk, method)(*arguments), f"results of {method}"
