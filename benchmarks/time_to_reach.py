@@ -121,7 +121,7 @@ def run_peer(peer: Library, preset: str, seed: int, limit: float, device: str) -
 
 def one(library: str, preset: str, seed: int, options: argparse.Namespace, cores: queue.Queue) -> dict:
     """The result of one training, from its file where it stands."""
-    path = options.root / preset / f"{library}-{seed}.json"
+    path = options.root / preset / f"{library}-{seed}-{options.device}.json"
     if path.exists():
         return json.loads(path.read_text())
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time, a core each")
     parser.add_argument("--limit", type=float, default=1500.0, help="seconds after which a training ends")
     parser.add_argument("--all-within", type=float, default=float("inf"), help="seconds for all together")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="a GPU is shared by all workers")
+    parser.add_argument(
+        "--device", choices=["cpu", "cuda"], default="cpu", help="a GPU is shared by all workers"
+    )
     parser.add_argument("--root", type=Path, default=Path("runs/reach"))
     options = parser.parse_args()
     peers = [library for library in options.libraries if library != "ludus"]

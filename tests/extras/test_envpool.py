@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.error import ResetNeeded
 
 pytest.importorskip("envpool", reason="the extra envpool is not installed")
 
@@ -104,20 +105,68 @@ def test_a_step_is_what_envpool_itself_returns(env_id: str) -> None:
     theirs.close()
 
 
+def pair(env_id: str) -> tuple[Any, Any]:
+    """Two pools of four envs in the same state."""
+    pools: tuple[Any, Any] = (
+        make_vectorized_env(env_id, 4, "envpool"),
+        make_vectorized_env(env_id, 4, "envpool"),
+    )
+    for pool in pools:
+        pool.reset(seed=3)
+    return pools
+
+
 def test_a_step_that_nobody_ended_is_over_before_the_next() -> None:
-    envs: Any = make_vectorized_env("CartPole-v1", 4, "envpool")
-    other: Any = make_vectorized_env("CartPole-v1", 4, "envpool")
-    for env in (envs, other):
-        env.reset(seed=3)
-        env.begin_step(np.array([0, 1, 0, 1]))  # as when Ctrl-C comes before `end_step`
-    other.end_step()
-    np.testing.assert_array_equal(envs.step(np.ones(4))[0], other.step(np.ones(4))[0])
-    envs.begin_step(np.ones(4))
-    first = envs.reset(seed=3)[0]
-    np.testing.assert_array_equal(first, other.reset(seed=3)[0])
+    envs, other = pair("CartPole-v1")
+    envs.begin_step(np.array([0, 1, 0, 1]))  # as when Ctrl-C comes before `end_step`
+    other.step(np.array([0, 1, 0, 1]))
+    np.testing.assert_array_equal(envs.step(np.ones(4, int))[0], other.step(np.ones(4, int))[0])
+    for seed in (None, 3):
+        envs.begin_step(np.ones(4, int))
+        other.step(np.ones(4, int))
+        np.testing.assert_array_equal(envs.reset(seed=seed)[0], other.reset(seed=seed)[0])
+    envs.begin_step(np.ones(4, int))
+    envs.close()
+    with pytest.raises(ResetNeeded):
+        envs.step(np.ones(4, int))
+    other.close()
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_an_interrupt_while_a_step_is_sent_spoils_nothing(
+    reached: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    envs, other = pair("LunarLander-v3")
+    send, fresh = envs._pool._send, np.array([0, 1, 2, 3])
+
+    def interrupted(given: Any) -> None:
+        if reached:
+            send(given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(envs._pool, "_send", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            envs.begin_step(fresh)
+    if reached:
+        other.step(fresh)
+    for _ in range(200):
+        for ours, theirs in zip(envs.step(fresh)[:4], other.step(fresh)[:4], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    envs.close()
+    other.close()
+
+
+def test_actions_that_do_not_fit_are_refused_and_those_given_are_copied() -> None:
+    envs, other = pair("CartPole-v1")
     with pytest.raises(ValueError, match="shape"):
-        envs.step(np.ones(3))
-    envs.begin_step(np.ones(4))
+        envs.step(np.ones(3, int))
+    with pytest.raises(TypeError):
+        envs.step(np.array([0.0, 1.7, 1.0, 0.0]))
+    actions = np.ones(4, np.int32)
+    envs.begin_step(actions)
+    actions[:] = 0
+    np.testing.assert_array_equal(envs.end_step()[0], other.step(np.ones(4, int))[0])
     envs.close()
     other.close()
 

@@ -104,8 +104,8 @@ class Stepper:
         self._seeds: list[int | None] = [None] * self.n_envs
         self._all_valid = np.ones(self.n_envs, dtype=bool)
         self._plays_beside = hasattr(envs, "begin_step")
-        self._looks_itself = hasattr(envs, "finite")
-        self._tells_endings = hasattr(envs, "endings")
+        self._looks_itself = self._plays_beside and hasattr(envs, "finite")
+        self._tells_endings = self._plays_beside and hasattr(envs, "endings")
         self._sent: Array = np.zeros(0)
         self._played: _Played | None = None
         self.obs: Observation = {}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -36,6 +37,7 @@ VERIFIED = frozenset(
         "Pendulum-v1",
     }
 )
+_ACTION, _STATE = ("env_id", "players.env_id", "action"), ("obs", "reward", "done", "trunc")
 FEWEST_ENVS = 4  # below, handing work to EnvPool's threads costs more than it saves
 
 
@@ -92,6 +94,7 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
         """Start an episode in every env. A seed s gives env i the seed s + i, a list its element."""
         if seed is not None or self._pool is None:
             self._build(seed)
+        self._settle()
         obs, _ = self._pool.reset()
         return obs, {}
 
@@ -102,26 +105,34 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
 
     def begin_step(self, actions: Any) -> None:
         """Let the pool's threads play a step while the caller does something else, until `end_step`."""
-        if self._playing:  # whoever began it was interrupted
-            self.end_step()
-        actions = np.ascontiguousarray(actions, dtype=self._action_dtype)
+        if self._pool is None:
+            raise ResetNeeded("EnvPoolVectorEnv is stepped before it was reset, or after it was closed")
+        self._settle()
+        actions = np.asarray(actions).astype(self._action_dtype, casting="same_kind", order="C")
         if actions.shape != self.action_space.shape:
             wanted = self.action_space.shape
             raise ValueError(f"actions have shape {actions.shape}, the action space says {wanted}")
+        self._playing = True  # before it is so: an interrupt comes right after the call
         self._pool._send((self._ids, self._ids, actions))
-        self._playing = True
 
     def end_step(self) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
         """What `step` returns."""
+        assert self._playing, "nobody began a step"
         state = self._pool._recv()
         self._playing = False
         obs, rewards, done, truncated = (state[place] for place in self._places)
         return obs, rewards.astype(np.float64), done & ~truncated, truncated, {}
 
+    def _settle(self) -> None:
+        """End the step that is being played, if there is one: whoever began it may have been interrupted."""
+        if self._playing:
+            self.end_step()
+
     def close_extras(self, **kwargs: Any) -> None:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+            self._playing = False
 
     def _build(self, seed: int | Sequence[int | None] | None) -> None:
         import envpool
@@ -135,5 +146,10 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
             self._pool = envpool.make_gymnasium(
                 self.env_id, num_envs=self.num_envs, num_threads=self._threads, seed=seeds
             )
-        assert list(self._pool._spec._action_keys) == ["env_id", "players.env_id", "action"]
-        self._places = [self._pool._state_keys.index(key) for key in ("obs", "reward", "done", "trunc")]
+        if tuple(self._pool._spec._action_keys) != _ACTION or not {*_STATE} <= {*self._pool._state_keys}:
+            raise ConfigError(
+                f"EnvPool {envpool.__version__} takes its steps in a way that Ludus does not know",
+                key="vector",
+                fix="pip install -U 'ludus[envpool]', or use vector: serial",
+            )
+        self._places = [self._pool._state_keys.index(key) for key in _STATE]

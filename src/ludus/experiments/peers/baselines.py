@@ -230,6 +230,8 @@ def main(library: str, mode: str, task: dict) -> None:
     threads = THREADS[library].get(task["algorithm"], 1)
     if library == "sbx" and threads == 1:  # which XLA reads when jax is imported
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    if task.get("device", "cpu") == "cpu":
+        os.environ["JAX_PLATFORMS"] = "cpu"
     import torch
 
     torch.set_num_threads(threads)
