@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from ludus.envs.vector.row_threads import on_rows
+from ludus.envs.vector import row_threads
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.base import Policy
 from ludus.policies.observations import RewardNormalizer, to_tensor
@@ -427,9 +427,11 @@ class _Storage:
 
 
 def _keep(array: Array, place: Array) -> Array:
-    """`array`, in `place`: copied unless it is there already."""
-    if array.ctypes.data != place.ctypes.data:
-        on_rows(array, lambda rows: np.copyto(place[rows], array[rows]))
+    """`array`, in `place`: copied, but a large one that is there already."""
+    if array.nbytes < row_threads.LARGE:
+        np.copyto(place, array)
+    elif array.ctypes.data != place.ctypes.data:
+        row_threads.on_rows(array, lambda rows: np.copyto(place[rows], array[rows]))
     return place
 
 

@@ -69,6 +69,7 @@ class _Played:
 
     def __post_init__(self) -> None:
         self.ended: BoolArray = self.terminated | self.truncated
+        self.any_ended = bool(self.ended.any())
 
 
 class Stepper:
@@ -100,7 +101,7 @@ class Stepper:
         self._mode = AutoresetMode(envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self._returns = np.zeros(self.n_envs)
         self._lengths = np.zeros(self.n_envs, dtype=np.int64)
-        self._resetting = np.zeros(self.n_envs, dtype=bool)
+        self._resetting: BoolArray | None = None  # where the episode ended in the last step, if it did anywhere
         self._seeds: list[int | None] = [None] * self.n_envs
         self._all_valid = np.ones(self.n_envs, dtype=bool)
         self._plays_beside = hasattr(envs, "begin_step")
@@ -132,7 +133,7 @@ class Stepper:
         self.masks = read_masks(self.obs, infos)
         self._returns[:] = 0.0
         self._lengths[:] = 0
-        self._resetting = np.zeros(self.n_envs, dtype=bool)
+        self._resetting = None
         self._played = None
 
     @property
@@ -152,7 +153,7 @@ class Stepper:
         self.masks = read_masks(self.obs, infos)
         self._returns[:] = arrays["tally.returns"]
         self._lengths[:] = arrays["tally.lengths"]
-        self._resetting = np.zeros(self.n_envs, dtype=bool)
+        self._resetting = None
         self._played = None
 
     def step(self, actions: Array) -> Step:
@@ -186,7 +187,7 @@ class Stepper:
         if "dropped" in infos and "_dropped" not in infos:
             valid = ~np.asarray(infos["dropped"], dtype=bool)
             self._clear(np.flatnonzero(~valid))
-        if self._mode is AutoresetMode.NEXT_STEP:
+        if self._mode is AutoresetMode.NEXT_STEP and self._resetting is not None:
             valid = valid & ~self._resetting
 
         if valid is not self._all_valid:
@@ -197,7 +198,7 @@ class Stepper:
             )
         played = _Played(before, actions, rewards, terminated, truncated, valid, obs, infos)
         masks = self._masks_of(obs, infos)
-        if self._mode is AutoresetMode.DISABLED and played.ended.any():
+        if self._mode is AutoresetMode.DISABLED and played.any_ended:
             played.final_obs = {int(i): take(obs, int(i)) for i in np.flatnonzero(played.ended)}
             obs, infos = envs.reset(options={"reset_mask": played.ended})
             if not all_finite(obs):
@@ -207,11 +208,11 @@ class Stepper:
                 masks = fresh
             else:  # this reset tells the masks of the envs that it reset, and of no other
                 masks = np.where(played.ended[:, None], True if fresh is None else fresh, masks)
-        self._resetting = played.ended
+        self._resetting = played.ended if played.any_ended else None
         self.obs = obs
         self.masks = masks
         self._played = played
-        return int(valid.sum())
+        return self.n_envs if valid is self._all_valid else int(valid.sum())
 
     def account(self) -> Step:
         """Keep the books of the step that was received last, and tell what came of it. To be called once for each."""
@@ -221,7 +222,7 @@ class Stepper:
         self._lengths += played.valid
         episodes: list[EpisodeRecord] = []
         final_obs, last_infos = played.final_obs, played.infos
-        if played.ended.any():
+        if played.any_ended:
             indices = np.flatnonzero(played.ended)
             if self._mode is AutoresetMode.SAME_STEP:
                 if self._tells_endings:
