@@ -101,7 +101,7 @@ class Stepper:
         self._mode = AutoresetMode(envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self._returns = np.zeros(self.n_envs)
         self._lengths = np.zeros(self.n_envs, dtype=np.int64)
-        self._resetting: BoolArray | None = None  # where the episode ended in the last step, if it did anywhere
+        self._resetting: BoolArray | None = None  # envs whose episode ended in the last step
         self._seeds: list[int | None] = [None] * self.n_envs
         self._all_valid = np.ones(self.n_envs, dtype=bool)
         self._plays_beside = hasattr(envs, "begin_step")
