@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from scripted_envs import KINDS, N_ACTIONS, SCRIPTS, Dropping, Scripted, make_vector_env, scripted
 
 from ludus.envs.vector import SerialVectorEnv
+from ludus.errors import EnvFault
 from ludus.rollout.stepper import Stepper, read_masks, take
 from ludus.types import EpisodeRecord
 
@@ -261,3 +262,21 @@ def test_an_env_that_was_given_is_not_rebuilt() -> None:
     trajectory(stepper, 3)
     stepper.barrier(1)
     assert stepper.obs[0][1] == 3
+
+
+def test_an_env_that_calls_something_finite_is_looked_at_all_the_same() -> None:
+    class Bad(gym.Env[Any, Any]):
+        observation_space = spaces.Box(-1.0, 1.0, (2,))
+        action_space = spaces.Discrete(2)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return np.zeros(2, dtype=np.float32), {}
+
+        def step(self, action: Any) -> Any:
+            return np.full(2, np.nan, dtype=np.float32), 0.0, False, False, {}
+
+    envs: Any = SyncVectorEnv([Bad] * 2)
+    envs.finite = envs.endings = True
+    with pytest.raises(EnvFault, match="gave observation"):
+        started(envs).step(np.zeros(2, dtype=np.int64))
+    envs.close()
