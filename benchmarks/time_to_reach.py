@@ -41,7 +41,6 @@ LIBRARIES = {"ludus": "Ludus", "sb3": "Stable-Baselines3", "sbx": "SBX"}
 
 def run_ludus(preset: str, seed: int, limit: float, device: str, folder: Path) -> dict[str, Any]:
     """A short training compiles what the other then finds compiled."""
-    aim = AIMS[preset].reward
     answer: dict[str, Any] = {}
     for total in (["total_timesteps=1"], []):
         shutil.rmtree(folder, ignore_errors=True)
@@ -54,7 +53,7 @@ def run_ludus(preset: str, seed: int, limit: float, device: str, folder: Path) -
             f"device={device}",
             "checkpoint=null",
             "tracking.tensorboard=false",
-            f"early_stopping.reward_threshold={aim}",
+            f"early_stopping.reward_threshold={AIMS[preset].reward}",
             f"early_stopping.time={limit:.0f} s",
             *total,
             "-q",
@@ -62,12 +61,10 @@ def run_ludus(preset: str, seed: int, limit: float, device: str, folder: Path) -
     config = yaml.safe_load((folder / "config.yaml").read_text())
     rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     found = [(row["step"], row["eval/mean_reward"]) for row in rows if "eval/mean_reward" in row]
-    means = due(found, config["evaluation"]["every"])
     return {
         "steps": answer["steps"],
         "seconds": answer["seconds"],
-        "best": max(means, default=None),
-        "reached": any(mean >= aim for mean in means),
+        "best": max(due(found, config["evaluation"]["every"]), default=None),
         "version": f"{__version__}, envs {config['vector']}",
     }
 
@@ -109,12 +106,10 @@ def run_peer(peer: Library, preset: str, seed: int, limit: float, device: str) -
         "device": device,
     }
     answer = peer.run("reach", workload, **more)
-    best = max((mean for _, _, mean in answer["evaluations"]), default=None)
     return {
         "steps": answer["steps"],
         "seconds": answer["seconds"],
-        "best": best,
-        "reached": best is not None and best >= AIMS[preset].reward,
+        "best": max((mean for _, _, mean in answer["evaluations"]), default=None),
         "version": answer["version"],
     }
 
@@ -132,13 +127,13 @@ def one(library: str, preset: str, seed: int, options: argparse.Namespace, cores
             raise RuntimeError(f"no time was left for {preset} {library} {seed}")
         os.sched_setaffinity(0, {core})  # of this thread, and so of what it starts
         if library == "ludus":
-            folder = options.root / preset / f"run-{seed}"
-            row = run_ludus(preset, seed, limit, options.device, folder)
+            row = run_ludus(preset, seed, limit, options.device, path.with_suffix(""))
         else:
             row = run_peer(options.peers[library], preset, seed, limit, options.device)
     finally:
         cores.put(core)
     row |= {"library": library, "preset": preset, "seed": seed, "limit": limit}
+    row["reached"] = row["best"] is not None and row["best"] >= AIMS[preset].reward
     if row["reached"] or limit == options.limit:  # else another call may give it more
         path.write_text(json.dumps(row))
     print(f"{preset} {library} {seed}: {_told(row)}", flush=True)
