@@ -65,7 +65,7 @@ check: $(STAMP)  ## lint, strict types, import layers
 	$(BIN)/lint-imports
 
 test-extras: $(EXTRAS)/.installed $(DIAMBRA)/.installed $(SCALE)/.installed  ## tests that need optional extras, in environments of their own
-	$(EXTRAS)/bin/python -m pytest tests/extras tests/tracking/test_wandb_tracker.py tests/tracking/test_wandb_models.py tests/trainers/test_trackers_of_a_run.py
+	$(EXTRAS)/bin/python -m pytest tests/extras tests/tracking/test_wandb_tracker.py tests/tracking/test_wandb_models.py tests/training/test_trackers_of_a_run.py
 	$(DIAMBRA)/bin/python -m pytest tests/diambra
 	$(SCALE)/bin/python -m pytest tests/scale
 

@@ -21,8 +21,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from ludus.config.schema import TrainerConfig
 from ludus.scale.collectors import AsyncCollector
-from ludus.trainers.factory import create_trainer
-from ludus.trainers.native import NativeTrainer
+from ludus.training.factory import create_trainer
+from ludus.training.native import NativeTrainer
 
 
 def main() -> None:

@@ -22,10 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ludus.envs.diambra.bots import BOTS, make_bot
 from ludus.envs.make import EnvSpec, make_vectorized_env
 from ludus.evaluation.evaluate import evaluate
 from ludus.evaluation.load import load
+from ludus.games.diambra.bots import BOTS, make_bot
 
 GAME = "diambra/sfiii3n"
 ENGINES = 8

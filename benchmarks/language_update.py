@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from sampling import SMOLLM2  # the benchmark beside this one
 
-from ludus.algorithms.language.learner import LanguageLearner, LanguagePlace
 from ludus.config.language import AdapterConfig, LanguageConfig, RewardsConfig
 from ludus.config.registry import find_algorithm
+from ludus.language.algorithms.learner import LanguageLearner, LanguagePlace
+from ludus.language.models.llama import LlamaModel
+from ludus.language.models.models import tiny
+from ludus.language.models.tokenizer import ByteTokenizer
 from ludus.league.records import MatchRecord, Turn
-from ludus.policies.language.llama import LlamaModel
-from ludus.policies.language.models import tiny
-from ludus.policies.language.tokenizer import ByteTokenizer
 from ludus.rollout.experience import Turns
 from ludus.runs.streams import Streams
 

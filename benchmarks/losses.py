@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from ludus.config.schema import TrainerConfig
 from ludus.scale.cluster import import_ray
-from ludus.trainers.factory import create_trainer
+from ludus.training.factory import create_trainer
 
 MEMORY = {"object_store_memory": 100 * 2**20}
 NODES = 4

@@ -21,14 +21,14 @@ import numpy as np
 import torch
 
 from ludus.config.language import AdapterConfig, LanguageConfig, SamplerConfig
-from ludus.policies.language.llama import LlamaModel
-from ludus.policies.language.local import LocalSampler
-from ludus.policies.language.model import whole_rows
-from ludus.policies.language.models import find_model, load_language_model
-from ludus.policies.language.sampling import Completion, Request
-from ludus.policies.language.shape import Shape, as_config
-from ludus.policies.language.tokenizer import ByteTokenizer
-from ludus.policies.language.weights import places
+from ludus.language.models.llama import LlamaModel
+from ludus.language.models.local import LocalSampler
+from ludus.language.models.model import whole_rows
+from ludus.language.models.models import find_model, load_language_model
+from ludus.language.models.sampling import Completion, Request
+from ludus.language.models.shape import Shape, as_config
+from ludus.language.models.tokenizer import ByteTokenizer
+from ludus.language.models.weights import places
 
 SMOLLM2 = Shape(
     family="llama",

@@ -41,9 +41,9 @@ from ludus.scale.collectors import join
 from ludus.scale.planning import EnvShare, plan_shards
 from ludus.scale.processes import ShardProcess
 from ludus.scale.shard import Version
-from ludus.trainers.env_source import EnvSource
-from ludus.trainers.factory import create_trainer
-from ludus.trainers.native import NativeTrainer
+from ludus.training.env_source import EnvSource
+from ludus.training.factory import create_trainer
+from ludus.training.native import NativeTrainer
 
 EPOCHS = 10
 COUNTS = (1, 2, 4)

@@ -106,7 +106,7 @@ def processor_time() -> float:
 def train(place: Path, env: str, steps: int, *, seen: bool) -> float:
     """One training; its steps per second."""
     from ludus.config.schema import TrainerConfig
-    from ludus.trainers.factory import create_trainer
+    from ludus.training.factory import create_trainer
 
     tracking: dict[str, Any] = {"tensorboard": seen}
     if seen and importlib.util.find_spec("wandb"):

@@ -146,7 +146,7 @@ def run(trainings: list[Training], seconds: float, say: Callable[[str], None]) -
 
 def train(training: Training, folder: Path) -> None:
     from ludus.config.loading import load_config
-    from ludus.trainers.factory import create_trainer
+    from ludus.training.factory import create_trainer
 
     place = folder / "runs"
     config = load_config(training.source, [*_QUICK, *training.overrides, f"save_dir={place}"]).config

@@ -42,7 +42,7 @@ def main() -> None:
     if args.worker:
         work()
         return
-    from ludus.envs.text.catalog import games
+    from ludus.language.text_games.catalog import games
 
     by_game = games()
     ids = [i for known in by_game.values() for i in known if re.search(args.only, i)]
@@ -135,9 +135,9 @@ def play_all(game_id: str) -> dict[str, Any]:
     """One id's record: by how many it is played, how its games went, what they raised."""
     import time
 
-    from ludus.envs.text.catalog import player_counts
-    from ludus.envs.text.game import GameSpec, TextGame
     from ludus.errors import LudusError
+    from ludus.language.text_games.catalog import player_counts
+    from ludus.language.text_games.game import GameSpec, TextGame
 
     spec = GameSpec(game_id, max_turns=TURNS)
     record: dict[str, Any] = {"faults": [], "ended": 0, "refused": 0, "turns": 0, "repeats": True}
@@ -170,7 +170,7 @@ def play_all(game_id: str) -> dict[str, Any]:
 def play(game: Any, seed: int, sensible: bool, record: dict[str, Any], digest: Any) -> None:
     import numpy as np
 
-    from ludus.envs.text.bots import make_bot
+    from ludus.games.board.bots import make_bot
 
     rng = np.random.default_rng(seed)
     bot = make_bot("random", game.spec, rng)

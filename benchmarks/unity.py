@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from ludus.envs.make import EnvSpec
-from ludus.envs.unity.vector import UnityVectorEnv
 from ludus.evaluation.load import load
+from ludus.games.unity.vector import UnityVectorEnv
 
 SIMULATORS = 8
 Choose = Callable[[Any], Any]

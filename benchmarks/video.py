@@ -22,8 +22,8 @@ import torch
 from ludus.config.schema import TrainerConfig
 from ludus.envs.make import EnvSpec
 from ludus.envs.signals import Signals
+from ludus.evaluation.episode_trace import Telling
 from ludus.evaluation.load import load, new_learner
-from ludus.evaluation.moments import Telling
 from ludus.evaluation.screen import prepare_pygame
 from ludus.evaluation.video import Scene, record_scenes
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from diambra.arena import available_games
 from PIL import Image, ImageDraw, ImageFont
 
-from ludus.envs.diambra.standin.drawing import draw
-from ludus.envs.diambra.standin.match import EpisodeRules, Match, Player, Rules
+from ludus.games.diambra.standin.drawing import draw
+from ludus.games.diambra.standin.match import EpisodeRules, Match, Player, Rules
 
 WIDTH, HEIGHT = 1200, 420
 SCALE = 2

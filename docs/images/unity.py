@@ -16,10 +16,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 import ludus
-from ludus.envs.unity.episode import Episode, compile_use_case
-from ludus.envs.unity.simulator.client import StandIn, StandInOptions
-from ludus.envs.unity.simulator.drawing import draw
-from ludus.envs.unity.simulator.tank import YARD
+from ludus.games.unity.episode import Episode, compile_use_case
+from ludus.games.unity.simulator.client import StandIn, StandInOptions
+from ludus.games.unity.simulator.drawing import draw
+from ludus.games.unity.simulator.tank import YARD
 
 YARD_SIZE, CURVE_WIDTH, HEIGHT, TOP = 300, 520, 440, 76
 INK, PALE, GRID, LINE, PATH = "#1f2933", "#616e7c", "#e4e7eb", "#2563eb", "#d9480f"

@@ -24,12 +24,12 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "ActionMaskWrapper": "ludus.envs.masks",
     "Algorithm": "ludus.config.registry",
-    "BalatroEnv": "ludus.envs.balatro.env",
-    "BalatroGymWrapper": "ludus.envs.balatro.wrappers",
-    "BalatroMetrics": "ludus.envs.balatro.metrics",
-    "BaseCallback": "ludus.trainers.callbacks",
+    "BalatroEnv": "ludus.games.balatro.env",
+    "BalatroGymWrapper": "ludus.games.balatro.wrappers",
+    "BalatroMetrics": "ludus.games.balatro.metrics",
+    "BaseCallback": "ludus.training.callbacks",
     "BaseFeaturesExtractor": "ludus.policies.extractors",
-    "CallbackList": "ludus.trainers.callbacks",
+    "CallbackList": "ludus.training.callbacks",
     "CheckpointManager": "ludus.runs.checkpoints",
     "CurriculumWrapper": "ludus.envs.curriculum",
     "EnvSpec": "ludus.envs.make",
@@ -39,18 +39,18 @@ _PUBLIC = {
     "HyperparameterConfig": "ludus.config.hyperparameters",
     "Hyperparameters": "ludus.config.hyperparameters",
     "MultiAlgorithmBenchmark": "ludus.experiments.comparison.benchmark",
-    "RLTrainer": "ludus.trainers.base",
+    "RLTrainer": "ludus.training.base",
     "RewardScalingWrapper": "ludus.envs.wrappers",
-    "SB3Trainer": "ludus.trainers.sb3",
+    "SB3Trainer": "ludus.sb3.trainer",
     "Signal": "ludus.envs.signals",
-    "TrainResult": "ludus.trainers.base",
+    "TrainResult": "ludus.training.base",
     "TrainerConfig": "ludus.config.schema",
     "compute_moving_average": "ludus.reports.statistics",
-    "create_balatro_env": "ludus.envs.balatro.wrappers",
-    "create_trainer": "ludus.trainers.factory",
+    "create_balatro_env": "ludus.games.balatro.wrappers",
+    "create_trainer": "ludus.training.factory",
     "export_policy": "ludus.evaluation.export",
     "get_default_config": "ludus.config.schema",
-    "get_filter_keys": "ludus.envs.diambra.games",
+    "get_filter_keys": "ludus.games.diambra.games",
     "load": "ludus.evaluation.load",
     "load_config": "ludus.config.loading",
     "make_env": "ludus.envs.make",
@@ -63,7 +63,7 @@ _PUBLIC = {
     "register_wrapper": "ludus.envs.wrapper_names",
     "setup_logging": "ludus.tracking.logs",
     "validate_environment": "ludus.envs.validate",
-    "wrap_balatro_env": "ludus.envs.balatro.wrappers",
+    "wrap_balatro_env": "ludus.games.balatro.wrappers",
 }
 
 __all__ = ["__version__", *_PUBLIC]
@@ -73,11 +73,7 @@ if TYPE_CHECKING:
     from ludus.config.loading import load_config
     from ludus.config.registry import Algorithm, register_algorithm
     from ludus.config.schema import TrainerConfig, get_default_config
-    from ludus.envs.balatro.env import BalatroEnv
-    from ludus.envs.balatro.metrics import BalatroMetrics
-    from ludus.envs.balatro.wrappers import BalatroGymWrapper, create_balatro_env, wrap_balatro_env
     from ludus.envs.curriculum import CurriculumWrapper
-    from ludus.envs.diambra.games import get_filter_keys
     from ludus.envs.make import EnvSpec, make_env, make_vectorized_env
     from ludus.envs.masks import ActionMaskWrapper
     from ludus.envs.signals import Signal, register_signals
@@ -90,14 +86,18 @@ if TYPE_CHECKING:
     from ludus.experiments.comparison.plot import plot_training_curves
     from ludus.experiments.comparison.tables import print_comparison_table
     from ludus.experiments.experiment import ExperimentConfig, ExperimentResult
+    from ludus.games.balatro.env import BalatroEnv
+    from ludus.games.balatro.metrics import BalatroMetrics
+    from ludus.games.balatro.wrappers import BalatroGymWrapper, create_balatro_env, wrap_balatro_env
+    from ludus.games.diambra.games import get_filter_keys
     from ludus.policies.extractors import BaseFeaturesExtractor, register_extractor
     from ludus.reports.statistics import compute_moving_average
     from ludus.runs.checkpoints import CheckpointManager
+    from ludus.sb3.trainer import SB3Trainer
     from ludus.tracking.logs import setup_logging
-    from ludus.trainers.base import RLTrainer, TrainResult
-    from ludus.trainers.callbacks import BaseCallback, CallbackList
-    from ludus.trainers.factory import create_trainer
-    from ludus.trainers.sb3 import SB3Trainer
+    from ludus.training.base import RLTrainer, TrainResult
+    from ludus.training.callbacks import BaseCallback, CallbackList
+    from ludus.training.factory import create_trainer
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from learning_setup import learner, rollout, same_bytes, transitions, weights_of
 
-from ludus.algorithms.graphs import Captured
+from ludus.algorithms.backends.cuda_graph import Captured
 
 CPU = torch.device("cpu")
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.algorithms.kernels import panels as kernels
-from ludus.algorithms.kernels.core import ELU, RELU, TANH
-from ludus.algorithms.kernels.tiles import LANES, PANEL, ROWS
+from ludus.algorithms.backends.numba import panels as kernels
+from ludus.algorithms.backends.numba.core import ELU, RELU, TANH
+from ludus.algorithms.backends.numba.tiles import LANES, PANEL, ROWS
 
 ACTIVATIONS = {
     TANH: (np.tanh, lambda y: 1 - y**2),

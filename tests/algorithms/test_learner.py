@@ -10,7 +10,7 @@ import pytest
 import torch
 from learning_setup import learner, rollout, same_bytes, transitions, weights_of
 
-from ludus.algorithms.descent import Brake, descend, set_learning_rate
+from ludus.algorithms.gradient_step import Brake, descend, set_learning_rate
 from ludus.algorithms.learner import (
     explained_variance,
     load_optimizer_tensors,

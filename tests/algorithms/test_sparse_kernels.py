@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 from learning_setup import learner, rollout
 
-from ludus.algorithms.kernels import listing, sparse
+from ludus.algorithms.backends.numba import listing, sparse
 from ludus.policies.observations import to_tensor
 
 WIDE = spaces.Box(-np.inf, np.inf, (300,), np.float32)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from ludus.algorithms.credit import gae, vtrace
+from ludus.algorithms.advantages import gae, vtrace
 from ludus.algorithms.learner import Workplace
 from ludus.algorithms.ppo import PPO, PPOHyperparameters
 from ludus.config.schema import PolicyConfig

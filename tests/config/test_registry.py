@@ -15,8 +15,8 @@ from ludus.config import registry
 from ludus.config.registry import Algorithm, algorithm_names, find_algorithm, register_algorithm
 from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError, UnknownName
-from ludus.trainers.base import RLTrainer
-from ludus.trainers.factory import create_trainer
+from ludus.training.base import RLTrainer
+from ludus.training.factory import create_trainer
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ sys.path.insert(0, str(where))
 from ludus.config.registry import algorithm_names, find_algorithm, register_algorithm
 from ludus.config.schema import TrainerConfig
 from ludus.errors import UserError
-from ludus.trainers.factory import create_trainer
+from ludus.training.factory import create_trainer
 
 register_algorithm("A2C", lambda env, config: "my own A2C")
 assert {"Good", "Broken", "PPO"} <= set(algorithm_names()), algorithm_names()

@@ -18,7 +18,7 @@ collect_ignore_glob = [] if importlib.util.find_spec("diambra") else ["test_*.py
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts engines, one for each stand-in given (or so many plain ones), and says where they are."""
-    from ludus.envs.diambra.standin.server import Serving, StandIn
+    from ludus.games.diambra.standin.server import Serving, StandIn
 
     running: list[Serving] = []
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ludus.envs.diambra.standin.server import Serving
+from ludus.games.diambra.standin.server import Serving
 
 Start = Callable[..., list[Serving]]

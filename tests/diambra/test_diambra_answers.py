@@ -9,8 +9,8 @@ import pytest
 from diambra.engine import model
 from google.protobuf.message import DecodeError
 
-from ludus.envs.diambra.answers import AnswerReader
-from ludus.envs.diambra.standin.server import StandIn
+from ludus.games.diambra.answers import AnswerReader
+from ludus.games.diambra.standin.server import StandIn
 
 
 def _fight(steps: int, still: bool) -> list[bytes]:

@@ -11,10 +11,10 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from running_engines import Start
 
-from ludus.envs.diambra.bots import make_bot
-from ludus.envs.diambra.duel import Table
 from ludus.envs.make import EnvSpec, make_env, make_vectorized_env
 from ludus.errors import ConfigError, SimulatorsTaken
+from ludus.games.diambra.bots import make_bot
+from ludus.games.diambra.duel import Table
 
 WRAPPERS = {
     "scale": True,

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from running_engines import Start
 
-from ludus.envs.diambra.standin.server import Serving, StandIn
 from ludus.envs.make import EnvSpec, make_env, make_outside
 from ludus.envs.vector.remote import RemoteVectorEnv
 from ludus.errors import SimulatorLost
+from ludus.games.diambra.standin.server import Serving, StandIn
 
 KWARGS: dict[str, Any] = {
     "frame_shape": [36, 36, 1],
@@ -137,7 +137,7 @@ def test_an_engine_that_dies_is_gone(start: Start) -> None:
 
 
 def test_nobody_there_and_somebody_else_there_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ludus.envs.diambra.engines._GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("ludus.games.diambra.engines._GRACE_SECONDS", 0.1)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"

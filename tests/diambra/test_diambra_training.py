@@ -20,18 +20,18 @@ import pytest
 from running_engines import Start
 from safetensors.numpy import load_file
 
-from ludus.cli import diambra
 from ludus.cli.app import main
 from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
-from ludus.envs.diambra.standin.server import Serving, StandIn
 from ludus.envs.vector.remote import RemoteVectorEnv
 from ludus.errors import ConfigError, SimulatorLost, UserError
-from ludus.evaluation.duel import fight_duels
-from ludus.evaluation.opponents import RunOpponent
+from ludus.games.diambra import cli as diambra
+from ludus.games.diambra.duels import fight_duels
+from ludus.games.diambra.opponents import RunOpponent
+from ludus.games.diambra.standin.server import Serving, StandIn
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
-from ludus.trainers.factory import create_trainer, open_trainer
+from ludus.training.factory import create_trainer, open_trainer
 
 DATA = Path(__file__).parents[1] / "data" / "diambra"
 ENV: dict[str, Any] = {
@@ -353,7 +353,7 @@ def test_an_engine_gone_for_good_ends_the_run_with_what_was_learnt_saved(
 ) -> None:
     hasty = functools.partial(RemoteVectorEnv, attempts=2, first_pause=0.05)
     monkeypatch.setattr("ludus.envs.make.RemoteVectorEnv", hasty)
-    monkeypatch.setattr("ludus.envs.diambra.engines._GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("ludus.games.diambra.engines._GRACE_SECONDS", 0.1)
     engines = start(2)
     trainer = create_trainer(None, _config(tmp_path, total_timesteps=100_000_000))
 

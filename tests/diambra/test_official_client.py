@@ -18,8 +18,8 @@ from diambra.arena import (
 from diambra.arena import RecordingSettings as ClientRecording
 from running_engines import Start
 
-from ludus.envs.diambra.games import GAMES, get_filter_keys, known_keys
-from ludus.envs.diambra.settings import DiambraSettings, RecordingSettings, WrapperSettings
+from ludus.games.diambra.games import GAMES, get_filter_keys, known_keys
+from ludus.games.diambra.settings import DiambraSettings, RecordingSettings, WrapperSettings
 
 FLAT = {"flatten": True, "role_relative": True, "add_last_action": True, "stack_frames": 3}
 _DONE = ("round_done", "stage_done", "game_done", "episode_done")

@@ -25,7 +25,7 @@ from ludus.evaluation.export import export_policy
 from ludus.evaluation.graph import policy_graph
 from ludus.evaluation.load import LoadedPolicy, load
 from ludus.policies.extractors import BaseFeaturesExtractor
-from ludus.trainers.factory import create_trainer
+from ludus.training.factory import create_trainer
 
 
 class Shown(gym.Env[Any, Any]):

@@ -16,8 +16,8 @@ from ludus.errors import CheckpointError, UnknownName, UserError
 from ludus.evaluation.load import LoadedPolicy, find_checkpoint, load
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
-from ludus.trainers.factory import create_trainer
-from ludus.trainers.native import NativeTrainer
+from ludus.training.factory import create_trainer
+from ludus.training.native import NativeTrainer
 
 OBS = np.random.default_rng(1).normal(size=(40, 4)).astype(np.float32)
 

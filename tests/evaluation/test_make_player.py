@@ -12,15 +12,15 @@ pytest.importorskip("textarena")
 import ludus
 from ludus.config.language import GameConfig, GameSpec, LeagueConfig
 from ludus.config.schema import TrainerConfig
-from ludus.envs.text.extraction import make_extractor
-from ludus.envs.text.templates import make_template
 from ludus.errors import UnknownName, UserError
 from ludus.evaluation.players import describe, game_of, make_player
+from ludus.language.models.learned import LearnedWeights
+from ludus.language.models.models import load_language_model
+from ludus.language.text_games.extraction import make_extractor
+from ludus.language.text_games.templates import make_template
 from ludus.league.league import League
 from ludus.league.match import MatchResult, play_matches
 from ludus.league.players import LanguagePlayer, Player
-from ludus.policies.language.learned import LearnedWeights
-from ludus.policies.language.models import load_language_model
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.runs.streams import Streams

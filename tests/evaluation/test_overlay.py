@@ -9,11 +9,11 @@ import pytest
 from gymnasium import spaces
 
 from ludus.envs.signals import Signal, Signals
-from ludus.evaluation.moments import Moment
+from ludus.evaluation.episode_trace import Moment
 from ludus.evaluation.overlay import ink
 from ludus.evaluation.overlay.data import MOST_BARS, PanelData, PanelFeed, number, signal_number
 from ludus.evaluation.overlay.panel import BELOW_HEIGHT, BESIDE_WIDTH, Panel
-from ludus.evaluation.thoughts import Thought
+from ludus.evaluation.policy_outputs import Thought
 from ludus.types import Array
 
 TWO = Signals(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ludus.envs.balatro.bot import RulesBot
 from ludus.envs.make import EnvSpec
 from ludus.evaluation.evaluate import evaluate, play_episodes
 from ludus.evaluation.together import can_play_together
+from ludus.games.balatro.bot import RulesBot
 
 SEEDS = [3, 1, 4, 15, 9]
 

@@ -252,7 +252,7 @@ def test_a_signal_that_fails_is_the_users_fault(tmp_path: Path, monkeypatch: pyt
 
 def test_a_run_films_itself_and_trains_on_when_it_cannot(tmp_path: Path) -> None:
     from ludus.config.schema import TrainerConfig
-    from ludus.trainers.factory import create_trainer
+    from ludus.training.factory import create_trainer
 
     config = TrainerConfig(
         env="CartPole-v1",

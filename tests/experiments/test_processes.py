@@ -15,7 +15,7 @@ from ludus.experiments.processes.job import where_to_go_on
 from ludus.experiments.processes.launcher import TO_LOAD
 from ludus.experiments.processes.pool import NO_THREADS
 from ludus.runs.directory import RunDirectory
-from ludus.trainers.factory import create_trainer
+from ludus.training.factory import create_trainer
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -15,7 +15,7 @@ from ludus.envs.make import EnvSpec, choose_backend, make_env, make_vectorized_e
 from ludus.envs.vector.pool import VERIFIED
 from ludus.errors import ConfigError, EnvFault
 from ludus.rollout.stepper import Stepper
-from ludus.trainers.factory import create_trainer
+from ludus.training.factory import create_trainer
 
 
 def play(env_id: str, backend: str, steps: int = 3000) -> tuple[list[Any], np.ndarray]:

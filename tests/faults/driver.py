@@ -12,7 +12,7 @@ from typing import Any
 
 from ludus.config.loading import load_config
 from ludus.runs.directory import RunDirectory
-from ludus.trainers.factory import create_trainer, open_trainer
+from ludus.training.factory import create_trainer, open_trainer
 
 
 def drive(run: str, config: str, pause: float = 0.0) -> None:

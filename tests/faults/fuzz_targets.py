@@ -321,8 +321,8 @@ def checkpoint() -> Target:
 
 def cdr() -> Target:
     """Byte 0 says of which message the rest is."""
-    from ludus.envs.unity.cdr import CdrError, compile_messages
-    from ludus.envs.unity.use_case import load_use_case
+    from ludus.games.unity.cdr import CdrError, compile_messages
+    from ludus.games.unity.use_case import load_use_case
 
     cases = json.loads((_ROOT / "tests/data/unity/cdr.json").read_text("utf-8"))
     codecs, seeds = [], []
@@ -346,7 +346,7 @@ def cdr() -> Target:
 
 
 def frames() -> Target:
-    from ludus.envs.unity.frames import FrameError, FrameParser, pack_command, pack_frame
+    from ludus.games.unity.frames import FrameError, FrameParser, pack_command, pack_frame
 
     def run(data: bytes) -> bool:
         parser = FrameParser(longest=1 << 16)
@@ -376,8 +376,8 @@ def frames() -> Target:
 
 def action() -> Target:
     """What a model may answer: every extraction, then the reader of every game."""
-    from ludus.envs.text.codecs import GAMES, codec_for
-    from ludus.envs.text.extraction import make_extractor
+    from ludus.games.board.codecs import GAMES, codec_for
+    from ludus.language.text_games.extraction import make_extractor
 
     extractors = [make_extractor(name) for name in ("brackets", "boxed", "last-line", "whole")]
     extractors.append(make_extractor({"regex": r"move:\s*(\w+)?"}))
@@ -430,8 +430,8 @@ def action() -> Target:
 def table() -> Target:
     """The same answers, played at TextArena's own tables; byte 0 says at which."""
     from ludus.config.language import GameSpec
-    from ludus.envs.text.arena import ArenaTable
-    from ludus.envs.text.table import GameFault
+    from ludus.language.text_games.arena import ArenaTable
+    from ludus.language.text_games.table import GameFault
 
     games = [("TicTacToe-v0", 2), ("KuhnPoker-v0", 2), ("Nim-v0", 2), ("ConnectFour-v0", 2)]
 
@@ -455,9 +455,9 @@ def table() -> Target:
 
 def template() -> Target:
     """Byte 0 says whether the rest is a template, or what a game shows."""
-    from ludus.envs.text.table import Observed
-    from ludus.envs.text.templates import make_template
     from ludus.errors import ConfigError
+    from ludus.language.text_games.table import Observed
+    from ludus.language.text_games.templates import make_template
 
     class Plain:
         def chat(self, messages: Any) -> str | None:
@@ -539,7 +539,7 @@ def sb3_zip() -> Target:
     import torch
 
     from ludus.errors import UserError
-    from ludus.evaluation.import_sb3 import read_sb3_zip
+    from ludus.sb3.import_zip import read_sb3_zip
 
     path = _scratch() / "model.zip"
 
@@ -576,7 +576,7 @@ def adapter() -> Target:
     import torch
 
     from ludus.errors import UserError
-    from ludus.policies.language.peft_files import read_peft
+    from ludus.language.models.peft_files import read_peft
 
     path = _scratch() / "adapter.zip"
 

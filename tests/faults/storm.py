@@ -21,7 +21,7 @@ from killable_runs import newest
 from ludus.config.loading import load_config
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.tracking.jsonl import read_jsonl
-from ludus.trainers.factory import create_trainer
+from ludus.training.factory import create_trainer
 
 
 def last_step(run: Path) -> int:

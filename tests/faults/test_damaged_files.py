@@ -19,7 +19,7 @@ from ludus.config.loading import load_config
 from ludus.errors import UserError
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
-from ludus.trainers.factory import create_trainer, open_trainer
+from ludus.training.factory import create_trainer, open_trainer
 
 UNCHECKED = ("logs", "tensorboard", "run.lock", "videos")
 """Nothing depends on them: damage there must change nothing."""

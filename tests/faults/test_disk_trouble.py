@@ -20,8 +20,8 @@ from ludus.runs import atomic
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.tracking.jsonl import JsonlWriter
-from ludus.trainers.base import TrainResult
-from ludus.trainers.factory import create_trainer, open_trainer
+from ludus.training.base import TrainResult
+from ludus.training.factory import create_trainer, open_trainer
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 

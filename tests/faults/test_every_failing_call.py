@@ -27,7 +27,7 @@ from ludus.runs import atomic
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.tracking.jsonl import JsonlWriter
 from ludus.tracking.logs import LogFile
-from ludus.trainers.factory import create_trainer
+from ludus.training.factory import create_trainer
 
 ERRORS = {
     "disk full": errno.ENOSPC,

@@ -14,14 +14,14 @@ from hostile_server import BEHAVIOURS, MOVE, says, serving, whole
 
 from ludus.config.language import GameSpec
 from ludus.config.schema import TrainerConfig
-from ludus.envs.text.bots import make_bot
-from ludus.envs.text.extraction import make_extractor
-from ludus.envs.text.templates import make_template
 from ludus.errors import UserError
+from ludus.games.board.bots import make_bot
+from ludus.language.models.remote import ADDRESS, KEY, OpenAIClient, RemoteOptions
+from ludus.language.text_games.extraction import make_extractor
+from ludus.language.text_games.templates import make_template
 from ludus.league.match import play_matches
 from ludus.league.players import BotPlayer, RemotePlayer
-from ludus.policies.language.remote import ADDRESS, KEY, OpenAIClient, RemoteOptions
-from ludus.trainers.factory import create_trainer
+from ludus.training.factory import create_trainer
 
 DEADLINE = 0.8
 QUICK = ("answers deep JSON", "drips the body", "talks no HTTP")

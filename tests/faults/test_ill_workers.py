@@ -21,7 +21,7 @@ from ludus.config.schema import TrainerConfig
 from ludus.envs.vector import ProcessVectorEnv
 from ludus.errors import EnvFault
 from ludus.rollout.stepper import Stepper
-from ludus.trainers.factory import create_trainer
+from ludus.training.factory import create_trainer
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 STORM_SECONDS = float(os.environ.get("LUDUS_STORM_SECONDS", "60"))

@@ -21,7 +21,7 @@ from ludus.runs import atomic
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.tracking.jsonl import JsonlWriter, read_jsonl
-from ludus.trainers.factory import open_trainer
+from ludus.training.factory import open_trainer
 
 pytestmark = [
     pytest.mark.faults,

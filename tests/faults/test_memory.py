@@ -17,8 +17,8 @@ pytestmark = [
 SCRIPT = """\
 import json, sys
 from ludus.config.loading import load_config
-from ludus.trainers.callbacks import BaseCallback
-from ludus.trainers.factory import create_trainer
+from ludus.training.callbacks import BaseCallback
+from ludus.training.factory import create_trainer
 
 
 def resident():

@@ -20,15 +20,15 @@ from ludus.config.language import GameSpec
 from ludus.config.schema import TrainerConfig
 from ludus.envs.finite import all_finite, first_bad
 from ludus.envs.make import EnvSpec
-from ludus.envs.text.game import TextGame
 from ludus.envs.vector import ProcessVectorEnv, SerialVectorEnv
 from ludus.envs.vector.classic import BatchedVectorEnv
 from ludus.envs.vector.remote import RemoteVectorEnv
 from ludus.errors import EnvFault, LudusError, NotFinite
+from ludus.language.text_games.game import TextGame
 from ludus.rollout.stepper import Stepper
 from ludus.runs.checkpoints import CheckpointManager
-from ludus.trainers.callbacks import BaseCallback
-from ludus.trainers.factory import create_trainer
+from ludus.training.callbacks import BaseCallback
+from ludus.training.factory import create_trainer
 
 ALGORITHMS = ["PPO", "A2C", "DQN", "SAC"]
 PLACES = ["observation", "last observation", "reset", "reward"]

@@ -14,7 +14,7 @@ from test_not_finite import evidence, language_trainer
 
 from ludus.errors import NotFinite
 from ludus.runs.checkpoints import CheckpointManager
-from ludus.trainers.callbacks import BaseCallback
+from ludus.training.callbacks import BaseCallback
 
 
 def spoil_hidden(trainer: Any, student: Any) -> None:

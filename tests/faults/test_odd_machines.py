@@ -20,7 +20,7 @@ from ludus.cli.app import main
 from ludus.errors import ConfigError, UserError
 from ludus.runs import atomic, directory
 from ludus.runs.limits import memory_limit, require_open_files
-from ludus.trainers.factory import create_trainer
+from ludus.training.factory import create_trainer
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses what Linux offers")
 ROOT = Path(__file__).parents[2]

@@ -1,6 +1,6 @@
 """Killed at a random step and resumed, to the same bytes: every algorithm, with kernels and without, on every backend.
 
-Beside what quick tests keep (tests/trainers/test_exact_resume.py goes back to a middle checkpoint, with wrappers,
+Beside what quick tests keep (tests/training/test_exact_resume.py goes back to a middle checkpoint, with wrappers,
 masks, pictures and more; EnvPool's are in tests/extras). Here every run is really killed.
 """
 
@@ -18,8 +18,6 @@ import pytest
 import yaml
 from killable_runs import HYPERPARAMS, learned, newest, write_config
 from test_damaged_files import self_play_config
-
-sys.path.append(str(Path(__file__).parents[1] / "trainers"))  # odd_envs and sb3_runs stand there
 
 pytestmark = [
     pytest.mark.faults,
@@ -124,7 +122,7 @@ CASES["sb3, MaskablePPO"] = lambda folder: sb3(folder, "MaskablePPO", env={"id":
 
 def run_script(script: str, *arguments: str) -> int:
     """In a process of its own: some kernels have threads, which do not live on in the forks of other tests."""
-    places = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1] / "trainers")])
+    places = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": places}
     return subprocess.run([sys.executable, "-c", script, *arguments], env=environment).returncode
 
@@ -132,7 +130,7 @@ def run_script(script: str, *arguments: str) -> int:
 KILLED = """\
 import os, signal, sys
 from driver import drive
-from ludus.trainers.training_run import TrainingRun
+from ludus.training.training_run import TrainingRun
 
 run, config, share = sys.argv[1:]
 

@@ -29,8 +29,8 @@ from ludus.runs import atomic
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.tracking.jsonl import read_jsonl
-from ludus.trainers.factory import open_trainer
-from ludus.trainers.training_run import TrainingRun
+from ludus.training.factory import open_trainer
+from ludus.training.training_run import TrainingRun
 
 pytestmark = [
     pytest.mark.faults,

@@ -19,7 +19,7 @@ from ludus.errors import UserError
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.runs.lock import holder
-from ludus.trainers.factory import open_trainer
+from ludus.training.factory import open_trainer
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and flock")
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from ludus.config.schema import TrainerConfig
 from ludus.tracking.jsonl import read_jsonl
-from ludus.trainers.base import TrainResult
-from ludus.trainers.factory import create_trainer
+from ludus.training.base import TrainResult
+from ludus.training.factory import create_trainer
 
 FOLDER = Path(__file__).parent
 RUNS: dict[str, dict[str, Any]] = {

@@ -9,10 +9,10 @@ import pytest
 pytest.importorskip("textarena")
 
 from ludus.config.language import GameSpec
-from ludus.envs.text.extraction import make_extractor
-from ludus.envs.text.game import TextGame
-from ludus.envs.text.templates import make_template
 from ludus.errors import UserError
+from ludus.language.text_games.extraction import make_extractor
+from ludus.language.text_games.game import TextGame
+from ludus.language.text_games.templates import make_template
 from ludus.league.human import HumanPlayer
 from ludus.league.players import Seated
 

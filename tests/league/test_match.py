@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("textarena")
 
 from ludus.config.language import GameSpec
-from ludus.envs.text.bots import make_bot
-from ludus.envs.text.extraction import make_extractor
-from ludus.envs.text.game import TextGame
-from ludus.envs.text.templates import make_template
+from ludus.games.board.bots import make_bot
+from ludus.language.text_games.extraction import make_extractor
+from ludus.language.text_games.game import TextGame
+from ludus.language.text_games.templates import make_template
 from ludus.league.match import MatchResult, Tally, play_matches, wilson
 from ludus.league.players import BotPlayer, Player, Reply, Seated
 from ludus.league.ratings import Ratings

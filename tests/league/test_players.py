@@ -11,18 +11,18 @@ import torch
 pytest.importorskip("textarena")
 
 from ludus.config.language import AdapterConfig, GameSpec, SamplerConfig
-from ludus.envs.text.bots import make_bot
-from ludus.envs.text.codecs import codec_for
-from ludus.envs.text.extraction import make_extractor
-from ludus.envs.text.game import TextGame
-from ludus.envs.text.templates import make_template
 from ludus.errors import UserError
+from ludus.games.board.bots import make_bot
+from ludus.games.board.codecs import codec_for
+from ludus.language.models.local import LocalSampler
+from ludus.language.models.model import LanguageModel, whole_rows
+from ludus.language.models.models import tiny
+from ludus.language.models.sampling import Completion, Request
+from ludus.language.text_games.extraction import make_extractor
+from ludus.language.text_games.game import TextGame
+from ludus.language.text_games.templates import make_template
 from ludus.league.match import play_matches
 from ludus.league.players import BotPlayer, LanguagePlayer, PolicyPlayer, RemotePlayer, Seated, answer
-from ludus.policies.language.local import LocalSampler
-from ludus.policies.language.model import LanguageModel, whole_rows
-from ludus.policies.language.models import tiny
-from ludus.policies.language.sampling import Completion, Request
 from ludus.types import Array, BoolArray
 
 SPEC = GameSpec("TicTacToe-v0")
@@ -121,7 +121,7 @@ class Blank:
     spec, turns = SPEC, 0
 
     def observe(self) -> object:
-        from ludus.envs.text.game import Observed
+        from ludus.language.text_games.game import Observed
 
         return Observed("", "", "", 0)
 

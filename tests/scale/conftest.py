@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path += [str(TESTS / "trainers"), str(TESTS / "scale")]
+sys.path += [str(TESTS / "support"), str(TESTS / "scale")]
 collect_ignore_glob = [] if importlib.util.find_spec("ray") else ["test_*.py"]
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from ludus.scale.collectors import ShardedCollector
-from ludus.trainers.callbacks import BaseCallback
+from ludus.training.callbacks import BaseCallback
 
 
 def pid_of(place: str) -> int:

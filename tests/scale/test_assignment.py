@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ludus.policies.language.sampling import Request
-from ludus.scale.assignment import Assignment
+from ludus.language.assignment import Assignment
+from ludus.language.models.sampling import Request
 
 
 def of(*samplers: int) -> Assignment:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from language_setup import learner, made_up, tiny_model
 from peers_setup import in_processes, joined, obey
 
-sys.path.append(str(Path(__file__).parents[1] / "algorithms" / "language"))
-from language_setup import learner, made_up, tiny_model
-
-from ludus.algorithms.language.learner import LanguageLearner
-from ludus.policies.language.llama import LlamaModel
-from ludus.policies.language.model import LanguageModel
+from ludus.language.algorithms.learner import LanguageLearner
+from ludus.language.models.llama import LlamaModel
+from ludus.language.models.model import LanguageModel
 
 UPDATES = 10
 TOLERANCE = 2e-6

@@ -10,7 +10,7 @@ from ludus.errors import CollectorsLost, LudusError
 from ludus.rollout.collector import CollectionStopped
 from ludus.scale.collectors import SyncCollector
 from ludus.scale.losses import Losses
-from ludus.trainers.grouping import Grouping
+from ludus.training.grouping import Grouping
 
 
 def test_one_loss_too_many_is_told_with_its_cause() -> None:

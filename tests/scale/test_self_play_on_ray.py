@@ -17,9 +17,9 @@ from test_language_training import config_of, games_of, trainer_of
 from tiny_runs import resumed, rows, same, steps_of
 
 from ludus.errors import CollectorsLost
+from ludus.language.trainer import LanguageTrainer
 from ludus.runs.directory import RunDirectory
 from ludus.runs.rescaling import ask_for
-from ludus.trainers.language import LanguageTrainer
 
 SCALE = {"num_actors": 2, "num_learners": 2, "cpus_per_actor": 0.5}
 

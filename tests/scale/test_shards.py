@@ -13,7 +13,7 @@ import pytest
 from tiny_runs import tiny, trainer_for
 
 from ludus.scale.shard import Harvest, Shard, ShardPlan, Version
-from ludus.trainers.env_source import EnvSource
+from ludus.training.env_source import EnvSource
 
 
 def plan_of(config: Any, **fields: Any) -> ShardPlan:

@@ -368,7 +368,7 @@ def test_code_that_a_model_brings_is_not_run(watch: Watch) -> None:
 
 def test_a_wheel_with_another_model_is_refused(watch: Watch) -> None:
     pytest.importorskip("gguf")
-    from ludus.policies.language.known import KNOWN
+    from ludus.language.models.known import KNOWN
 
     name, known = next(iter(KNOWN.items()))
     watch.may = ("subprocess.Popen",)

@@ -21,7 +21,7 @@ from hostile_runs import ATTACKS
 from watchtower import Watch
 
 from ludus.config.schema import TrainerConfig
-from ludus.trainers.factory import create_trainer
+from ludus.training.factory import create_trainer
 
 COMMANDS: dict[str, list[str]] = {
     "league": ["league", "received"],

@@ -18,7 +18,7 @@ from hostile_runs import ATTACKS, pickles
 from watchtower import Watch
 
 from ludus.config.schema import TrainerConfig
-from ludus.trainers.factory import create_trainer
+from ludus.training.factory import create_trainer
 
 COMMANDS: dict[str, list[str]] = {
     "eval": ["eval", "received", "--episodes", "1"],

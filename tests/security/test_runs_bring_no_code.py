@@ -16,7 +16,7 @@ from ludus.config.plain_yaml import write_yaml
 from ludus.config.schema import TrainerConfig
 from ludus.errors import EXIT_USER_ERROR
 from ludus.tracking.wandb_models import mark_as_download
-from ludus.trainers.factory import create_trainer
+from ludus.training.factory import create_trainer
 
 _PAYLOAD = """
 import pathlib

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ludus.cli.app import main
-from ludus.envs.unity.builds import why_not_launched
-from ludus.envs.unity.settings import BuildConfig
 from ludus.errors import UserError
+from ludus.games.unity.builds import why_not_launched
+from ludus.games.unity.settings import BuildConfig
 from ludus.plain_files import read_plain, way_out
 from ludus.runs.directory import RunDirectory, find_run
 

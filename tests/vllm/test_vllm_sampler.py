@@ -12,16 +12,16 @@ import psutil
 import pytest
 import torch
 
-from ludus.algorithms.language.packing import completion_starts, pack
-from ludus.algorithms.language.scoring import score
 from ludus.config.language import LanguageConfig, SamplerConfig
 from ludus.errors import ConfigError
-from ludus.policies.language.engine import PublishedSampler
-from ludus.policies.language.known import fetched
-from ludus.policies.language.model import LanguageModel
-from ludus.policies.language.models import load_language_model
-from ludus.policies.language.sampling import Completion, Request
-from ludus.policies.language.vllm_engine import VLLMEngine
+from ludus.language.algorithms.packing import completion_starts, pack
+from ludus.language.algorithms.scoring import score
+from ludus.language.models.engine import PublishedSampler
+from ludus.language.models.known import fetched
+from ludus.language.models.model import LanguageModel
+from ludus.language.models.models import load_language_model
+from ludus.language.models.sampling import Completion, Request
+from ludus.language.models.vllm_engine import VLLMEngine
 
 KNOWN = "smollm2-135m"
 MODEL = KNOWN if fetched(KNOWN) else "tiny"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "trainers"))
+sys.path.append(str(Path(__file__).parents[1] / "language"))
 from test_language_training import config_of, trainer_of
 from tiny_runs import rows
 
-from ludus.policies.language.engine import PublishedSampler
+from ludus.language.models.engine import PublishedSampler
 from ludus.runs.directory import RunDirectory
 
 

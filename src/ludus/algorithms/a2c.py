@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from ludus.algorithms.descent import descend, make_adam, make_rmsprop, set_learning_rate
-from ludus.algorithms.graphs import Captured
-from ludus.algorithms.kernels.actor_critic import Settings
+from ludus.algorithms.backends.cuda_graph import Captured
+from ludus.algorithms.backends.numba.actor_critic import Settings
+from ludus.algorithms.gradient_step import descend, make_adam, make_rmsprop, set_learning_rate
 from ludus.algorithms.learner import Workplace
 from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, Samples, SampleStore
 from ludus.algorithms.peers import together

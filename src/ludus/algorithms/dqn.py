@@ -10,8 +10,8 @@ import torch
 from gymnasium import spaces
 from pydantic import Field
 
-from ludus.algorithms.descent import descend, make_adam, set_learning_rate
-from ludus.algorithms.kernels.q_network import QKernels, why_not
+from ludus.algorithms.backends.numba.q_network import QKernels, why_not
+from ludus.algorithms.gradient_step import descend, make_adam, set_learning_rate
 from ludus.algorithms.learner import (
     Workplace,
     require_action_space,

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from ludus.algorithms.descent import Brake
-from ludus.algorithms.kernels.normalising import see_observations, see_rewards
+from ludus.algorithms.backends.numba.normalising import see_observations, see_rewards
+from ludus.algorithms.gradient_step import Brake
 from ludus.algorithms.peers import ALONE, Peers
 from ludus.config.hyperparameters import Hyperparameters
 from ludus.config.schema import PolicyConfig

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from ludus.algorithms.graphs import Captured
+from ludus.algorithms.backends.cuda_graph import Captured
 from ludus.algorithms.learner import Learner, Workplace, with_prefix
 from ludus.algorithms.replay import Batch, ReplayBuffer, space_bytes
 from ludus.config.hyperparameters import Hyperparameters

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from ludus.algorithms.credit import gae, vtrace
-from ludus.algorithms.graphs import CapturedPlay
-from ludus.algorithms.kernels.actor_critic import ActorCriticKernels, FlatSamples, why_not
-from ludus.algorithms.kernels.credit import gae as fast_gae
-from ludus.algorithms.kernels.credit import vtrace as fast_vtrace
+from ludus.algorithms.advantages import gae, vtrace
+from ludus.algorithms.backends.cuda_graph import CapturedPlay
+from ludus.algorithms.backends.numba.actor_critic import ActorCriticKernels, FlatSamples, why_not
+from ludus.algorithms.backends.numba.credit import gae as fast_gae
+from ludus.algorithms.backends.numba.credit import vtrace as fast_vtrace
 from ludus.algorithms.learner import Learner, Workplace, explained_variance
 from ludus.algorithms.peers import together
 from ludus.config.hyperparameters import Hyperparameters, constant

@@ -11,9 +11,9 @@ import torch
 from gymnasium import spaces
 from pydantic import BeforeValidator, Field
 
-from ludus.algorithms.descent import descend, make_adam, set_learning_rate
-from ludus.algorithms.graphs import CapturedPlay
-from ludus.algorithms.kernels.soft_policy import SACKernels, why_not
+from ludus.algorithms.backends.cuda_graph import CapturedPlay
+from ludus.algorithms.backends.numba.soft_policy import SACKernels, why_not
+from ludus.algorithms.gradient_step import descend, make_adam, set_learning_rate
 from ludus.algorithms.learner import (
     Workplace,
     require_action_space,

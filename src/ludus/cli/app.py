@@ -12,7 +12,6 @@ import typer
 
 import ludus
 from ludus.cli.analyze import ANALYZE_EXAMPLES, analyze
-from ludus.cli.balatro import balatro_app
 from ludus.cli.bench import bench_app
 from ludus.cli.cluster import cluster_app
 from ludus.cli.commands import Commands
@@ -20,20 +19,16 @@ from ludus.cli.compare import COMPARE_EXAMPLES, compare
 from ludus.cli.config import config
 from ludus.cli.convert import EXAMPLES as FOREIGN_FORMATS
 from ludus.cli.convert import convert
-from ludus.cli.diambra import diambra_app
 from ludus.cli.doctor import doctor
 from ludus.cli.envs import envs
 from ludus.cli.eval import evaluate
-from ludus.cli.exploitability import EXPLOITABILITY_EXAMPLES, exploitability
 from ludus.cli.export import export
 from ludus.cli.failures import report
-from ludus.cli.games import games
 from ludus.cli.import_ import import_model
 from ludus.cli.init import init
 from ludus.cli.league import league
 from ludus.cli.match import MATCH_EXAMPLES, match
 from ludus.cli.mirror import MIRROR_EXAMPLES, mirror
-from ludus.cli.models import models_app
 from ludus.cli.play import play
 from ludus.cli.presets import presets
 from ludus.cli.pull import PULL_EXAMPLES, pull
@@ -46,12 +41,17 @@ from ludus.cli.sweep import SWEEP_EXAMPLES, sweep
 from ludus.cli.sync import sync_app
 from ludus.cli.train import EXAMPLES, train
 from ludus.cli.ui import UI_EXAMPLES, ui
-from ludus.cli.unity import unity_app
 from ludus.cli.validate import validate
 from ludus.cli.video import VIDEO_EXAMPLES, video
-from ludus.cli.warmup import warmup
 from ludus.cli.watch import watch
 from ludus.errors import EXIT_OK
+from ludus.games.balatro.cli import balatro_app
+from ludus.games.diambra.cli import diambra_app
+from ludus.games.unity.cli import unity_app
+from ludus.language.cli.exploitability import EXPLOITABILITY_EXAMPLES, exploitability
+from ludus.language.cli.games import games
+from ludus.language.cli.models import models_app
+from ludus.language.cli.warmup import warmup
 
 app = typer.Typer(
     cls=Commands,

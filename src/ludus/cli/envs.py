@@ -67,7 +67,7 @@ def _text_games(output: Output, filter: str | None) -> list[dict[str, Any]]:
     if filter is None:
         output.print("\ngames for language models, hundreds of ids: `ludus envs textarena`")
         return []
-    from ludus.envs.text.catalog import games
+    from ludus.language.text_games.catalog import games
 
     found = {
         game: [i for i in ids if filter.lower() in f"{_TEXTARENA} {i}".lower()]
@@ -97,8 +97,8 @@ def _describe(env_id: str) -> dict[str, str]:
     import gymnasium as gym
 
     from ludus.envs.catalog import find_gym_spec
-    from ludus.envs.diambra.outside import is_outside
     from ludus.envs.spaces import describe_space
+    from ludus.games.diambra.outside import is_outside
 
     if is_outside(env_id):  # to make one, its simulator would have to run
         return {"observation": "Dict: frame and states", "action": "MultiDiscrete or Discrete"}

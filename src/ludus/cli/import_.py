@@ -54,8 +54,8 @@ def import_model(
 
     from ludus.cli.player import open_spec
     from ludus.envs.make import EnvSpec
-    from ludus.evaluation.import_sb3 import read_sb3_zip, read_statistics, statistics_beside
-    from ludus.trainers.imported import write_imported
+    from ludus.sb3.import_zip import read_sb3_zip, read_statistics, statistics_beside
+    from ludus.training.imported import write_imported
 
     spec = open_spec(EnvSpec(env), env)
     model = read_sb3_zip(file, algo)

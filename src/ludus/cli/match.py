@@ -57,9 +57,9 @@ def match(
     """Play two policies against each other at a text game."""
     import torch
 
-    from ludus.envs.text.extraction import make_extractor
-    from ludus.envs.text.templates import make_template
     from ludus.evaluation.players import HUMAN, describe, make_player
+    from ludus.language.text_games.extraction import make_extractor
+    from ludus.language.text_games.templates import make_template
     from ludus.league.match import play_matches
     from ludus.runs.streams import Streams
 
@@ -131,8 +131,8 @@ def match(
 def _game(env: str | None, players: int | None, refs: tuple[str, str], root: str) -> GameConfig:
     """The game that --env names, or the one that the first of the runs was trained on."""
     from ludus.config.language import GameConfig
-    from ludus.envs.text.catalog import check_game, check_players
     from ludus.evaluation.players import TEXT_ENV, game_of
+    from ludus.language.text_games.catalog import check_game, check_players
 
     if env is None:
         own = (game_of(ref, root) for ref in refs)

@@ -163,9 +163,9 @@ def _play_by_hand(spec: EnvSpec, seeds: list[int], output: Output) -> None:
 
 
 def _play_balatro(seeds: list[int], output: Output) -> None:
-    from ludus.envs.balatro.settings import Settings
-    from ludus.envs.balatro.terminal import play_in_terminal
     from ludus.envs.registration import BALATRO
+    from ludus.games.balatro.settings import Settings
+    from ludus.games.balatro.terminal import play_in_terminal
 
     tables = play_in_terminal(Settings(), seeds)
     for table in tables:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ludus.config.when import When
     from ludus.runs.checkpoints import Checkpoint
     from ludus.runs.directory import RunDirectory
-    from ludus.trainers.run_trainer import RunTrainer
+    from ludus.training.run_trainer import RunTrainer
 
 
 def resume(
@@ -72,7 +72,7 @@ def continue_run(
     A run that has reached its total is left alone; with `finished_is_fine`, one that stopped early as well.
     """
     from ludus.cli.training import train_and_tell
-    from ludus.trainers.factory import open_trainer
+    from ludus.training.factory import open_trainer
 
     trainer = open_trainer(run, display=output.display())
     if ray is not None:

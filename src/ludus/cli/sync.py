@@ -54,7 +54,7 @@ def wandb(
     from ludus.tracking.following import Follower
     from ludus.tracking.run_files import RunFiles
     from ludus.tracking.wandb import require_wandb
-    from ludus.trainers.trackers import open_wandb
+    from ludus.training.trackers import open_wandb
 
     output = Output(json, quiet=quiet)
     require_wandb()

@@ -112,7 +112,7 @@ def _newest_run(loaded: LoadedConfig, output: Output) -> RunDirectory | None:
     from ludus.config.loading import config_hash
     from ludus.runs.checkpoints import CheckpointManager
     from ludus.runs.directory import find_config_runs
-    from ludus.trainers.resuming import mend_all
+    from ludus.training.resuming import mend_all
 
     config = loaded.config
     mend_all(config.run_dir or config.save_dir)
@@ -127,8 +127,8 @@ def _newest_run(loaded: LoadedConfig, output: Output) -> RunDirectory | None:
 
 def _start_run(loaded: LoadedConfig, output: Output) -> None:
     from ludus.cli.training import train_and_tell
-    from ludus.trainers.factory import create_trainer
-    from ludus.trainers.run_trainer import RunTrainer
+    from ludus.training.factory import create_trainer
+    from ludus.training.run_trainer import RunTrainer
 
     with loaded.locating_errors():
         options: dict[str, Any] = {"display": output.display()}

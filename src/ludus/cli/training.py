@@ -14,15 +14,15 @@ from ludus.cli.output import Output
 if TYPE_CHECKING:
     from ludus.config.schema import TrainerConfig
     from ludus.runs.mirror.state import MirrorState
-    from ludus.trainers.base import RLTrainer, TrainResult
+    from ludus.training.base import RLTrainer, TrainResult
 
 _LOOK = {"finished": "bold green", "stopped": "bold green", "interrupted": "bold yellow"}
 
 
 def train_and_tell(trainer: RLTrainer, output: Output, total_timesteps: Any = None) -> None:
     """Train, print the summary, and exit with the result's code when it is not 0."""
-    from ludus.trainers.base import TrainResult
-    from ludus.trainers.grouping import under_torchrun
+    from ludus.training.base import TrainResult
+    from ludus.training.grouping import under_torchrun
 
     if under_torchrun() and int(os.environ["RANK"]) > 0:
         from ludus.scale.learners import follow_torchrun

@@ -1,7 +1,7 @@
 """Which algorithms and engines exist. Algorithms enter by registration; nobody edits a factory.
 
 Ludus's own algorithms register when `ludus.algorithms` is imported, those of Stable-Baselines3 when
-`ludus.algorithms.sb3` is, those for language models when `ludus.algorithms.language` is. Third parties call
+`ludus.sb3` is, those for language models when `ludus.language.algorithms` is. Third parties call
 `register_algorithm`, or name an object in the entry-point group `ludus.algorithms`, which is imported when somebody
 asks for it.
 """
@@ -26,8 +26,8 @@ ENTRY_POINT_GROUP = "ludus.algorithms"
 # Each kind of algorithm, and what to import for those to register.
 _PROVIDERS = {
     "native": "ludus.algorithms",
-    "sb3": "ludus.algorithms.sb3",
-    "language": "ludus.algorithms.language",
+    "sb3": "ludus.sb3",
+    "language": "ludus.language.algorithms",
 }
 ENGINES = ("native", "sb3")
 LANGUAGE = "language"

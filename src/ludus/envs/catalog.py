@@ -17,8 +17,8 @@ register_envs()
 
 # group -> the modules its entry points live in, the package it needs, the extra that brings that package
 _GROUPS: dict[str, tuple[str, str | None, str | None]] = {
-    "diambra": ("ludus.envs.diambra", "diambra", "diambra"),
-    "text games": ("ludus.envs.text", None, None),
+    "diambra": ("ludus.games.diambra", "diambra", "diambra"),
+    "text games": ("ludus.language.text_games", None, None),
     "ludus": ("ludus.envs", None, None),
     "classic control": ("gymnasium.envs.classic_control", None, None),
     "box2d": ("gymnasium.envs.box2d", "Box2D", "box2d"),

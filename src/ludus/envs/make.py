@@ -16,9 +16,7 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 
 from ludus.envs.catalog import check_env_exists, env_groups, find_gym_spec, known_env_ids, missing_extra
 from ludus.envs.curriculum import CurriculumWrapper
-from ludus.envs.diambra import outside
 from ludus.envs.masks import MASK_KEY, ActionMaskWrapper, checked_mask, declares_masks, sample_legal
-from ludus.envs.unity import choice as unity
 from ludus.envs.vector import ChunkedVectorEnv, batched, make_vector, pool
 from ludus.envs.vector.remote import RemoteVectorEnv
 from ludus.envs.wrapper_names import (
@@ -30,6 +28,8 @@ from ludus.envs.wrapper_names import (
 )
 from ludus.envs.wrappers import Env, EpisodeReport, FrameSkip, FrameStack
 from ludus.errors import ConfigError, LudusError, UserError
+from ludus.games.diambra import outside
+from ludus.games.unity import choice as unity
 
 __all__ = [
     "EnvFactory",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gymnasium as gym
 
-from ludus.envs.diambra.games import DIAMBRA, GAMES
+from ludus.games.diambra.games import DIAMBRA, GAMES
 
 BALATRO = "ludus/Balatro-v0"
 MOVES = {"actions": "moves", "max_hand": 10}
-"""How Balatro is played by those who learn it: see `ludus.envs.balatro.moves`."""
+"""How Balatro is played by those who learn it: see `ludus.games.balatro.moves`."""
 _OWN = {
-    BALATRO: "ludus.envs.balatro.env:BalatroEnv",
-    "ludus/Unity-v0": "ludus.envs.unity.env:UnityEnv",
+    BALATRO: "ludus.games.balatro.env:BalatroEnv",
+    "ludus/Unity-v0": "ludus.games.unity.env:UnityEnv",
 }
 _TEXT = ("TicTacToe-v0", "ConnectFour-v0", "Nim-v0", "KuhnPoker-v0")
 
@@ -25,7 +25,7 @@ def register_envs() -> None:
         if f"Text/{game}" not in gym.registry:
             gym.register(
                 f"Text/{game}",
-                "ludus.envs.text.env:TextGameEnv",
+                "ludus.games.board.env:TextGameEnv",
                 kwargs={"game": game},
                 disable_env_checker=True,
             )
@@ -33,7 +33,7 @@ def register_envs() -> None:
         if f"{DIAMBRA}{game_id}" not in gym.registry:
             gym.register(
                 f"{DIAMBRA}{game_id}",
-                "ludus.envs.diambra.env:make_diambra",
+                "ludus.games.diambra.env:make_diambra",
                 kwargs={"game_id": game_id},
                 disable_env_checker=True,
             )

@@ -181,7 +181,7 @@ _MOUNTAIN_CAR = [Signal("position", _state(0)), Signal("velocity", _state(1), ra
 
 def _balatro_cell(row: str, cell: str) -> Reader:
     def read(env: Any, obs: Any, info: dict[str, Any]) -> float:
-        from ludus.envs.balatro import state  # its rules are compiled when first imported
+        from ludus.games.balatro import state  # its rules are compiled when first imported
 
         return float(getattr(env.games, row)[0, getattr(state, cell)])
 
@@ -190,14 +190,14 @@ def _balatro_cell(row: str, cell: str) -> Reader:
 
 def _balatro_target(env: Any, obs: Any, info: dict[str, Any]) -> float:
     """What the blind that is being played asks for; 0 between blinds."""
-    from ludus.envs.balatro import state
+    from ludus.games.balatro import state
 
     return float(env.games.f[0, state.TARGET]) if env.games.s[0, state.BLIND] else 0.0
 
 
 def _balatro_actions(env: Any) -> Sequence[str]:
-    from ludus.envs.balatro.actions import describe
-    from ludus.envs.balatro.moves import describe_move
+    from ludus.games.balatro.actions import describe
+    from ludus.games.balatro.moves import describe_move
 
     in_words = describe_move if env.settings.actions == "moves" else describe
     return [in_words(action) for action in range(int(env.action_space.n))]

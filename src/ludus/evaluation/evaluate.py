@@ -10,11 +10,11 @@ from typing import Any, Literal, Protocol, cast
 import gymnasium as gym
 import numpy as np
 
-from ludus.envs.balatro.metrics import BalatroMetrics, figures
 from ludus.envs.vector.chunk import user_traceback
 from ludus.envs.wrappers import EpisodeReport
 from ludus.errors import EnvFault, LudusError, SimulatorsTaken
 from ludus.evaluation.together import can_play_together, play_together
+from ludus.games.balatro.metrics import BalatroMetrics, figures
 from ludus.rollout.stepper import REPORT, stack
 from ludus.types import Array, BoolArray, EpisodeRecord, Metrics, Observation
 

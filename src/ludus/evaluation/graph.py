@@ -266,7 +266,7 @@ def _uses_masks(policy: LoadedPolicy) -> tuple[bool, list[str]]:
 
 
 def _is_sb3(policy: Policy) -> bool:
-    return type(policy).__module__.startswith("ludus.algorithms.sb3.")
+    return type(policy).__module__.startswith("ludus.sb3.")
 
 
 def _acts_within_one(policy: Any) -> bool:

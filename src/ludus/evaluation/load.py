@@ -72,7 +72,7 @@ class LoadedPolicy:
             )
         if self.config is None or self.config.env is None:
             raise UserError(f"'{self.name}' does not say which env to play", fix="give one with --env")
-        from ludus.evaluation.opponents import seat_opponent  # which loads policies in its turn
+        from ludus.games.diambra.opponents import seat_opponent  # which loads policies in its turn
 
         curriculum = self.config.curriculum.held() if self.config.curriculum else None
         spec = EnvSpec(**self.config.env.model_dump(), curriculum=curriculum)
@@ -134,7 +134,7 @@ def load(
         if action_space is None:
             raise UserError(f"the bot '{name}' needs to know the env", fix="give one with --env")
         if name == RULES:
-            from ludus.envs.balatro.bot import RulesBot  # its kernels take a second to load
+            from ludus.games.balatro.bot import RulesBot  # its kernels take a second to load
 
             return LoadedPolicy(name, RulesBot.for_actions(action_space))
         return LoadedPolicy(name, RandomBot(action_space, observation_space=observation_space))

@@ -15,12 +15,12 @@ from ludus.config.language import GameConfig, GameSpec
 from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
 from ludus.envs.spaces import describe_space
-from ludus.envs.text.bots import BOTS, make_bot
-from ludus.envs.text.codecs import codec_for
-from ludus.envs.text.extraction import make_extractor
-from ludus.envs.text.templates import make_template
 from ludus.errors import UnknownName, UserError, nearest
 from ludus.evaluation.load import find_checkpoint, load
+from ludus.games.board.bots import BOTS, make_bot
+from ludus.games.board.codecs import codec_for
+from ludus.language.text_games.extraction import make_extractor
+from ludus.language.text_games.templates import make_template
 from ludus.league.human import HumanPlayer
 from ludus.league.players import BotPlayer, LanguagePlayer, Player, PolicyPlayer, RemotePlayer, Seated
 from ludus.runs.checkpoints import Checkpoint
@@ -130,7 +130,7 @@ def _bot(name: str, games: Sequence[GameSpec], streams: Streams, stream: str) ->
 
 
 def _remote(ref: str) -> RemotePlayer:
-    from ludus.policies.language.remote import OpenAIClient
+    from ludus.language.models.remote import OpenAIClient
 
     return RemotePlayer(ref, OpenAIClient.from_ref(ref.removeprefix(REMOTE)))
 
@@ -176,9 +176,9 @@ def _language_model(
     stream: str,
     device: str,
 ) -> LanguagePlayer:
-    from ludus.policies.language.learned import LearnedWeights
-    from ludus.policies.language.local import LocalSampler
-    from ludus.policies.language.models import load_language_model
+    from ludus.language.models.learned import LearnedWeights
+    from ludus.language.models.local import LocalSampler
+    from ludus.language.models.models import load_language_model
 
     language = config.language
     assert language is not None

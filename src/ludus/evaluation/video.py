@@ -18,12 +18,12 @@ import torch
 from ludus.envs.signals import Signals, signals_of
 from ludus.errors import UserError
 from ludus.evaluation.encoding import VideoWriter, not_a_picture, require_video
+from ludus.evaluation.episode_trace import Moment, Telling
 from ludus.evaluation.evaluate import Actor, guarded
-from ludus.evaluation.moments import Moment, Telling
 from ludus.evaluation.overlay import ink, panel
 from ludus.evaluation.overlay.data import PanelData, PanelFeed
+from ludus.evaluation.policy_outputs import Mind
 from ludus.evaluation.screen import prepare_pygame
-from ludus.evaluation.thoughts import Mind
 from ludus.types import Array
 
 __all__ = ["Film", "Scene", "record_scenes", "record_video", "require_video"]

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ludus.envs.text.game import GameFault, TextGame
+from ludus.language.text_games.game import GameFault, TextGame
 from ludus.league.players import Extractor, Player, Reply, Seated, answer
 from ludus.league.records import MatchRecord, Turn
 
 if TYPE_CHECKING:
-    from ludus.envs.text.game import GameSpec
-    from ludus.envs.text.templates import Template
+    from ludus.language.text_games.game import GameSpec
+    from ludus.language.text_games.templates import Template
 
 _Z = 1.959963984540054  # 95 %
 _HOPELESS = 16  # games that could not be played, before any that could: the others will not be tried

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from torch import Generator
 
     from ludus.config.language import GameSpec
-    from ludus.envs.text.bots import Bot
-    from ludus.envs.text.codecs import Codec
-    from ludus.envs.text.game import TextGame
-    from ludus.envs.text.templates import Template
-    from ludus.policies.language.sampling import Completion, Request, Sampler
-    from ludus.policies.language.tokenizer import Tokenizer
+    from ludus.games.board.bots import Bot
+    from ludus.games.board.codecs import Codec
+    from ludus.language.models.sampling import Completion, Request, Sampler
+    from ludus.language.models.tokenizer import Tokenizer
+    from ludus.language.text_games.game import TextGame
+    from ludus.language.text_games.templates import Template
 
 Extractor = Callable[[str], tuple[str, bool]]
 """From a completion to the action in it, and whether it had the asked form."""
@@ -161,7 +161,7 @@ def answer(pending: Sequence[tuple[Player, Seated]]) -> list[Reply]:
 
 def _sample(turns: Sequence[tuple[LanguagePlayer, Seated]]) -> list[Reply]:
     """Replies of players who share a sampler."""
-    from ludus.policies.language.sampling import Request
+    from ludus.language.models.sampling import Request
 
     requests = [
         Request(player.prompt(turn), player.adapter, f"{turn.match}/{turn.seat}") for player, turn in turns

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ludus.types import Array
 
 if TYPE_CHECKING:
-    from ludus.envs.text.game import TextGame
+    from ludus.language.text_games.game import TextGame
 
 
 @dataclass

@@ -8,11 +8,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from ludus.games.balatro.report_section import game_section
 from ludus.reports.arranging import EVALUATION, arrange
 from ludus.reports.charts import COLORS
 from ludus.reports.configs import alike, differences, relevant, tell_apart
 from ludus.reports.curves import Line, draw_chart, draw_quantiles
-from ludus.reports.games import game_section
 from ludus.reports.page import CLOCK_BUTTON, html_page, notices, rows_to_table, section
 from ludus.reports.reading import (
     RunSummary,

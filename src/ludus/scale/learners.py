@@ -19,13 +19,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ludus.algorithms.language.learner import LanguagePlace, learner_names
 from ludus.algorithms.learner import Workplace
 from ludus.algorithms.peers import DistributedPeers, PeerLost, Peers
 from ludus.config.scale import ScaleConfig
 from ludus.config.schema import TrainerConfig
 from ludus.errors import UserError
-from ludus.policies.language.models import load_language_model
+from ludus.language.algorithms.learner import LanguagePlace, learner_names
+from ludus.language.models.models import load_language_model
 from ludus.runs.streams import Streams
 from ludus.scale.cluster import RaySession, import_ray
 from ludus.scale.processes import LearnerProcess

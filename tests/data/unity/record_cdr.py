@@ -17,7 +17,7 @@ import yaml
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 HERE = Path(__file__).parent
-USE_CASES = HERE.parents[2] / "src" / "ludus" / "envs" / "unity" / "use_cases"
+USE_CASES = HERE.parents[2] / "src" / "ludus" / "games" / "unity" / "use_cases"
 ROS_TYPES = {
     "Time": "builtin_interfaces/msg/Time",
     "Header": "std_msgs/msg/Header",

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ludus.config.importers import diambra, pipeline, unity, zoo
+from ludus.config.importers import zoo
 from ludus.config.importers.document import SUFFIXES, Document, read_document
 from ludus.config.importers.translation import Choice, Imported, PlaySection, Remark
+from ludus.games.diambra import importer as diambra
+from ludus.games.unity import import_env as unity
+from ludus.games.unity import importer as pipeline
 
 __all__ = [
     "SUFFIXES",

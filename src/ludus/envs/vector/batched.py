@@ -19,7 +19,7 @@ def why_not(spec: EnvSpec) -> str | None:
     """None when a batched game can stand in for the envs of `spec`, else the reason."""
     if spec.id != _BALATRO:
         return classic.why_not(spec)
-    from ludus.envs.balatro import vector as balatro  # its kernels take a second to load
+    from ludus.games.balatro import vector as balatro  # its kernels take a second to load
 
     return balatro.why_not(spec)
 
@@ -28,7 +28,7 @@ def make_batched(spec: EnvSpec, n_envs: int) -> VectorEnv[Any, Any, Any]:
     """The vector env of `spec`; raises ConfigError where there is none."""
     if spec.id != _BALATRO:
         return classic.BatchedVectorEnv(spec, n_envs)
-    from ludus.envs.balatro.vector import BalatroVectorEnv
+    from ludus.games.balatro.vector import BalatroVectorEnv
 
     reason = why_not(spec)
     if reason is not None:

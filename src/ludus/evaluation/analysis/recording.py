@@ -11,9 +11,9 @@ import numpy as np
 from gymnasium import spaces
 
 from ludus.envs.signals import Signals, signals_of
+from ludus.evaluation.episode_trace import End, Moment, Telling
 from ludus.evaluation.evaluate import Actor
-from ludus.evaluation.moments import End, Moment, Telling
-from ludus.evaluation.thoughts import Mind
+from ludus.evaluation.policy_outputs import Mind
 from ludus.types import Array
 
 Env = gym.Env[Any, Any]

@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium import spaces
 
 from ludus.envs.signals import Signals
-from ludus.evaluation.moments import End, Moment
-from ludus.evaluation.thoughts import Thought
+from ludus.evaluation.episode_trace import End, Moment
+from ludus.evaluation.policy_outputs import Thought
 from ludus.types import Array
 
 MOST_BARS = 8

@@ -27,7 +27,7 @@ from ludus.reports.statistics import (
     probability_of_improvement,
 )
 from ludus.runs import atomic, strict_json
-from ludus.trainers.provenance import versions
+from ludus.training.provenance import versions
 from ludus.types import Array
 
 FORMAT = 1

@@ -30,9 +30,9 @@ from ludus.runs.checkpoints import Checkpoint, CheckpointFormatError
 from ludus.runs.directory import RunDirectory
 from ludus.secret_values import without_secrets
 from ludus.tracking.tracker import MetricsLog
-from ludus.trainers.base import RLTrainer, TrainResult
-from ludus.trainers.factory import create_trainer
-from ludus.trainers.resuming import mend, newest_whole
+from ludus.training.base import RLTrainer, TrainResult
+from ludus.training.factory import create_trainer
+from ludus.training.resuming import mend, newest_whole
 
 _log = logging.getLogger("ludus.experiments")
 _WRITE_EVERY = 2.0

@@ -1,0 +1,1 @@
+"""Ways to execute an update: numba kernels and CUDA graphs."""

@@ -1,0 +1,404 @@
+"""Puts an actor-critic and its optimizer on one flat array, and runs the kernels over it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from ludus.algorithms.backends.numba import acting, listing, policy_gradient, sparse
+from ludus.algorithms.backends.numba.cores import CoreChoice
+from ludus.algorithms.backends.numba.memory import (
+    FlatMemory,
+    activation_kind,
+    flat_rows,
+    linear_layers,
+    uncovered_input,
+    uncovered_layer,
+)
+from ludus.policies.actor_critic import ActorCritic
+from ludus.types import Array, BoolArray, Metrics
+
+_NAMES = {
+    policy_gradient.POLICY_LOSS: "policy_gradient_loss",
+    policy_gradient.VALUE_LOSS: "value_loss",
+    policy_gradient.ENTROPY_LOSS: "entropy_loss",
+    policy_gradient.APPROX_KL: "approx_kl",
+    policy_gradient.CLIP_FRACTION: "clip_fraction",
+    policy_gradient.GRAD_NORM: "grad_norm",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The numbers of one update; None switches a limit off."""
+
+    rate: float
+    eps: float
+    max_norm: float | None
+    ent_coef: float
+    vf_coef: float
+    clip: float = 0.0
+    clip_value: float | None = None
+    target_kl: float | None = None
+    normalize: bool = False
+    plain: bool = False
+    rmsprop: bool = False
+
+    def as_array(self) -> Array:
+        values = np.zeros(policy_gradient.N_SETTINGS)
+        values[policy_gradient.RATE] = self.rate
+        values[policy_gradient.EPS] = self.eps
+        values[policy_gradient.MAX_NORM] = -1.0 if self.max_norm is None else self.max_norm
+        values[policy_gradient.CLIP] = self.clip
+        values[policy_gradient.CLIP_VALUE] = -1.0 if self.clip_value is None else self.clip_value
+        values[policy_gradient.ENT_COEF] = self.ent_coef
+        values[policy_gradient.VF_COEF] = self.vf_coef
+        values[policy_gradient.TARGET_KL] = -1.0 if self.target_kl is None else self.target_kl
+        values[policy_gradient.NORMALIZE] = float(self.normalize)
+        values[policy_gradient.PLAIN] = float(self.plain)
+        values[policy_gradient.RMSPROP] = float(self.rmsprop)
+        return values
+
+
+@dataclass(frozen=True)
+class FlatSamples:
+    """A rollout's valid steps as the kernels take them, [n, ...]."""
+
+    obs: Array
+    actions: Array
+    log_probs: Array
+    values: Array
+    advantages: Array
+    returns: Array
+    masks: BoolArray | None
+
+
+def why_not(policy: ActorCritic) -> str | None:
+    """None when the kernels cover `policy`, else what they do not cover."""
+    uncovered = uncovered_input(policy, policy.features_extractor, policy.value_features_extractor)
+    if uncovered is not None:
+        return uncovered
+    if not isinstance(policy.action_space, spaces.Discrete | spaces.MultiDiscrete | spaces.Box):
+        return f"{type(policy.action_space).__name__} actions"
+    return uncovered_layer(policy.policy_net) or uncovered_layer(policy.value_net)
+
+
+class ActorCriticKernels:
+    """Acts and learns with `policy`, whose parameters (and whose optimizer's moments) it moves into one array."""
+
+    def __init__(
+        self, policy: ActorCritic, optimizer: torch.optim.Optimizer, rng: np.random.Generator, threads: int
+    ) -> None:
+        self.policy = policy
+        self._rng = rng
+        shared = policy.value_net is None
+        space = policy.action_space
+        self._box = isinstance(space, spaces.Box)
+        if isinstance(space, spaces.Box):
+            parts, n_box = [], int(np.prod(space.shape))
+        else:
+            parts = [int(space.n)] if isinstance(space, spaces.Discrete) else [int(n) for n in space.nvec]  # type: ignore[attr-defined]
+            n_box = 0
+        policy_layers, value_layers = linear_layers(policy.policy_net), linear_layers(policy.value_net)
+        head, value_head = policy.action_head.linear, policy.value_head
+
+        # the order of parameters in the flat array; see core.py
+        ordered: list[torch.Tensor] = []
+        for layer in policy_layers:
+            ordered += [layer.weight, layer.bias]
+        if shared:  # both heads as one layer whose last output is the value
+            ordered += [head.weight, value_head.weight, head.bias, value_head.bias]
+        else:
+            ordered += [head.weight, head.bias]
+        if self._box:
+            ordered.append(policy.action_head.log_std)
+        for layer in value_layers:
+            ordered += [layer.weight, layer.bias]
+        if not shared:
+            ordered += [value_head.weight, value_head.bias]
+        assert {id(p) for p in ordered} == {id(p) for p in policy.parameters()}
+        self.memory = FlatMemory(ordered, optimizer)
+
+        n_in = int(np.prod(policy.observation_space.shape or ()))
+        hidden = [layer.out_features for layer in policy_layers]
+        dims_pi = np.array([n_in, *hidden, head.out_features + shared], dtype=np.int64)
+        value_hidden = [layer.out_features for layer in value_layers]
+        dims_v = np.array([n_in, *value_hidden, 1], dtype=np.int64)
+        kinds = np.array([activation_kind(policy.policy_net), int(shared), n_box], dtype=np.int64)
+        self._plan = (dims_pi, dims_v, np.array(parts, dtype=np.int64), kinds)
+        self._cores = CoreChoice(2 if threads > 1 and not shared else 1)
+        self._cores_to_act = CoreChoice(self._cores.most)
+        self._widest = int(max(dims_pi[1:].sum(), dims_v[1:].sum()))
+        self._buffers: Any = None
+        self._buffer_rows = 0
+        self._act_rows = 0
+        self._no_masks = np.ones((0, 0), dtype=bool)
+        self._may_skip_zeros = (
+            isinstance(space, spaces.Discrete)
+            and not shared
+            and n_in >= listing.WIDE
+            and min(len(hidden), len(value_hidden)) > 0
+        )
+        self._list_buffers: Any = None
+        self._list_rows = 0
+        self._expected = 0
+        if self._may_skip_zeros:
+            self._turned, self._turned_for_acting = (
+                tuple(np.empty((n_in, widths[0]), dtype=np.float32) for widths in (hidden, value_hidden))
+                for _ in range(2)
+            )
+
+    def expect(self, n_steps: int) -> None:
+        """Says that `n_steps` calls of `act` follow before the parameters change."""
+        if self._may_skip_zeros:
+            sparse.turn(self.memory.parameters, self._plan, *self._turned_for_acting)
+            self._expected = n_steps
+
+    def act(self, obs: Array, masks: BoolArray | None) -> tuple[Array, Array, Array]:
+        """Sampled actions (as the policy's own `act` gives them), log-probabilities and values for a batch."""
+        n = len(obs)
+        if n != self._act_rows:
+            self._allocate_acting(n)
+        parts = self._plan[2]
+        if self._box:
+            noise = self._rng.standard_normal((n, int(self._plan[3][2])), dtype=np.float32)
+        else:
+            noise = self._rng.random((n, len(parts)), dtype=np.float32)
+        actions_int = np.empty((n, len(parts)), dtype=np.int64)
+        actions_float = np.empty((n, int(self._plan[3][2])), dtype=np.float32)
+        log_probs = np.empty(n, dtype=np.float32)
+        values = np.empty(n, dtype=np.float32)
+        listed = self._listed(obs, masks)
+        if listed is not None:
+            there, legal = listed
+            if self._expected == 0:
+                self.expect(1)
+            self._expected -= 1
+            with self._cores_to_act.choose() as cores:
+                numba.set_num_threads(cores)
+                sparse.act(
+                    self.memory.parameters,
+                    self._plan,
+                    there,
+                    legal,
+                    noise,
+                    self._turned_for_acting,
+                    (self._act_work, self._value_work),
+                    (actions_int, log_probs),
+                    values,
+                )
+            return actions_int[:, 0], log_probs, values
+        acting.act(
+            self.memory.parameters,
+            self._plan,
+            flat_rows(obs),
+            noise,
+            self._no_masks if masks is None else masks,
+            masks is not None,
+            self._act_work,
+            actions_int,
+            actions_float,
+            log_probs,
+            values,
+        )
+        if self._box:
+            return actions_float.reshape(n, *self.policy.action_head.action_shape), log_probs, values
+        return (
+            (actions_int[:, 0] if isinstance(self.policy.action_space, spaces.Discrete) else actions_int),
+            log_probs,
+            values,
+        )
+
+    def values(self, obs: Array) -> Array:
+        """The values of a batch of observations."""
+        values = np.empty(len(obs), dtype=np.float32)
+        work = np.empty(len(obs) * self._widest, dtype=np.float32)
+        acting.state_values(self.memory.parameters, self._plan, flat_rows(obs), work, values)
+        return values
+
+    def evaluate(self, obs: Array, actions: Array, masks: BoolArray | None) -> tuple[Array, Array]:
+        """The log-probabilities of a batch of actions, and the values of the observations they were taken at.
+
+        `compile` leaves it out: few runs need it.
+        """
+        n = len(obs)
+        log_probs, values = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32)
+        acting.evaluate(
+            self.memory.parameters,
+            self._plan,
+            flat_rows(obs),
+            *self._split_actions(actions),
+            self._no_masks if masks is None else masks,
+            masks is not None,
+            np.empty(n * self._widest, dtype=np.float32),
+            log_probs,
+            values,
+        )
+        return log_probs, values
+
+    def _split_actions(self, actions: Array) -> tuple[Array, Array]:
+        """Actions as int64 [n, parts] and as float32 [n, d]: one of the two is empty."""
+        flat = actions.reshape(len(actions), -1)
+        if self._box:
+            return np.zeros((0, 0), dtype=np.int64), flat
+        return flat.astype(np.int64, copy=False), np.zeros((0, 0), dtype=np.float32)
+
+    def learn(
+        self, samples: FlatSamples, orders: Iterable[Array], batch_size: int, settings: Settings
+    ) -> tuple[Metrics, int]:
+        """One pass over `samples` per order of indices drawn from `orders`, until the KL limit ends it.
+
+        Returns the mean metrics of the gradient steps, and the passes begun.
+        """
+        self._expected = 0
+        listed = self._listed(samples.obs, samples.masks)
+        if listed is not None:
+            return self._learn_listed(listed, samples, orders, batch_size, settings)
+        n = len(samples.obs)
+        whole = (
+            *self._split_actions(samples.actions),
+            samples.log_probs,
+            samples.advantages,
+            self._no_masks if samples.masks is None else samples.masks,
+            samples.masks is not None,
+        )
+        obs, values_of = flat_rows(samples.obs), (samples.returns, samples.values)
+        if self._buffers is None or min(batch_size, n) > self._buffer_rows:
+            self._allocate_learning(min(batch_size, n))
+
+        def one_pass(order: Array, numbers: Array, stats: Array, cores: int) -> tuple[int, bool]:
+            run = policy_gradient.update_on_two_cores if cores == 2 else policy_gradient.update
+            return run(
+                self.memory.arrays,
+                self._plan,
+                obs,
+                whole,
+                values_of,
+                order,
+                batch_size,
+                self.memory.step,
+                numbers,
+                stats,
+                self._buffers,
+            )
+
+        return self._passes(orders, settings, one_pass)
+
+    def _learn_listed(
+        self, listed: Any, samples: FlatSamples, orders: Iterable[Array], batch_size: int, settings: Settings
+    ) -> tuple[Metrics, int]:
+        """`learn` from what is there and what is legal."""
+        whole = (samples.actions.astype(np.int64, copy=False), samples.log_probs, samples.advantages)
+        rows = min(batch_size, len(samples.obs))
+        if self._list_buffers is None or rows > self._list_rows:
+            self._list_rows = rows
+            work = [np.empty(rows * self._widest, dtype=np.float32) for _ in range(4)]
+            self._list_buffers = (work[0], work[1], self._turned[0], work[2], work[3], self._turned[1])
+        there, legal = listed
+
+        def one_pass(order: Array, numbers: Array, stats: Array, cores: int) -> tuple[int, bool]:
+            numba.set_num_threads(cores)
+            return sparse.update(
+                self.memory.arrays,
+                self._plan,
+                there,
+                legal,
+                whole,
+                (samples.returns, samples.values),
+                order,
+                batch_size,
+                self.memory.step,
+                numbers,
+                stats,
+                self._list_buffers,
+            )
+
+        return self._passes(orders, settings, one_pass)
+
+    def _passes(
+        self,
+        orders: Iterable[Array],
+        settings: Settings,
+        one_pass: Callable[[Array, Array, Array, int], tuple[int, bool]],
+    ) -> tuple[Metrics, int]:
+        """`one_pass(order, settings, statistics, cores)` for each order, until one of them ends it; see `learn`."""
+        numbers = settings.as_array()
+        stats = np.zeros(policy_gradient.N_STATS)
+        total = passes = stopped = 0
+        for order in orders:
+            passes += 1
+            with self._cores.choose() as cores:
+                steps, ended = one_pass(order, numbers, stats, cores)
+            total += steps
+            self.memory.advance(steps, stats[policy_gradient.GRAD_NORM])
+            if ended:
+                stopped = 1
+                break
+        return _means(stats, total, stopped, settings), passes
+
+    def _listed(self, obs: Array, masks: BoolArray | None) -> Any:
+        """See `listing.listed`; None where these networks or observations are not made for it."""
+        if not self._may_skip_zeros or masks is None:
+            return None
+        return listing.listed(flat_rows(obs), masks)
+
+    def compile(self) -> float:
+        """Compile what will be called, or load it from the disk cache; returns the seconds it took."""
+        started = time.monotonic()
+        state = self._rng.bit_generator.state
+        n_in = int(self._plan[0][0])
+        obs = np.zeros((2, n_in), dtype=np.float32)
+        if self._may_skip_zeros:
+            self._compile_for(obs, np.ones((2, int(self._plan[0][-1])), dtype=bool))
+        self._compile_for(obs, None)
+        self._rng.bit_generator.state = state
+        self._cores, self._cores_to_act = CoreChoice(self._cores.most), CoreChoice(self._cores.most)
+        return time.monotonic() - started
+
+    def _compile_for(self, obs: Array, masks: BoolArray | None) -> None:
+        actions, log_probs, values = self.act(obs, masks)
+        self.values(obs)
+        samples = FlatSamples(obs, actions, log_probs, values, values, values, masks)
+        nothing = np.zeros(0, dtype=np.int64)
+        for cores in {1, self._cores.most}:
+            self._cores.cores = cores
+            self.learn(samples, [nothing], 2, Settings(0.0, 1e-5, None, 0.0, 0.0))
+
+    def _allocate_acting(self, rows: int) -> None:
+        self._act_rows = rows
+        self._act_work = np.empty(rows * self._widest, dtype=np.float32)
+        self._value_work = np.empty(rows * self._widest, dtype=np.float32)
+
+    def _allocate_learning(self, rows: int) -> None:
+        n_in = int(self._plan[0][0])
+        self._buffer_rows = rows
+
+        def network() -> tuple[Array, Array, Array]:
+            return (
+                np.empty((rows, n_in), dtype=np.float32),
+                np.empty(rows * self._widest, dtype=np.float32),
+                np.empty(rows * self._widest, dtype=np.float32),
+            )
+
+        self._buffers = (*network(), *network())
+
+
+def _means(stats: Array, steps: int, stopped: int, settings: Settings) -> Metrics:
+    """Mean metrics of the gradient steps, from their sums."""
+    if steps == 0:
+        return {"train/approx_kl": stats[policy_gradient.APPROX_KL]} if stopped else {}
+    metrics: Metrics = {f"train/{name}": stats[place] / steps for place, name in _NAMES.items()}
+    metrics["train/loss"] = (
+        metrics["train/policy_gradient_loss"]
+        + settings.ent_coef * metrics["train/entropy_loss"]
+        + settings.vf_coef * metrics["train/value_loss"]
+    )
+    metrics["train/approx_kl"] *= steps / (steps + stopped)
+    return metrics

@@ -1,0 +1,150 @@
+"""Puts a Q-network, its target and its optimizer on flat arrays, and runs the DQN kernels over them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from ludus.algorithms.backends.numba import q_learning
+from ludus.algorithms.backends.numba.memory import (
+    FlatMemory,
+    activation_kind,
+    flat_rows,
+    linear_layers,
+    reward_scale,
+    running_scale,
+    uncovered_input,
+    uncovered_layer,
+)
+from ludus.algorithms.replay import ReplayArrays
+from ludus.policies.observations import RewardNormalizer
+from ludus.policies.q_network import QPolicy
+from ludus.types import Array, BoolArray, Metrics
+
+
+def why_not(policy: QPolicy) -> str | None:
+    """None when the kernels cover `policy`, else what they do not cover."""
+    if policy.value_net is not None:
+        return "dueling networks"
+    return uncovered_input(policy, policy.features_extractor) or uncovered_layer(policy.q_net)
+
+
+class QKernels:
+    """Acts and learns with `policy`, whose parameters, moments and target it keeps in flat arrays."""
+
+    def __init__(
+        self, policy: QPolicy, target: QPolicy, optimizer: torch.optim.Optimizer, rng: np.random.Generator
+    ) -> None:
+        self.policy = policy
+        self._rng = rng
+        layers = linear_layers(policy.q_net)
+        self.memory = FlatMemory([p for layer in layers for p in (layer.weight, layer.bias)], optimizer)
+        self.target = FlatMemory(
+            [p for layer in linear_layers(target.q_net) for p in (layer.weight, layer.bias)], None
+        )
+        self._dims = np.array(
+            [layers[0].in_features, *(layer.out_features for layer in layers)], dtype=np.int64
+        )
+        self._kind = activation_kind(policy.q_net)
+        self._widest = int(self._dims[1:].sum())
+        self._no_masks = np.ones((0, 0), dtype=bool)
+        self._act_work = np.empty(0, dtype=np.float32)
+        self._buffers: Any = None
+        self._rows = 0
+
+    def act(self, obs: Array, masks: BoolArray | None) -> Array:
+        """Epsilon-greedy actions for a batch of observations as the network takes them."""
+        n = len(obs)
+        if len(self._act_work) < n * self._widest:
+            self._act_work = np.empty(n * self._widest, dtype=np.float32)
+        actions = np.empty(n, dtype=np.int64)
+        q_learning.act(
+            self.memory.parameters,
+            self._dims,
+            self._kind,
+            flat_rows(obs),
+            self._no_masks if masks is None else masks,
+            masks is not None,
+            self.policy.epsilon,
+            self._rng.random((n, 2)),
+            self._act_work,
+            actions,
+        )
+        return actions
+
+    def learn(
+        self,
+        replay: ReplayArrays,
+        chosen: Array,
+        reward_normalizer: RewardNormalizer | None,
+        *,
+        rate: float,
+        eps: float,
+        max_norm: float | None,
+        gamma: float,
+        double: bool,
+    ) -> Metrics:
+        """One gradient step per row of `chosen`, [steps, batch] indices into the replay."""
+        rows = chosen.shape[1]
+        if rows > self._rows:
+            self._allocate(rows)
+        settings = np.zeros(q_learning.N_SETTINGS)
+        settings[q_learning.RATE] = rate
+        settings[q_learning.EPS] = eps
+        settings[q_learning.MAX_NORM] = -1.0 if max_norm is None else max_norm
+        settings[q_learning.GAMMA] = gamma
+        settings[q_learning.DOUBLE] = float(double)
+        scale, clip = reward_scale(reward_normalizer)
+        settings[q_learning.REWARD_SCALE], settings[q_learning.REWARD_CLIP] = scale, clip
+        normalizer = self.policy.obs_normalizer
+        settings[q_learning.OBS_CLIP] = 0.0 if normalizer is None else normalizer.clip
+        stats = np.zeros(q_learning.N_STATS)
+        taken = q_learning.learn(
+            self.memory.arrays,
+            self.target.parameters,
+            self._dims,
+            self._kind,
+            (
+                replay.obs.reshape(len(replay.obs), -1),
+                replay.next_obs.reshape(len(replay.next_obs), -1),
+                replay.actions,
+                replay.rewards,
+                replay.terminated,
+                self._no_masks if replay.next_masks is None else replay.next_masks,
+                replay.next_masks is not None,
+            ),
+            running_scale(normalizer),
+            chosen,
+            self.memory.step,
+            settings,
+            stats,
+            self._buffers,
+        )
+        self.memory.advance(taken, stats[q_learning.GRAD_NORM])
+        return {
+            "train/loss": stats[q_learning.LOSS],
+            "train/q_mean": stats[q_learning.Q_MEAN],
+            "train/grad_norm": stats[q_learning.GRAD_NORM],
+        }
+
+    def compile(self) -> float:
+        """Compile what will be called, or load it from the disk cache; returns the seconds it took."""
+        started = time.monotonic()
+        state = self._rng.bit_generator.state
+        obs = np.zeros((2, int(self._dims[0])), dtype=np.float32)
+        actions = self.act(obs, None)
+        self._rng.bit_generator.state = state
+        numbers = np.zeros(2, dtype=np.float32)
+        replay = ReplayArrays(obs, obs, actions, numbers, np.zeros(2, dtype=bool), None)
+        none = np.zeros((0, 2), dtype=np.int64)
+        self.learn(replay, none, None, rate=0.0, eps=1e-8, max_norm=None, gamma=0.0, double=False)
+        return time.monotonic() - started
+
+    def _allocate(self, rows: int) -> None:
+        self._rows = rows
+        inputs = (np.empty((rows, int(self._dims[0])), dtype=np.float32) for _ in range(2))
+        values = (np.empty(rows * self._widest, dtype=np.float32) for _ in range(3))
+        self._buffers = (*inputs, *values)

@@ -1,9 +1,0 @@
-"""The algorithms for language models. Importing this package registers them; each one's hyperparameters stand
-beside it.
-"""
-
-from __future__ import annotations
-
-from ludus.algorithms.language import a2c, grpo, ppo, reinforce
-
-__all__ = ["a2c", "grpo", "ppo", "reinforce"]

@@ -1,0 +1,1 @@
+"""Games that Ludus ships, one plugin per folder."""

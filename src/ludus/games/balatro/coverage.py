@@ -1,0 +1,39 @@
+"""What of the game is in the engine. Something that is not must stand in `MISSING`, and in no pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ludus.games.balatro.facts import EDITIONS, ENHANCEMENTS, FACTS, HANDS, SEALS
+
+# kind -> names of what the engine does not do yet
+MISSING: dict[str, tuple[str, ...]] = {}
+
+_NAMES: dict[str, list[str]] = {
+    "poker hands": list(HANDS),
+    "jokers": [row["name"] for row in FACTS["jokers"]],
+    "tarots": [row["name"] for row in FACTS["tarots"]],
+    "planets": [row["name"] for row in FACTS["planets"]],
+    "spectrals": [row["name"] for row in FACTS["spectrals"]],
+    "vouchers": [row["name"] for row in FACTS["vouchers"]],
+    "booster packs": [row["key"] for row in FACTS["boosters"]],
+    "tags": [row["name"] for row in FACTS["tags"]],
+    "blinds": [row["name"] for row in FACTS["blinds"]],
+    "decks": [row["name"] for row in FACTS["decks"] if row["key"] != "b_challenge"],
+    "stakes": [row["name"] for row in FACTS["stakes"]],
+    "enhancements": [name for name in ENHANCEMENTS if name != "None"],
+    "editions": [name for name in EDITIONS if name != "Base"],
+    "seals": [name for name in SEALS if name != "None"],
+}
+
+
+def coverage() -> dict[str, dict[str, Any]]:
+    """Per kind of content: how many there are, how many the engine has, and the names of the rest."""
+    return {
+        kind: {
+            "total": len(names),
+            "implemented": len(names) - len(MISSING.get(kind, ())),
+            "missing": list(MISSING.get(kind, ())),
+        }
+        for kind, names in _NAMES.items()
+    }

@@ -1,0 +1,166 @@
+"""`BalatroEnv`: one game for Gymnasium. Many at once are in `vector.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from ludus.games.balatro import state as st
+from ludus.games.balatro.actions import n_actions
+from ludus.games.balatro.engine import begin, look, step
+from ludus.games.balatro.move_table import workroom, write_moves
+from ludus.games.balatro.moves import N_MOVES
+from ludus.games.balatro.render import draw_game, show
+from ludus.games.balatro.report import episode_report
+from ludus.games.balatro.settings import Rewards, Settings
+from ludus.games.balatro.spaces import action_space, as_dict, dict_space, flat_space, move_space
+from ludus.types import Array, BoolArray
+
+NO_QUEUE = np.zeros(0, dtype=np.int64)
+NO_LOG = np.zeros((0, 6))
+SEED_LIMIT = 1 << 62
+
+
+class BalatroEnv(gym.Env[Any, Any]):
+    """A run of Balatro, from the choice of the first blind to the end; `info["action_mask"]` says what is legal.
+
+    The arguments are those of `Settings`. An action that is not legal changes nothing and costs
+    `rewards["illegal"]`. At the end `info["is_success"]` says whether the run was won, `info["balatro"]` how far it
+    came. A curriculum sets the last ante by `set_difficulty`.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium declares it so)
+        "render_modes": ["ansi", "rgb_array"],
+        "render_fps": 4,
+    }
+
+    def __init__(
+        self,
+        deck: str = "Red Deck",
+        stake: str | int = "White Stake",
+        max_ante: int | None = 8,
+        max_hand: int = 12,
+        max_steps: int = 5_000,
+        observation: str = "flat",
+        actions: str = "cards",
+        rewards: dict[str, float] | Rewards | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        pay = Settings(rewards=rewards).rewards if rewards else Rewards()  # type: ignore[arg-type]  # read there
+        self.settings = Settings(deck, stake, max_ante, max_hand, max_steps, observation, actions, pay)
+        self.render_mode = render_mode
+        self._moves = actions == "moves"
+        self.action_space = move_space() if self._moves else action_space(max_hand)
+        self._flat_space = flat_space(max_hand, self._moves)
+        self.observation_space = (
+            dict_space(max_hand, self._moves) if observation == "dict" else self._flat_space
+        )
+        self.last_ante = self.settings.last_ante
+        self.games = st.Games.empty(1)
+        self.settings.write_rewards(self.games)
+        self._obs: Array = np.zeros((1, *self._flat_space.shape), dtype=np.float32)
+        self._legal: BoolArray = np.zeros((1, n_actions(max_hand)), dtype=bool)
+        self._mask: BoolArray = (
+            np.zeros((1, int(self.action_space.n)), dtype=bool) if self._moves else self._legal
+        )
+        self._table: Array = np.zeros((1, N_MOVES), dtype=np.int64)
+        self._room = workroom()
+        self._reward = np.zeros(1)
+        self._done = np.zeros(1, dtype=np.uint8)
+        self._action = np.zeros(1, dtype=np.int64)
+        self._final = st.Games.empty(0)
+
+    def set_difficulty(self, difficulty: float) -> None:
+        """The ante whose boss ends the run as won, from the next reset on."""
+        self.last_ante = max(1, int(difficulty))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Starts a run."""
+        super().reset(seed=seed)
+        run_seed = int(self.np_random.integers(SEED_LIMIT))
+        s, f = self.games.s[0], self.games.f[0]
+        begin(s, f, NO_QUEUE, run_seed, self.settings.deck_number, self.settings.stake_number, self.last_ante)
+        self._look()
+        return self._observation(), {"action_mask": self._mask[0].copy()}
+
+    def _look(self) -> None:
+        look(self.games.s, self.games.f, self._obs, self._legal, self.settings.max_hand)
+        if self._moves:
+            self._move()
+
+    def _move(self) -> None:
+        write_moves(
+            self.games.s,
+            self.games.f,
+            self._legal,
+            self._table,
+            self._mask,
+            self._obs,
+            self.settings.max_hand,
+            NO_QUEUE,
+            NO_LOG,
+            *self._room,
+        )
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Carries out one action; see `actions.describe` for what it means."""
+        self._action[0] = self._table[0, action] if self._moves else action
+        step(
+            self.games.s,
+            self.games.f,
+            NO_QUEUE,
+            self._action,
+            self._obs,
+            self._reward,
+            self._done,
+            self._legal,
+            self._legal,
+            self.settings.max_hand,
+            self.settings.max_steps,
+            0,
+            self._final.s,
+            self._final.f,
+            self._obs,
+            self._legal,
+            NO_LOG,
+        )
+        if self._moves:
+            self._move()
+        done = int(self._done[0])
+        info: dict[str, Any] = {"action_mask": self._mask[0].copy()}
+        if done:
+            info["balatro"] = episode_report(self.games.s[0], self.games.f[0])
+            info["is_success"] = bool(self.games.s[0, st.WON])
+        return self._observation(), float(self._reward[0]), done == 1, done == 2, info
+
+    def action_masks(self) -> BoolArray:
+        """Which actions are legal now."""
+        legal: BoolArray = self._mask[0].copy()
+        return legal
+
+    def snapshot(self) -> st.Games:
+        """The game as it stands, to go back to."""
+        return self.games.copy()
+
+    def restore(self, saved: st.Games) -> None:
+        """Goes back to a snapshot; what follows is what followed then, given the same actions."""
+        self.games.put_back(saved)
+        self._look()
+
+    def render(self) -> Any:
+        """The table as text (`ansi`) or as a picture (`rgb_array`)."""
+        if self.render_mode == "ansi":
+            return show(self.games.s[0], self.games.f[0])
+        if self.render_mode == "rgb_array":
+            return draw_game(self.games.s[0], self.games.f[0])
+        return None
+
+    def _observation(self) -> Any:
+        if self.settings.observation == "flat":
+            return self._obs[0].copy()
+        parts = as_dict(self._obs, self.games.s, self.settings.max_hand)
+        return {name: part[0].copy() for name, part in parts.items()}

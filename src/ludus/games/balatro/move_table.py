@@ -1,0 +1,484 @@
+"""Which action each move is now, and what a player works out before choosing.
+
+`write_moves` goes through the games: for each it fills a row of the table (see `moves.py`) and what stands behind the
+observation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ludus.games.balatro import actions as act
+from ludus.games.balatro.actions import CARDS, N_SETS, SETS
+from ludus.games.balatro.bosses import progress
+from ludus.games.balatro.cards import FACE_MASK, HIDDEN, is_face, rank_shown
+from ludus.games.balatro.compiled import for_python, kernel
+from ludus.games.balatro.facts import (
+    BOOSTER_CARDS,
+    BOOSTER_KIND,
+    BOOSTER_PICKS,
+)
+from ludus.games.balatro.hand_notes import (
+    KEEPING,
+    NOTES,
+    OF_RANK,
+    OF_SUIT,
+    RANK,
+    count_bits,
+    fill_up,
+    forced_cards,
+    note_hand,
+    order_hand,
+)
+from ludus.games.balatro.moves import (
+    ANYTHING,
+    ARRANGE,
+    CHOOSE,
+    CHOOSE_BEST,
+    CHOOSE_WORST,
+    DISCARD,
+    N_MOVES,
+    N_WORKED_OUT,
+    OPEN,
+    PLAY,
+    PLAY_BEST,
+    PLAY_BEST_FULL,
+    PLAY_FULL,
+    REDEEM,
+    SELL_CONSUMABLE,
+    SELL_JOKER,
+    SELL_WORST,
+    TAKE,
+    TAKE_BEST,
+    TAKE_CARD,
+    TARGET_SETS,
+    USE,
+    USE_NOW,
+    X_BEST,
+    X_BEST_GAIN,
+    X_BEST_SHARE,
+    X_DRAWS,
+    X_GAIN,
+    X_LOGS,
+    X_SCORES,
+    X_STRENGTH,
+    X_USUAL,
+    X_WORTH,
+)
+from ludus.games.balatro.names import (
+    C_FOOL,
+    CASHING_OUT,
+    CHOOSING_BLIND,
+    GAME_OVER,
+    OPENING_PACK,
+    PLAYING_CARD,
+    SELECTING_HAND,
+    SHOPPING,
+    TARGETING,
+)
+from ludus.games.balatro.outs import OUTS, SUIT_OUTS, at_least, count_outs, straight_draw, unseen
+from ludus.games.balatro.preview import best_hands, copy_known
+from ludus.games.balatro.state import (
+    BOOSTER_SLOTS,
+    CARD,
+    CHIPS,
+    CONSUMABLE,
+    HAND,
+    HANDS_LEFT,
+    JOKER,
+    N_CONSUMABLES,
+    N_HAND,
+    N_HANDS,
+    N_JOKERS,
+    PACK,
+    PACK_EDITION,
+    PACK_SLOTS,
+    PHASE,
+    SHOP,
+    SHOP_BOOSTER,
+    SHOP_EDITION,
+    SHOP_SLOTS,
+    SHOP_VOUCHER,
+    TARGET,
+    VOUCHER_SLOTS,
+    Games,
+)
+from ludus.games.balatro.worth import strength, swapped_strength, usual_hands
+from ludus.types import Array
+
+# which set some positions of the hand are, by their bits: for hands of usual size, the others are searched for
+_SET_AT = np.full(1 << 12, -1, dtype=np.int64)
+_SET_AT[SETS[: N_SETS[12]]] = np.arange(N_SETS[12])
+
+
+@kernel
+def _put(legal: Any, table: Any, mask: Any, move: Any, action: Any) -> None:
+    """A move is this action now, if that is legal and nothing was before."""
+    if 0 <= action < len(legal) and legal[action] and not mask[move]:
+        table[move] = action
+        mask[move] = True
+
+
+@kernel
+def _set_action(bits: Any, max_hand: Any) -> Any:
+    """The action that plays a set of positions, -1 for none."""
+    if bits >> max_hand:
+        return np.int64(-1)
+    if bits < len(_SET_AT):
+        found = _SET_AT[bits]
+        return CARDS + 2 * found if found >= 0 else found
+    low, high = np.int64(0), N_SETS[max_hand] - 1
+    while low < high:
+        middle = (low + high) // 2
+        if SETS[middle] < bits:
+            low = middle + 1
+        else:
+            high = middle
+    return CARDS + 2 * low if SETS[low] == bits else np.int64(-1)
+
+
+@kernel
+def _booster_kind(booster: Any) -> Any:
+    size = 2 if BOOSTER_PICKS[booster] == 2 else (1 if BOOSTER_CARDS[booster] >= 4 else 0)
+    return BOOSTER_KIND[booster] * 3 + size
+
+
+@kernel
+def _move_belongings(s: Any, legal: Any, table: Any, mask: Any) -> None:
+    for k in range(s[N_CONSUMABLES]):
+        _put(legal, table, mask, USE + s[CONSUMABLE + k] - C_FOOL, act.USE + k)
+    if s[PHASE] == SHOPPING or s[PHASE] == OPENING_PACK:
+        for i in range(s[N_JOKERS]):
+            _put(legal, table, mask, SELL_JOKER + s[JOKER + i] - 1, act.SELL_JOKER + i)
+        if s[N_CONSUMABLES] > 0:
+            _put(legal, table, mask, SELL_CONSUMABLE, act.SELL_CONSUMABLE)
+
+
+@kernel
+def _move_offers(s: Any, legal: Any, table: Any, mask: Any) -> None:
+    if s[PHASE] == OPENING_PACK:
+        _put(legal, table, mask, act.SKIP_PACK, act.SKIP_PACK)
+        for k in range(PACK_SLOTS):
+            item = s[PACK + k]
+            if item == PLAYING_CARD:
+                _put(legal, table, mask, TAKE_CARD + k, act.PICK + k)
+            elif item > 0:
+                _put(legal, table, mask, TAKE + item - 1, act.PICK + k)
+        return
+    _put(legal, table, mask, act.REROLL, act.REROLL)
+    _put(legal, table, mask, act.NEXT_ROUND, act.NEXT_ROUND)
+    for k in range(SHOP_SLOTS):
+        item = s[SHOP + k]
+        if item == PLAYING_CARD:
+            _put(legal, table, mask, TAKE_CARD + k, act.BUY + k)
+        elif item > 0:
+            _put(legal, table, mask, TAKE + item - 1, act.BUY + k)
+            if item >= C_FOOL:
+                _put(legal, table, mask, USE_NOW + item - C_FOOL, act.BUY_AND_USE + k)
+    for k in range(VOUCHER_SLOTS):
+        if s[SHOP_VOUCHER + k] > 0:
+            _put(legal, table, mask, REDEEM + s[SHOP_VOUCHER + k] - 1, act.REDEEM + k)
+    for k in range(BOOSTER_SLOTS):
+        if s[SHOP_BOOSTER + k] > 0:
+            _put(legal, table, mask, OPEN + _booster_kind(s[SHOP_BOOSTER + k]), act.OPEN + k)
+
+
+@kernel
+def _worth_of_jokers(
+    s: Any, f: Any, t: Any, g: Any, q: Any, log: Any, legal: Any, table: Any, mask: Any, x: Any
+) -> None:
+    """What jokers on offer would add to the usual hands, and what those held add."""
+    copy_known(s, f, t, g)
+    first, second = usual_hands(s)
+    now = strength(s, f, t, g, q, log, first, second, 0, 0, -1)
+    x[X_STRENGTH] = now / 5.0
+    x[X_USUAL + first] = 1.0
+    x[X_USUAL + second] = 0.5
+    best, most = -1, -1.0
+    in_pack = s[PHASE] == OPENING_PACK
+    for k in range(PACK_SLOTS if in_pack else SHOP_SLOTS):
+        item = s[PACK + k] if in_pack else s[SHOP + k]
+        if item == 0 or item >= C_FOOL:
+            continue
+        edition = s[PACK_EDITION + k] if in_pack else s[SHOP_EDITION + k]
+        gain = strength(s, f, t, g, q, log, first, second, item, edition, -1) - now
+        x[X_GAIN + item - 1] = gain
+        action = act.PICK + k if in_pack else act.BUY + k
+        if legal[action] and gain > most:
+            best, most = action, gain
+    if best >= 0:
+        _put(legal, table, mask, TAKE_BEST, best)
+        x[X_BEST_GAIN] = most
+    better, most = -1, now + 1e-6
+    for i in range(s[N_JOKERS] - 1):
+        if legal[act.SWAP_JOKERS + i]:
+            then = swapped_strength(s, f, t, g, q, log, first, second, i)
+            if then > most:
+                better, most = act.SWAP_JOKERS + i, then
+    if better >= 0:
+        _put(legal, table, mask, ARRANGE, better)
+    worst, least = -1, 1e9
+    for i in range(s[N_JOKERS]):
+        worth = now - strength(s, f, t, g, q, log, first, second, 0, 0, i)
+        x[X_WORTH + s[JOKER + i] - 1] = worth
+        if legal[act.SELL_JOKER + i] and worth < least:
+            worst, least = act.SELL_JOKER + i, worth
+    if worst >= 0:
+        _put(legal, table, mask, SELL_WORST, worst)
+        x[X_BEST_GAIN + 1] = least
+
+
+@kernel
+def _move_plays(
+    s: Any,
+    f: Any,
+    n: Any,
+    w: Any,
+    sets: Any,
+    scores: Any,
+    legal: Any,
+    table: Any,
+    mask: Any,
+    max_hand: Any,
+    x: Any,
+) -> Any:
+    """Plays by poker hand; returns the positions of the best one."""
+    missing = max(1.0, f[TARGET] - f[CHIPS])
+    best, most = -1, -0.5
+    for hand in range(N_HANDS):
+        if sets[hand] == 0:
+            continue
+        x[X_SCORES + hand] = progress(scores[hand], missing)
+        x[X_LOGS + hand] = np.log10(1.0 + scores[hand]) / 5.0
+        _put(legal, table, mask, PLAY + hand, _set_action(sets[hand], max_hand))
+        full = fill_up(sets[hand], 0, n, w, 5)
+        _put(legal, table, mask, PLAY_FULL + hand, _set_action(full, max_hand))
+        if scores[hand] > most:
+            best, most = hand, scores[hand]
+    if best < 0:
+        return 0
+    _put(legal, table, mask, PLAY_BEST, table[PLAY + best])
+    _put(legal, table, mask, PLAY_BEST_FULL, table[PLAY_FULL + best])
+    x[X_BEST + best] = 1.0
+    share = most / missing
+    x[X_BEST_SHARE] = min(1.0, share)
+    x[X_BEST_SHARE + 1] = max(-2.0, min(2.0, np.log10(1e-9 + share * s[HANDS_LEFT])))
+    x[X_BEST_SHARE + 2] = max(-2.0, min(2.0, np.log10(1e-9 + share)))
+    return sets[best]
+
+
+@kernel
+def _with_lowest(bits: Any, s: Any, n: Any, count: Any) -> Any:
+    """Adds the lowest of the other cards until `count` more are there, or all."""
+    for _ in range(count):
+        worst, least = -1, 100
+        for i in range(n):
+            card = s[CARD + s[HAND + i]]
+            rank = 1 if card & HIDDEN else rank_shown(card)
+            if not (bits >> i) & 1 and rank < least:
+                worst, least = i, rank
+        if worst < 0:
+            return bits
+        bits |= 1 << worst
+    return bits
+
+
+@kernel
+def _put_discard(
+    kind: Any, keep: Any, s: Any, n: Any, w: Any, legal: Any, table: Any, mask: Any, max_hand: Any
+) -> None:
+    """Discards up to five cards that are not kept, those least worth keeping first."""
+    bits = fill_up(forced_cards(s), keep, n, w, 5)
+    if bits:
+        action = _set_action(bits, max_hand)
+        if action >= 0:
+            _put(legal, table, mask, DISCARD + kind, action + 1)
+
+
+@kernel
+def _move_discards(
+    s: Any, n: Any, w: Any, best: Any, legal: Any, table: Any, mask: Any, max_hand: Any, outs: Any, x: Any
+) -> None:
+    pile = unseen(s)
+    count_outs(s, outs)
+    first, second, top, next_top = -1, -1, -1.0, -1.0
+    for suit in range(4):
+        hope = count_bits(w[OF_SUIT + suit]) + outs[SUIT_OUTS + suit] / (pile + 1.0)
+        if hope > top:
+            first, second, top, next_top = suit, first, hope, top
+        elif hope > next_top:
+            second, next_top = suit, hope
+    for k in range(2):
+        suit = first if k == 0 else second
+        keep = w[OF_SUIT + suit]
+        _put_discard(k, keep, s, n, w, legal, table, mask, max_hand)
+        count = count_bits(keep)
+        x[X_DRAWS + 2 * k] = count / 5.0
+        x[X_DRAWS + 2 * k + 1] = at_least(5 - count, min(5, n - count), outs[SUIT_OUTS + suit], pile)
+    kinds, pairs, most, helpful = 0, 0, 0, 0
+    for i in range(n):
+        rank = w[RANK + i]
+        if rank == 0:
+            continue
+        count = count_bits(w[OF_RANK + rank])
+        if count >= 2:
+            kinds |= 1 << i
+            pairs += 1
+            helpful = max(helpful, outs[rank])
+        most = max(most, count)
+    _put_discard(2, kinds, s, n, w, legal, table, mask, max_hand)
+    x[X_DRAWS + 4] = most / 4.0
+    x[X_DRAWS + 5] = pairs / 6.0
+    x[X_DRAWS + 6] = at_least(1, 5, helpful, pile)
+    bits, length, missing = straight_draw(w, n, outs)
+    _put_discard(3, bits, s, n, w, legal, table, mask, max_hand)
+    x[X_DRAWS + 7] = length / 5.0
+    x[X_DRAWS + 8] = missing / (pile + 1.0)
+    _put_discard(4, best, s, n, w, legal, table, mask, max_hand)
+    bits = forced_cards(s)
+    for k in range(1, 6):
+        bits = fill_up(bits, 0, n, w, k)
+        action = _set_action(bits, max_hand)
+        if action >= 0:
+            _put(legal, table, mask, DISCARD + 4 + k, action + 1)
+    bits = 0
+    for k in range(2):
+        bits = _with_lowest(bits, s, n, 3 - k)
+        action = _set_action(bits, max_hand)
+        if action >= 0:
+            _put(legal, table, mask, DISCARD + 10 + k, action + 1)
+    bits, count = 0, 0
+    for i in range(n):
+        card = s[CARD + s[HAND + i]]
+        if count < 5 and not card & HIDDEN and is_face(card & FACE_MASK, False, False):
+            bits |= 1 << i
+            count += 1
+    if bits:
+        action = _set_action(bits, max_hand)
+        if action >= 0:
+            _put(legal, table, mask, DISCARD + 12, action + 1)
+
+
+@kernel
+def _write_moves(
+    s: Any,
+    f: Any,
+    legal: Any,
+    table: Any,
+    mask: Any,
+    x: Any,
+    t: Any,
+    g: Any,
+    q: Any,
+    log: Any,
+    w: Any,
+    sets: Any,
+    scores: Any,
+    outs: Any,
+    max_hand: Any,
+) -> None:
+    phase = s[PHASE]
+    if phase == GAME_OVER:
+        return
+    if phase == CASHING_OUT:
+        _put(legal, table, mask, act.CASH_OUT, act.CASH_OUT)
+        return
+    if phase == TARGETING:
+        n = min(s[N_HAND], max_hand)
+        note_hand(s, n, w)
+        for k in range(len(TARGET_SETS)):
+            _put(legal, table, mask, CHOOSE + k, CARDS + 2 * TARGET_SETS[k])
+        for k in range(1, 4):
+            worst = fill_up(0, 0, n, w, k)
+            _put(legal, table, mask, CHOOSE_WORST + k - 1, _set_action(worst, max_hand))
+        for i in range(n):
+            w[KEEPING + i] = -w[KEEPING + i]
+        order_hand(n, w)
+        for k in range(1, 4):
+            best = fill_up(0, 0, n, w, k)
+            _put(legal, table, mask, CHOOSE_BEST + k - 1, _set_action(best, max_hand))
+    else:
+        _move_belongings(s, legal, table, mask)
+    if phase == CHOOSING_BLIND:
+        for action in range(3):
+            _put(legal, table, mask, action, action)
+    elif phase in (SHOPPING, OPENING_PACK):
+        _move_offers(s, legal, table, mask)
+        _worth_of_jokers(s, f, t, g, q, log, legal, table, mask, x)
+    elif phase == SELECTING_HAND:
+        n = min(s[N_HAND], max_hand)
+        note_hand(s, n, w)
+        best_hands(s, f, t, g, q, log, n, w, sets, scores)
+        best = _move_plays(s, f, n, w, sets, scores, legal, table, mask, max_hand, x)
+        if legal[CARDS + 1] or forced_cards(s):
+            _move_discards(s, n, w, best, legal, table, mask, max_hand, outs, x)
+    if mask[PLAY_BEST]:
+        return
+    for move in range(ANYTHING):
+        if mask[move]:
+            return
+    for action in range(len(legal)):
+        if legal[action]:
+            _put(legal, table, mask, ANYTHING, action)
+            return
+
+
+def workroom() -> tuple[Array, ...]:
+    """The last arguments of `write_moves`: a game to try things in, and places for notes. One for each thread."""
+    game = Games.empty(1)
+    notes = [np.zeros(size, dtype=np.int64) for size in (NOTES, OUTS, N_HANDS)]
+    return game.s[0], game.f[0], *notes, np.zeros(N_HANDS)
+
+
+@kernel
+def write_moves_of_games(
+    games_s: Any,
+    games_f: Any,
+    legal: Any,
+    table: Any,
+    mask: Any,
+    obs: Any,
+    max_hand: Any,
+    q: Any,
+    log: Any,
+    t: Any,
+    g: Any,
+    w: Any,
+    outs: Any,
+    sets: Any,
+    scores: Any,
+) -> None:
+    """For every game: which action each move is (`table`, -1 for none), which moves there are, what is worked out.
+
+    `legal` are the masks of `actions.py`; what is worked out goes to the end of the rows of `obs`.
+    """
+    start = obs.shape[1] - N_WORKED_OUT
+    for i in range(len(games_s)):
+        for move in range(N_MOVES):
+            table[i, move] = -1
+            mask[i, move] = False
+        x = obs[i, start:]
+        for k in range(N_WORKED_OUT):
+            x[k] = 0.0
+        _write_moves(
+            games_s[i],
+            games_f[i],
+            legal[i],
+            table[i],
+            mask[i],
+            x,
+            t,
+            g,
+            q,
+            log,
+            w,
+            sets,
+            scores,
+            outs,
+            max_hand,
+        )
+
+
+write_moves = for_python(write_moves_of_games)

@@ -1,0 +1,461 @@
+"""What a player sees, as one flat vector of numbers near 0 to 1.
+
+The layout is a list of named blocks (`BLOCKS`); `slices(max_hand)` says where each lies. Cards that lie face down
+and the order of the draw pile are not in it. Of things that are offered or held in places, a block of marks says
+which thing lies where (mark = 1 for the first place, less for those after it), another describes each place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ludus.envs.finite import LARGEST
+from ludus.games.balatro.bosses import blind_target, progress
+from ludus.games.balatro.cards import (
+    DEBUFF,
+    FORCED,
+    HIDDEN,
+    PLAYED_ANTE,
+    edition_of,
+    enhancement_of,
+    rank_of,
+    seal_of,
+    suit_of,
+)
+from ludus.games.balatro.compiled import entry, kernel
+from ludus.games.balatro.facts import (
+    BOOSTER_CARDS,
+    BOOSTER_KIND,
+    BOOSTER_PICKS,
+    JOKER_RARITY,
+    N_ITEMS,
+    TARGETS_MAX,
+)
+from ludus.games.balatro.lineup import consumable_room, joker_room, joker_sell_value, spendable
+from ludus.games.balatro.names import BL_BIG, BL_SMALL, C_FOOL, M_STONE, OPENING_PACK, PLAYING_CARD, TARGETING
+from ludus.games.balatro.shop import booster_price, reroll_cost, shop_price
+from ludus.games.balatro.state import (
+    ANCIENT_SUIT,
+    ANTE,
+    BLIND,
+    BLIND_ON_DECK,
+    BLIND_TAG,
+    BOOSTER_SLOTS,
+    BOSS,
+    BOSS_OFF,
+    CARD,
+    CARD_BONUS,
+    CASTLE_SUIT,
+    CHIPS,
+    CONSUMABLE,
+    DEBUFFED,
+    DISCARDS_LEFT,
+    DISCARDS_PER_ROUND,
+    ETERNAL,
+    FACE_DOWN,
+    HAND,
+    HAND_SIZE,
+    HANDS_LEFT,
+    HANDS_PER_ROUND,
+    IDOL_RANK,
+    IDOL_SUIT,
+    J_COUNT,
+    J_EDITION,
+    J_STICKERS,
+    J_VALUE,
+    JOKER,
+    LEVEL,
+    LOGS,
+    MAIL_RANK,
+    MAX_CARDS,
+    MAX_CONSUMABLES,
+    MAX_JOKERS,
+    MONEY,
+    MOUTH_HAND,
+    N_CARDS,
+    N_CONSUMABLES,
+    N_DRAW,
+    N_HAND,
+    N_HANDS,
+    N_JOKERS,
+    N_TAGS,
+    PACK,
+    PACK_CARD,
+    PACK_EDITION,
+    PACK_PICKS,
+    PACK_SLOTS,
+    PACK_STICKERS,
+    PAYOUT,
+    PERISHABLE,
+    PHASE,
+    PILE_CARDS,
+    PILE_ENHANCED,
+    PLAYED,
+    PLAYED_ROUND,
+    RENTAL,
+    SHOP,
+    SHOP_BOOSTER,
+    SHOP_CARD,
+    SHOP_EDITION,
+    SHOP_SLOTS,
+    SHOP_STICKERS,
+    SHOP_VOUCHER,
+    STAKE,
+    TAG,
+    TARGET,
+    VOUCHER,
+    VOUCHER_SLOTS,
+    WAITING,
+    WAITING_BACK,
+)
+from ludus.types import Array
+
+CARD_FEATURES = 39
+JOKER_FEATURES = 12
+OFFER_FEATURES = 14
+BOOSTER_FEATURES = 9
+
+# name and length of each block; the hand has CARD_FEATURES for each position and comes last
+BLOCKS = (
+    ("run", 40),
+    ("phase", 7),
+    ("blind", 31),
+    ("boss", 31),
+    ("levels", N_HANDS),
+    ("played", N_HANDS),
+    ("played_this_round", N_HANDS),
+    ("deck", 52),
+    ("deck_enhancements", 9),
+    ("jokers", MAX_JOKERS * JOKER_FEATURES),
+    ("jokers_held", 150),
+    ("consumables_held", 52),
+    ("offers", PACK_SLOTS * OFFER_FEATURES),
+    ("offered", N_ITEMS),
+    ("vouchers_redeemed", 32),
+    ("vouchers_offered", 32),
+    ("boosters", BOOSTER_SLOTS * BOOSTER_FEATURES),
+    ("tags_held", 24),
+    ("tags_offered", 24),
+)
+_STARTS = np.cumsum([0, *(size for _, size in BLOCKS)])
+(
+    O_RUN,
+    O_PHASE,
+    O_BLIND,
+    O_BOSS,
+    O_LEVELS,
+    O_PLAYED,
+    O_PLAYED_ROUND,
+    O_DECK,
+    O_DECK_ENHANCEMENTS,
+    O_JOKERS,
+    O_JOKERS_HELD,
+    O_CONSUMABLES,
+    O_OFFERS,
+    O_OFFERED,
+    O_VOUCHERS,
+    O_VOUCHERS_OFFERED,
+    O_BOOSTERS,
+    O_TAGS,
+    O_TAGS_OFFERED,
+    O_HAND,
+) = (int(start) for start in _STARTS)
+
+
+def observation_size(max_hand: int) -> int:
+    """Length of the vector for hands of up to `max_hand` cards."""
+    return O_HAND + CARD_FEATURES * max_hand
+
+
+def slices(max_hand: int) -> dict[str, slice]:
+    """Where each block lies."""
+    blocks = [*BLOCKS, ("hand", CARD_FEATURES * max_hand)]
+    starts = [int(start) for start in _STARTS]
+    return {name: slice(start, start + size) for (name, size), start in zip(blocks, starts, strict=True)}
+
+
+def _sums_of(step: float, count: int) -> Array:
+    """0, step, 2 * step, … as adding them up one by one in float32 gives them."""
+    sums = np.zeros(count, dtype=np.float32)
+    for i in range(1, count):
+        sums[i] = np.float32(float(sums[i - 1]) + step)
+    return sums
+
+
+_BY_PLACE = 1.0 - np.arange(MAX_JOKERS) / MAX_JOKERS
+_TENTHS = _sums_of(0.1, MAX_CARDS + 1)
+
+
+@kernel
+def _log10(f: Any, place: Any, x: Any) -> Any:
+    """log10(1 + x) / 10, remembered in LOGS: most numbers stay the same for many steps."""
+    at = LOGS + 2 * place
+    if f[at] != x:
+        f[at] = x
+        f[at + 1] = np.log10(1.0 + min(max(0.0, x), 1e300)) / 10.0
+    return f[at + 1]
+
+
+@kernel
+def _ratio(x: Any, whole: Any) -> Any:
+    """x / whole in float32, which is what the quotient in float64 rounds to."""
+    return np.float32(x) / np.float32(whole)
+
+
+@kernel
+def _write_run(s: Any, f: Any, o: Any, money: Any) -> None:
+    target = f[TARGET] if s[BLIND] else blind_target(s, _next_blind(s))
+    cost = reroll_cost(s)
+    o[0] = _ratio(s[ANTE], 8.0)
+    o[1] = _ratio(s[BLIND_ON_DECK], 2.0)
+    o[2] = _log10(f, 3, float(s[MONEY]))
+    o[3] = _ratio(min(s[MONEY], 50), 50.0)
+    o[4] = _ratio(min(s[MONEY] // 5, 10), 10.0)
+    o[5] = _ratio(s[HANDS_LEFT], 5.0)
+    o[6] = _ratio(s[DISCARDS_LEFT], 5.0)
+    o[7] = _ratio(s[HANDS_PER_ROUND], 5.0)
+    o[8] = _ratio(s[DISCARDS_PER_ROUND], 5.0)
+    o[9] = _ratio(s[HAND_SIZE], 10.0)
+    o[10] = _ratio(s[N_HAND], 10.0)
+    o[11] = _log10(f, 0, target)
+    o[12] = _log10(f, 1, f[CHIPS])
+    o[13] = progress(f[CHIPS], target)
+    o[14] = _log10(f, 2, target - min(f[CHIPS], 1e300))
+    o[15] = _ratio(joker_room(s), 5.0)
+    o[16] = _ratio(consumable_room(s), 5.0)
+    o[17] = _ratio(cost, 10.0)
+    o[18] = 1.0 if cost <= money else 0.0
+    o[19] = _ratio(s[N_DRAW], 52.0)
+    o[20] = _ratio(s[N_CARDS], 52.0)
+    o[21] = float(s[BOSS_OFF])
+    o[22] = _ratio(s[PACK_PICKS], 2.0)
+    o[23] = _ratio(s[IDOL_RANK], 14.0)
+    o[24] = _ratio(s[IDOL_SUIT], 3.0)
+    o[25] = _ratio(s[MAIL_RANK], 14.0)
+    o[26 + s[ANCIENT_SUIT]] = 1.0
+    o[30 + s[CASTLE_SUIT]] = 1.0
+    o[34] = _ratio(s[STAKE], 8.0)
+    o[35] = _ratio(s[PAYOUT], 20.0)
+    o[36] = _ratio(s[N_JOKERS], 5.0)
+    o[37] = _ratio(s[MOUTH_HAND] + 1, 12.0) if s[BLIND] else 0.0
+    if s[PHASE] == TARGETING:
+        o[38] = _ratio(TARGETS_MAX[s[WAITING]], 3.0)
+        o[39] = _ratio(s[WAITING] - C_FOOL + 1, 52.0)
+
+
+@kernel
+def _next_blind(s: Any) -> Any:
+    if s[BLIND_ON_DECK] == 2:
+        return s[BOSS]
+    return BL_SMALL if s[BLIND_ON_DECK] == 0 else BL_BIG
+
+
+@kernel
+def _write_deck(s: Any, o: Any) -> None:
+    """What may still be drawn, in no order: the draw pile and, as the game's own view of the deck has it, the cards
+    that lie face down in the hand. Without these they could be told by what is missing.
+    """
+    for k in range(52):
+        o[O_DECK + k] = np.float32(s[PILE_CARDS + k])
+    for k in range(9):
+        o[O_DECK_ENHANCEMENTS + k] = _TENTHS[s[PILE_ENHANCED + k]]
+    for i in range(s[N_HAND]):
+        card = s[CARD + s[HAND + i]]
+        if card & HIDDEN:
+            enhancement = enhancement_of(card)
+            if enhancement != M_STONE:
+                o[O_DECK + suit_of(card) * 13 + rank_of(card) - 2] += 1.0
+            o[O_DECK_ENHANCEMENTS + enhancement] += 0.1
+
+
+@kernel
+def _write_jokers(s: Any, f: Any, o: Any) -> None:
+    for i in range(s[N_JOKERS]):
+        at = O_JOKERS + i * JOKER_FEATURES
+        joker, stickers = s[JOKER + i], s[J_STICKERS + i]
+        o[at] = 1.0
+        if stickers & FACE_DOWN:
+            continue
+        o[O_JOKERS_HELD + joker - 1] += _BY_PLACE[i]
+        o[at + 1] = _ratio(JOKER_RARITY[joker], 4.0)
+        o[at + 2] = _log10(f, 4 + i, f[J_VALUE + i])
+        o[at + 3] = _ratio(s[J_COUNT + i], 10.0)
+        if s[J_EDITION + i] > 0:
+            o[at + 3 + s[J_EDITION + i]] = 1.0
+        o[at + 8] = 1.0 if stickers & ETERNAL else 0.0
+        o[at + 9] = 1.0 if stickers & PERISHABLE else 0.0
+        o[at + 10] = (1.0 if stickers & RENTAL else 0.0) + (2.0 if stickers & DEBUFFED else 0.0)
+        o[at + 11] = _ratio(joker_sell_value(s, i), 10.0)
+
+
+@kernel
+def _write_offer(
+    o: Any, k: Any, item: Any, edition: Any, stickers: Any, card: Any, cost: Any, money: Any
+) -> None:
+    at = O_OFFERS + k * OFFER_FEATURES
+    o[at] = 1.0
+    o[at + 1] = _ratio(cost, 10.0)
+    o[at + 2] = 1.0 if cost <= money else 0.0
+    if edition > 0:
+        o[at + 2 + edition] = 1.0
+    o[at + 7] = float(stickers)
+    if item == PLAYING_CARD:
+        o[at + 8] = _ratio(rank_of(card), 14.0)
+        o[at + 9] = _ratio(suit_of(card), 3.0)
+        o[at + 10] = _ratio(enhancement_of(card), 8.0)
+        o[at + 11] = _ratio(seal_of(card), 4.0)
+    elif item < C_FOOL:
+        o[at + 12] = _ratio(JOKER_RARITY[item], 4.0)
+    else:
+        o[at + 13] = 1.0
+    o[O_OFFERED + item] += 1.0 - k / 8.0
+
+
+@kernel
+def _write_offers(s: Any, o: Any, money: Any) -> None:
+    """The open pack, or else the shop."""
+    if s[PHASE] == OPENING_PACK or (s[PHASE] == TARGETING and s[WAITING_BACK] == OPENING_PACK):
+        for k in range(PACK_SLOTS):
+            if s[PACK + k] != 0:
+                _write_offer(
+                    o, k, s[PACK + k], s[PACK_EDITION + k], s[PACK_STICKERS + k], s[PACK_CARD + k], 0, money
+                )
+        return
+    for k in range(SHOP_SLOTS):
+        if s[SHOP + k] != 0:
+            _write_offer(
+                o,
+                k,
+                s[SHOP + k],
+                s[SHOP_EDITION + k],
+                s[SHOP_STICKERS + k],
+                s[SHOP_CARD + k],
+                shop_price(s, k),
+                money,
+            )
+    for k in range(VOUCHER_SLOTS):
+        if s[SHOP_VOUCHER + k] != 0:
+            o[O_VOUCHERS_OFFERED + s[SHOP_VOUCHER + k] - 1] += 1.0 - k / 8.0
+    for k in range(BOOSTER_SLOTS):
+        booster = s[SHOP_BOOSTER + k]
+        if booster != 0:
+            at = O_BOOSTERS + k * BOOSTER_FEATURES
+            o[at] = 1.0
+            o[at + 1 + BOOSTER_KIND[booster]] = 1.0
+            o[at + 6] = _ratio(BOOSTER_CARDS[booster], 5.0)
+            o[at + 7] = _ratio(BOOSTER_PICKS[booster], 2.0)
+            o[at + 8] = _ratio(booster_price(s, k), 10.0)
+
+
+@kernel
+def _write_hand(s: Any, o: Any, max_hand: Any) -> None:
+    for i in range(min(s[N_HAND], max_hand)):
+        at = O_HAND + i * CARD_FEATURES
+        place = s[HAND + i]
+        card = s[CARD + place]
+        o[at] = 1.0
+        if card & FORCED:
+            o[at + 1] = 1.0
+        if card & HIDDEN:
+            o[at + 2] = 1.0
+            continue
+        if card & DEBUFF:
+            o[at + 3] = 1.0
+        enhancement = enhancement_of(card)
+        if enhancement != M_STONE:
+            o[at + 4 + rank_of(card) - 2] = 1.0
+            o[at + 17 + suit_of(card)] = 1.0
+        if enhancement > 0:
+            o[at + 20 + enhancement] = 1.0
+        if edition_of(card) > 0:
+            o[at + 28 + edition_of(card)] = 1.0
+        if seal_of(card) > 0:
+            o[at + 32 + seal_of(card)] = 1.0
+        o[at + 37] = _ratio(s[CARD_BONUS + place], 50.0)
+        o[at + 38] = 1.0 if card & PLAYED_ANTE else 0.0
+
+
+@kernel
+def write_observation(s: Any, f: Any, o: Any, max_hand: Any) -> None:
+    """Writes what the player of one game sees into a row of `observation_size(max_hand)` floats."""
+    o[:] = 0.0
+    money = spendable(s)
+    _write_run(s, f, o, money)
+    o[O_PHASE + s[PHASE]] = 1.0
+    o[O_BLIND + (s[BLIND] if s[BLIND] else _next_blind(s))] = 1.0
+    o[O_BOSS + s[BOSS]] = 1.0
+    for hand in range(N_HANDS):
+        o[O_LEVELS + hand] = _ratio(s[LEVEL + hand], 10.0)
+    for hand in range(N_HANDS):
+        o[O_PLAYED + hand] = _ratio(s[PLAYED + hand], 20.0)
+    for hand in range(N_HANDS):
+        o[O_PLAYED_ROUND + hand] = _ratio(s[PLAYED_ROUND + hand], 4.0)
+    _write_deck(s, o)
+    _write_jokers(s, f, o)
+    for k in range(s[N_CONSUMABLES]):
+        o[O_CONSUMABLES + s[CONSUMABLE + k] - C_FOOL] += 1.0 - k / MAX_CONSUMABLES
+    _write_offers(s, o, money)
+    for v in range(32):
+        o[O_VOUCHERS + v] = s[VOUCHER + 1 + v]
+    for k in range(s[N_TAGS]):
+        o[O_TAGS + s[TAG + k] - 1] += 1.0
+    for k in range(2):
+        if s[BLIND_ON_DECK] <= k:
+            o[O_TAGS_OFFERED + s[BLIND_TAG + k] - 1] += 1.0 - 0.5 * k
+    _write_hand(s, o, max_hand)
+
+
+@kernel
+def are_finite(numbers: Any) -> Any:
+    """Whether all of them can be learnt from."""
+    bad = 0
+    for k in range(len(numbers)):  # without leaving early, so that many are compared at once
+        bad += not abs(numbers[k]) <= LARGEST
+    return bad == 0
+
+
+@kernel
+def row_is_finite(o: Any, n_jokers: Any, max_hand: Any) -> Any:
+    """`are_finite` of a row: of its parts that come from floats of the game. All others are counts and flags."""
+    return (
+        are_finite(o[O_RUN:O_PHASE])
+        and are_finite(o[O_JOKERS : O_JOKERS + n_jokers * JOKER_FEATURES])
+        and are_finite(o[O_HAND + CARD_FEATURES * max_hand :])
+    )
+
+
+N_IDS = MAX_JOKERS + MAX_CONSUMABLES + PACK_SLOTS  # and one for each position of the hand
+STONE_ID, FACE_DOWN_ID = 53, 54
+N_CARD_IDS = 55
+
+
+@entry
+def write_ids(s: Any, ids: Any, max_hand: Any) -> None:
+    """Writes what lies where, as integers to embed: jokers, consumables, offers (items), then the hand.
+
+    A card is 1 + 13 * suit + rank - 2, or STONE_ID or FACE_DOWN_ID; an empty place is 0 in every part.
+    """
+    ids[:] = 0
+    for i in range(s[N_JOKERS]):
+        if not s[J_STICKERS + i] & FACE_DOWN:
+            ids[i] = s[JOKER + i]
+    for k in range(s[N_CONSUMABLES]):
+        ids[MAX_JOKERS + k] = s[CONSUMABLE + k]
+    offers = MAX_JOKERS + MAX_CONSUMABLES
+    if s[PHASE] == OPENING_PACK or (s[PHASE] == TARGETING and s[WAITING_BACK] == OPENING_PACK):
+        for k in range(PACK_SLOTS):
+            ids[offers + k] = s[PACK + k]
+    else:
+        for k in range(SHOP_SLOTS):
+            ids[offers + k] = s[SHOP + k]
+    for i in range(min(s[N_HAND], max_hand)):
+        card = s[CARD + s[HAND + i]]
+        if card & HIDDEN:
+            number = FACE_DOWN_ID
+        elif enhancement_of(card) == M_STONE:
+            number = STONE_ID
+        else:
+            number = 1 + 13 * suit_of(card) + rank_of(card) - 2
+        ids[N_IDS + i] = number

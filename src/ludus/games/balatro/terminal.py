@@ -1,0 +1,93 @@
+"""The table in a terminal: keys one by one, the screen drawn anew after each."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ludus.errors import UserError
+from ludus.games.balatro.screen import HEIGHT, WIDTH, screen
+from ludus.games.balatro.settings import Settings
+from ludus.games.balatro.table import Table
+
+_SEQUENCES = {
+    "[A": "up",
+    "[B": "down",
+    "[C": "right",
+    "[D": "left",
+    "OA": "up",
+    "OB": "down",
+    "OC": "right",
+    "OD": "left",
+}
+_NAMES = {" ": "space", "\r": "enter", "\n": "enter", "\t": "tab", "\x03": "q", "\x04": "q", "": "q"}
+_ESCAPE_S = 0.05  # an arrow key sends its three characters at once
+
+
+def play_in_terminal(settings: Settings, seeds: Sequence[int]) -> list[Table]:
+    """One run after the other until the player leaves; the tables as they stood then. UserError without a terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError(
+            "a person plays Balatro in a terminal, and this is none",
+            where="standard input or output",
+            fix="run it in a terminal, without pipes; or watch a policy: ludus play POLICY --video FILE.mp4",
+        )
+    size = os.get_terminal_size()
+    if size.columns < WIDTH or size.lines < HEIGHT:
+        raise UserError(
+            f"the table needs {WIDTH} by {HEIGHT} characters, and this terminal has {size.columns} by {size.lines}",
+            where="this terminal",
+            fix="make it larger",
+        )
+    played: list[Table] = []
+    with _keys() as keys:
+        for seed in seeds:
+            table = Table(settings, seed)
+            played.append(table)
+            _draw(table)
+            for key in keys:
+                table.press(key)
+                if table.left:
+                    break
+                _draw(table)
+            if not table.over:
+                break
+    return played
+
+
+def _draw(table: Table) -> None:
+    sys.stdout.write("\x1b[H" + screen(table).replace("\n", "\x1b[K\r\n") + "\x1b[K\x1b[J")
+    sys.stdout.flush()
+
+
+@contextmanager
+def _keys() -> Iterator[Iterator[str]]:
+    """The terminal with its own screen, no cursor and no echo, and the keys pressed there; as it was afterwards."""
+    import termios
+    import tty
+
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    try:
+        tty.setcbreak(fd)
+        sys.stdout.write("\x1b[?1049h\x1b[?25l\x1b[2J")
+        yield _pressed(fd)
+    finally:
+        sys.stdout.write("\x1b[?25h\x1b[?1049l")
+        sys.stdout.flush()
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+def _pressed(fd: int) -> Iterator[str]:
+    while True:
+        character = os.read(fd, 1).decode("latin-1")
+        if character != "\x1b":
+            yield _NAMES.get(character, character.lower())
+            continue
+        rest = ""
+        while len(rest) < 2 and select.select([fd], [], [], _ESCAPE_S)[0]:
+            rest += os.read(fd, 1).decode("latin-1")
+        yield _SEQUENCES.get(rest, "escape" if not rest else "")

@@ -1,0 +1,1 @@
+"""Small board and card games for networks and search: rules, codecs, bots and one env."""

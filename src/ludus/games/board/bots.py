@@ -1,0 +1,209 @@
+"""Scripted players: random in every game; greedy, minimax and equilibrium where Ludus knows the rules.
+
+random       any legal action; in a game without a codec, any move its text offers
+greedy       wins if it can at once, keeps the other from winning at once, otherwise at random; in Kuhn Poker it
+             looks at its own card alone
+minimax      plays perfectly, at random among equally good moves; in Connect Four it looks four moves ahead
+equilibrium  Kuhn Poker's: nobody wins chips from it in the long run
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from ludus.config.language import GameSpec
+from ludus.errors import UnknownName, UserError
+from ludus.games.board.codecs import Codec, codec_for
+from ludus.games.board.rules import BET, CALL, CHECK, FOLD, Hand, KuhnPoker, Rules
+from ludus.language.text_games.game import TextGame
+
+Choose = Callable[[Rules[Any], Any, np.random.Generator], int]
+"""From the rules and a position to an action."""
+
+
+class Bot(Protocol):
+    def act(self, game: TextGame) -> str:
+        """A move for the seat to move, as text."""
+        ...
+
+
+class ChoosingBot:
+    """Plays by the rules; `choose` is one of this file's."""
+
+    def __init__(self, codec: Codec[Any], choose: Choose, rng: np.random.Generator) -> None:
+        self._codec, self._choose, self._rng = codec, choose, rng
+
+    def act(self, game: TextGame) -> str:
+        return self._codec.text(self.choose(self._codec.position(game)))
+
+    def choose(self, position: Any) -> int:
+        """An action in `position`, which is not the end."""
+        return self._choose(self._codec.rules, position, self._rng)
+
+
+class ReadingBot:
+    """Plays any move that the text offers in brackets; looks first where moves are listed as available."""
+
+    _listed = re.compile(
+        r"(?:available|valid|legal|possible|allowed)[^\n]*?(?:moves?|actions?|options?)", re.I
+    )
+    _in_brackets = re.compile(r"\[[^\[\]\n]+\]")
+    _speaker = re.compile(r"\[(?:GAME|Player(?: \d+)?)\]")
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def act(self, game: TextGame) -> str:
+        seen = game.observe()
+        listed = list(self._listed.finditer(seen.text))
+        for text in (seen.text[listed[-1].start() :] if listed else "", seen.board, seen.text):
+            offered = [move for move in self._in_brackets.findall(text) if not self._speaker.fullmatch(move)]
+            if offered:
+                return str(offered[int(self._rng.integers(len(offered)))])
+        return "[0]"
+
+
+def make_bot(name: str, spec: GameSpec, rng: np.random.Generator) -> Bot:
+    """The bot called `name` for this game, drawing from `rng`.
+
+    Raises UnknownName, and UserError when it does not play this game.
+    """
+    if name not in BOTS:
+        raise UnknownName("bot", name, BOTS, fix=f"bots: {', '.join(BOTS)}")
+    if name not in bots_for(spec):
+        raise UserError(
+            f"the bot '{name}' does not play {spec.id}",
+            where="bots",
+            fix=f"those that do: {', '.join(bots_for(spec))}",
+        )
+    codec = codec_for(spec.id, spec.kwargs)
+    return ReadingBot(rng) if codec is None else ChoosingBot(codec, chooser(name, codec.rules), rng)
+
+
+def bots_for(spec: GameSpec) -> list[str]:
+    """The names of the bots that play this game."""
+    codec = codec_for(spec.id, spec.kwargs)
+    if codec is None:
+        return ["random"]
+    return ["random", "greedy", "equilibrium" if codec.rules.hidden else "minimax"]
+
+
+def chooser(name: str, rules: Rules[Any]) -> Choose:
+    """How the bot `name` plays by `rules`."""
+    if isinstance(rules, KuhnPoker):
+        return {"random": random, "greedy": by_the_card, "equilibrium": in_equilibrium}[name]
+    return {"random": random, "greedy": greedy, "minimax": minimax}[name]
+
+
+def random(rules: Rules[Any], position: Any, rng: np.random.Generator) -> int:
+    return _any(rules.legal(position), rng)
+
+
+def greedy(rules: Rules[Any], position: Any, rng: np.random.Generator) -> int:
+    seat = rules.seat(position)
+    safe = []
+    for action in rules.legal(position):
+        then = rules.after(position, action, rng)
+        result = rules.result(then)
+        if result is not None and result[seat] > 0:
+            return int(action)
+        if result is not None or not _can_win_at_once(rules, then, rng):
+            safe.append(action)
+    return _any(safe or rules.legal(position), rng)
+
+
+def minimax(rules: Rules[Any], position: Any, rng: np.random.Generator) -> int:
+    plies = rules.plies
+    worth = {
+        action: -_worth(rules, rules.after(position, action, rng), None if plies is None else plies - 1)
+        for action in rules.legal(position)
+    }
+    best = max(worth.values())
+    return _any([action for action, value in worth.items() if value == best], rng)
+
+
+def by_the_card(rules: Rules[Any], position: Hand, rng: np.random.Generator) -> int:
+    return _bold_or_not(rules, position, bold=boldness("greedy", rules, position) == 1)
+
+
+def in_equilibrium(rules: Rules[Any], position: Hand, rng: np.random.Generator) -> int:
+    """The equilibrium of one round in which who begins never bets first (Kuhn's family at 0)."""
+    return _bold_or_not(rules, position, bold=rng.random() < boldness("equilibrium", rules, position))
+
+
+def boldness(name: str, rules: Rules[Any], position: Hand) -> float:
+    """How likely the bot `name` bets or calls at Kuhn Poker, where it could check or fold."""
+    card, may_bet = position.cards[position.seat], BET in rules.legal(position)
+    if name == "random":
+        return 0.5
+    if name == "greedy":
+        return float(card == _KING if may_bet else card != _JACK)
+    if may_bet and position.seat == position.starter:
+        return 0.0
+    if card == _KING:
+        return 1.0
+    return 1 / 3 if card == (_JACK if may_bet else _QUEEN) else 0.0
+
+
+def _bold_or_not(rules: Rules[Any], position: Hand, *, bold: bool) -> int:
+    if BET in rules.legal(position):
+        return BET if bold else CHECK
+    return CALL if bold else FOLD
+
+
+_JACK, _QUEEN, _KING = range(3)
+_WIN = 1_000  # more than any game has moves
+BOTS = ("random", "greedy", "minimax", "equilibrium")
+_NO_CHANCE = np.random.default_rng(0)  # games that are searched have none
+
+
+@functools.cache
+def _remembered(rules: Rules[Any]) -> dict[Any, int]:
+    return {}
+
+
+def _worth(rules: Rules[Any], position: Any, plies: int | None) -> int:
+    """What `position` is worth to the seat to move: a win the more, a loss the less the sooner it comes."""
+    if plies is None:
+        known, key = _remembered(rules), rules.key(position)
+        if key not in known:
+            known[key] = _search(rules, position, None, -_WIN, _WIN)
+        return known[key]
+    return _search(rules, position, plies, -_WIN, _WIN)
+
+
+def _search(rules: Rules[Any], position: Any, plies: int | None, low: int, high: int) -> int:
+    result = rules.result(position)
+    if result is not None:
+        return int(result[rules.seat(position)]) * _WIN
+    if plies == 0:
+        return 0
+    best = -_WIN
+    for action in rules.legal(position):
+        then = rules.after(position, action, _NO_CHANCE)
+        value = -(
+            _worth(rules, then, None)
+            if plies is None
+            else _search(rules, then, plies - 1, -high - 1, -low + 1)
+        )
+        value -= (value > 0) - (value < 0)  # later is less
+        best = max(best, value)
+        low = max(low, best)
+        if plies is not None and low >= high:
+            break
+    return best
+
+
+def _can_win_at_once(rules: Rules[Any], position: Any, rng: np.random.Generator) -> bool:
+    seat = rules.seat(position)
+    results = (rules.result(rules.after(position, action, rng)) for action in rules.legal(position))
+    return any(result is not None and result[seat] > 0 for result in results)
+
+
+def _any(actions: Any, rng: np.random.Generator) -> int:
+    return int(actions[int(rng.integers(len(actions)))])

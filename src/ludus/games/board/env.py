@@ -1,0 +1,93 @@
+"""`TextGameEnv`: a text game as an RL env, played through its codec against a bot, by Ludus's own fast rules.
+
+A network trained here sits down at the text game itself, beside language models. TextArena is not needed to train.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+from ludus.config.language import GameSpec
+from ludus.errors import UnknownName, UserError
+from ludus.games.board.bots import bots_for, chooser
+from ludus.games.board.codecs import GAMES, codec_for
+from ludus.types import Array
+
+
+class TextGameEnv(gym.Env[Array, Any]):
+    """One seat of `game` against the bot `opponent`; `info["action_mask"]` says what is legal.
+
+    `seat` is the own one, drawn anew for every episode when it is None. The reward comes at the end: the game's own.
+    As at the table, an illegal action is refused once (`info["invalid_move"]`); a second in a row loses.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium declares it so)
+
+    def __init__(
+        self,
+        game: str,
+        opponent: str = "random",
+        seat: int | None = None,
+        game_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        codec = codec_for(game, game_kwargs)
+        if codec is None:
+            raise UnknownName("game", game, GAMES, where="env.kwargs.game", fix=f"one of {', '.join(GAMES)}")
+        playing = bots_for(GameSpec(game, kwargs=game_kwargs or {}))
+        if opponent not in playing:
+            raise UnknownName(
+                "opponent", opponent, playing, where="env.kwargs.opponent", fix=f"one of {', '.join(playing)}"
+            )
+        if seat not in (None, 0, 1):
+            raise UserError(f"there is no seat {seat}", where="env.kwargs.seat", fix="seat: 0, 1 or null")
+        self.game = game
+        self.codec, self.rules = codec, codec.rules
+        self.observation_space, self.action_space = codec.observation_space, codec.action_space
+        self._seat_wanted = seat
+        self._choose = chooser(opponent, codec.rules)
+        self.seat = seat or 0
+        self.position: Any = None
+        self._refused = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Array, dict[str, Any]]:
+        """Starts a game and lets the opponent move where it begins."""
+        super().reset(seed=seed)
+        if self._seat_wanted is None:
+            self.seat = int(self.np_random.integers(2))
+        self._refused = False
+        self.position = self.rules.start(self.np_random)
+        self._opponents_moves()
+        return self._look(), {"action_mask": self.codec.mask(self.position)}
+
+    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        """Plays one move and the opponent's answer."""
+        if int(action) not in self.rules.legal(self.position):
+            return self._refuse()
+        self._refused = False
+        self.position = self.rules.after(self.position, int(action), self.np_random)
+        self._opponents_moves()
+        result = self.rules.result(self.position)
+        info: dict[str, Any] = {"action_mask": self.codec.mask(self.position)}
+        if result is None:
+            return self._look(), 0.0, False, False, info
+        info["is_success"] = result[self.seat] > 0
+        return self._look(), result[self.seat], True, False, info
+
+    def _refuse(self) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        info: dict[str, Any] = {"action_mask": self.codec.mask(self.position), "invalid_move": True}
+        lost, self._refused = self._refused, True
+        if lost:
+            info["is_success"] = False
+        return self._look(), -1.0 if lost else 0.0, lost, False, info
+
+    def _opponents_moves(self) -> None:
+        rules, rng = self.rules, self.np_random
+        while rules.seat(self.position) != self.seat and rules.result(self.position) is None:
+            self.position = rules.after(self.position, self._choose(rules, self.position, rng), rng)
+
+    def _look(self) -> Array:
+        return self.codec.look(self.position, self.seat)

@@ -1,0 +1,103 @@
+"""Two policies at one DIAMBRA game: runs or bots, by their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ludus.errors import UserError
+from ludus.evaluation.load import LoadedPolicy, load
+from ludus.games.diambra.bots import BOTS, make_bot
+from ludus.games.diambra.duel import Table
+from ludus.games.diambra.games import DIAMBRA
+from ludus.games.diambra.opponents import require_spaces
+from ludus.league.match import Tally
+
+
+@dataclass(frozen=True)
+class DuelResult:
+    """How the first of two fared."""
+
+    first: str
+    second: str
+    tally: Tally
+    rewards: tuple[float, ...]
+    """The first one's, of each fight."""
+
+    @property
+    def mean_reward(self) -> float:
+        return float(np.mean(self.rewards))
+
+    def summary(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "first": self.first,
+            "second": self.second,
+            "fights": len(self.rewards),
+            **self.tally.summary(),
+            "mean_reward": self.mean_reward,
+        }
+
+
+def fight_duels(
+    first: str, second: str, *, fights: int, seed: int = 0, root: str | Path = "runs"
+) -> DuelResult:
+    """Seat the policies called `first` and `second` for so many games; each seed, from `seed` upwards, is fought
+    from both seats.
+
+    The game and its settings are those of the first that is a run; UserError when neither is, or when the other
+    was trained on other observations.
+    """
+    loaded = [None if name in BOTS else load(name, root) for name in (first, second)]
+    table = _table(next((policy for policy in loaded if policy is not None), None))
+    try:
+        players = [
+            _player(policy, name, table, seed + place)
+            for place, (policy, name) in enumerate(zip(loaded, (first, second), strict=True))
+        ]
+        rewards, ahead = [], []
+        for fight in range(fights):
+            swapped = fight % 2 == 1
+            reward, rounds = _fight(table, players[::-1] if swapped else players, seed + fight // 2)
+            rewards.append(-reward if swapped else reward)
+            ahead.append(-rounds if swapped else rounds)
+    finally:
+        table.close()
+    tally = Tally(
+        sum(one > 0 for one in ahead), sum(one == 0 for one in ahead), sum(one < 0 for one in ahead)
+    )
+    return DuelResult(first, second, tally, tuple(rewards))
+
+
+def _table(policy: LoadedPolicy | None) -> Table:
+    env = None if policy is None or policy.config is None else policy.config.env
+    if env is None or not env.id.startswith(DIAMBRA):
+        raise UserError(
+            "a duel needs a run on a DIAMBRA game, whose settings both play with",
+            fix="name one, as in: ludus diambra duel latest brawler",
+        )
+    kwargs = dict(env.kwargs)
+    kwargs.pop("characters", None)  # each seat draws its own
+    return Table(env.id.removeprefix(DIAMBRA), **kwargs)
+
+
+def _player(policy: LoadedPolicy | None, name: str, table: Table, seed: int) -> Any:
+    if policy is None:
+        return make_bot(name, table.observation_space, table.action_space, seed)
+    require_spaces(policy, table.observation_space, table.action_space)
+    return policy
+
+
+def _fight(table: Table, seats: list[Any], seed: int) -> tuple[float, float]:
+    """One game: the first seat's reward in all, and how many rounds it was ahead."""
+    views, _ = table.reset(seed=seed)
+    total = 0.0
+    while True:
+        actions = [seat.predict(view) for seat, view in zip(seats, views, strict=True)]
+        views, reward, terminated, truncated, info = table.step(actions)
+        total += reward
+        if terminated or truncated:
+            return total, float(info.get("rounds_ahead", 0.0))

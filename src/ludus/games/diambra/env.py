@@ -1,0 +1,118 @@
+"""`diambra/<game>`: one game on one engine as a Gymnasium env, played through the official client."""
+
+from __future__ import annotations
+
+import importlib.util
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from ludus.errors import MissingExtra
+from ludus.games.diambra import engines
+from ludus.games.diambra.settings import settings_for
+from ludus.types import Array
+
+Obs = dict[str, Array]
+_HAPPENED = ("round_done", "stage_done", "game_done", "episode_done")
+_HIGHEST_SEED = 2**30  # the client adds the rank, the engine takes 32 bits
+
+
+def make_diambra(game_id: str, n_players: int = 1, **kwargs: Any) -> gym.Env[Any, Any]:
+    """What the ids `diambra/…` stand for: the game for one player, or one seat of it for two."""
+    if n_players == 2:
+        from ludus.games.diambra.duel import DuelEnv
+
+        return DuelEnv(game_id, **kwargs)
+    return DiambraEnv(game_id, n_players=n_players, **kwargs)
+
+
+class DiambraEnv(gym.Env[Any, Any]):
+    """The game `game_id` with `kwargs` as settings (`DiambraSettings`), on engine `rank` or the first free one.
+
+    Observations are the client's, flattened, each in the type that its space says; with `n_players=2` those of
+    both seats stand side by side, as do the actions (`duel.py` takes them apart). Infos tell only what happened:
+    `round_done`, `stage_done`, `game_done`, `episode_done`. Episodes follow from the seed of `reset` alone.
+
+    Raises ConfigError for settings that make no sense, MissingExtra, SimulatorsTaken, and SimulatorLost when the
+    engine cannot be reached, hangs, dies or answers nonsense; after that only `close` is of use.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # noqa: RUF012 (Gymnasium declares it so)
+
+    def __init__(
+        self, game_id: str, *, rank: int | None = None, render_mode: str | None = None, **kwargs: Any
+    ) -> None:
+        self.settings = settings_for(game_id, kwargs)
+        if importlib.util.find_spec("diambra") is None:
+            raise MissingExtra(f"the env 'diambra/{game_id}'", "diambra")
+        from ludus.games.diambra import client
+
+        self._client = client
+        self.render_mode = render_mode
+        self.engine = engines.take(rank)
+        self._release = weakref.finalize(self, engines.give_back, self.engine)
+        self._game: Any = None
+        try:
+            engines.wait_until_reachable(self.engine, self.settings.grpc_timeout)
+            self._game = self._asked(client.open_game, game_id, self.settings, self.engine, render_mode)
+        except BaseException:
+            self._release()
+            raise
+        self.observation_space = self._game.observation_space
+        self.action_space = self._game.action_space
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Obs, dict[str, Any]]:
+        super().reset(seed=seed)
+        chosen = self._client.draw_options(self._game, self.settings, self.np_random) | (options or {})
+        drawn = int(self.np_random.integers(_HIGHEST_SEED))
+        obs, info = self._asked(self._game.reset, seed=drawn, options=chosen)
+        return self._typed(obs), self._what_happened(info)
+
+    def step(self, action: Any) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self._asked(self._game.step, _plain(action))
+        return self._typed(obs), float(reward), bool(terminated), bool(truncated), self._what_happened(info)
+
+    def render(self) -> Any:
+        picture = self._game.render()
+        if isinstance(picture, np.ndarray) and picture.ndim == 3 and picture.shape[2] == 1:
+            return np.repeat(picture, 3, axis=2)
+        return picture
+
+    def close(self) -> None:
+        """Tell the engine that nobody plays any more; one that is gone need not be told."""
+        game, self._game = self._game, None
+        if game is None:
+            return
+        self._release()
+        try:
+            game.close()
+        except Exception:  # the client raises whatever the connection raises; there is nothing left to lose
+            game.unwrapped.arena_engine.client.channel.close()
+
+    def _asked(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What the client's `call` returns; whatever it raises is the engine's fault and names the engine."""
+        try:
+            return call(*args, **kwargs)
+        except (
+            Exception
+        ) as error:  # the client raises bare Exceptions, gRPC's errors, and what nonsense leads to
+            raise engines.lost(self.engine, self._client.in_words(error)) from error
+
+    def _typed(self, obs: dict[str, Any]) -> Obs:
+        spaces: Any = self.observation_space
+        return {key: np.asarray(obs[key], dtype=space.dtype)[()] for key, space in spaces.items()}
+
+    def _what_happened(self, info: dict[str, Any]) -> dict[str, Any]:
+        return {name: True for name in _HAPPENED if info.get(name)}
+
+
+def _plain(action: Any) -> Any:
+    """The action in Python's own integers: what protocol buffers take."""
+    if isinstance(action, dict):
+        return {seat: _plain(own) for seat, own in action.items()}
+    return np.asarray(action).tolist()

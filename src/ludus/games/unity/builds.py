@@ -1,0 +1,140 @@
+"""Unity builds that Ludus starts itself: one process per env, watched, started anew when one ends."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import IO
+
+from ludus.config.own_modules import is_foreign
+from ludus.errors import UserError
+from ludus.games.unity.settings import BuildConfig
+
+_log = logging.getLogger("ludus.games.unity")
+_KEEPER = Path(__file__).with_name("keeper.py")
+_TAIL = 2_000
+
+
+def why_not_launched(build: BuildConfig | None) -> str | None:
+    """None where the build is to be started here, else the reason. UserError when it must be and cannot."""
+    if build is None:
+        return "no build is named"
+    if build.launch is False:
+        return "env.kwargs.build.launch is false"
+    found = shutil.which(os.path.abspath(build.path))
+    problem = None
+    if not Path(build.path).is_file():
+        problem = f"there is no Unity build at {build.path}"
+    elif any(map(is_foreign, Path(build.path).absolute().parents)):
+        raise UserError(
+            "the Unity build lies in a run or a download, and what comes with one is never run",
+            where=f"env.kwargs.build.path: {build.path}",
+            fix="if it is yours, move it to a folder of its own; else set env.kwargs.build.launch=false",
+        )
+    elif found is None or (build.path.lower().endswith(".exe") and os.name != "nt"):
+        problem = f"{build.path} cannot be run on this machine"
+    if problem is not None and build.launch is True:
+        raise UserError(
+            problem,
+            where="env.kwargs.build.path",
+            fix="correct the path, or leave launch out and start it yourself",
+        )
+    return problem
+
+
+def build_command(build: BuildConfig, port: int, index: int) -> list[str]:
+    """The command line that such builds understand."""
+    command = [os.path.abspath(build.path), "--ros-port", str(port), "--environment-id", str(index)]
+    command += ["--pause", str(build.pause), "--sample-time", str(build.sample_time)]
+    if build.time_scale != 1.0:
+        command += ["--time-scale", str(build.time_scale)]
+    if build.fixed_delta_time is not None:
+        command += ["--fixed-delta-time", str(build.fixed_delta_time)]
+    if build.fixed_updates_per_step is not None:
+        command += ["--fixed-updates-per-step", str(build.fixed_updates_per_step)]
+    return command + (["--headless"] if build.headless else []) + build.arguments
+
+
+class Builds:
+    """The processes of the builds. `close` ends them; so does the death of this process, whatever its cause."""
+
+    def __init__(self, build: BuildConfig, ports: list[int], indices: list[int]) -> None:
+        self._build = build
+        self._places = list(zip(ports, indices, strict=True))
+        self._lock = threading.Lock()
+        self._held, self._lifeline = os.pipe()  # what keepers hold of us, and what we close
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._outputs: list[IO[bytes]] = []
+        for place in range(len(self._places)):
+            process, output = self._start(place)
+            self._processes.append(process)
+            self._outputs.append(output)
+
+    def exit_code(self, place: int) -> int | None:
+        """None while the build runs."""
+        return self._processes[place].poll()
+
+    def last_words(self, place: int) -> str:
+        """The end of what the build printed."""
+        output = self._outputs[place]
+        with contextlib.suppress(OSError, ValueError):
+            size = output.seek(0, os.SEEK_END)
+            output.seek(max(0, size - _TAIL))
+            return output.read().decode("utf-8", errors="replace").strip()
+        return ""
+
+    def restart(self, place: int) -> None:
+        """End the build and start it again; may take seconds, so call it from a thread."""
+        with self._lock:
+            if self._lifeline < 0:
+                return
+            self._end([self._processes[place]])
+            self._outputs[place].close()
+            self._processes[place], self._outputs[place] = self._start(place)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._lifeline < 0:
+                return
+            os.close(self._lifeline)
+            os.close(self._held)
+            self._lifeline = -1
+            self._end(self._processes)
+            for output in self._outputs:
+                output.close()
+
+    def _start(self, place: int) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+        port, index = self._places[place]
+        command = build_command(self._build, port, index)
+        _log.info("starting Unity build %d: %s", index, " ".join(command))
+        output = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the build
+        process = subprocess.Popen(
+            [sys.executable, "-I", str(_KEEPER), str(self._held), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=(self._held,),
+            start_new_session=True,
+        )
+        return process, output
+
+    @staticmethod
+    def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        for process in processes:
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()

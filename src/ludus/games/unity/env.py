@@ -1,0 +1,92 @@
+"""One Unity env, as Gymnasium has them: for evaluation, videos, and wrappers. Training uses `vector`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+from ludus.errors import SimulatorsTaken, UserError
+from ludus.games.unity.choice import ENV_ID
+from ludus.games.unity.episode import compile_use_case
+from ludus.games.unity.settings import parse_settings
+from ludus.games.unity.simulators import Played, Simulators
+from ludus.games.unity.vector import borrow
+from ludus.types import Array
+
+_taken: dict[
+    tuple[str, int], set[int]
+] = {}  # numbers of the simulators that this process listens for, by address
+
+
+class UnityEnv(gym.Env[Any, Array]):
+    """Plays with simulator `index`. Without one: borrowed from training in this process where there is any, else 0.
+
+    Raises SimulatorsTaken where there is none left, so that an evaluation takes one, and as `Simulators`. A simulator
+    lost in the middle of an episode truncates it, with `info["dropped"]`.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012  # as Gymnasium declares it
+
+    def __init__(self, render_mode: str | None = None, index: int | None = None, **kwargs: Any) -> None:
+        settings = parse_settings(kwargs)
+        compiled = compile_use_case(settings.use_case)
+        self.observation_space = compiled.observation_space
+        self.action_space = compiled.action_space
+        self.render_mode = render_mode
+        self._address = (settings.host, settings.port)
+        self._number: int | None = None
+        borrowed = borrow(settings) if index is None else None
+        if borrowed is not None:
+            self._simulators, self._place = borrowed
+            return
+        taken = _taken.setdefault(self._address, set())
+        number = index or 0
+        if number in taken:
+            raise SimulatorsTaken(
+                f"simulator {number} of {settings.host}:{settings.port} plays with another env of this process",
+                where="env.kwargs",
+                fix="close that env first, or give another index",
+            )
+        self._simulators = Simulators(compiled, settings, 1, env_id=ENV_ID, first=number)
+        self._place, self._number = 0, number
+        taken.add(number)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        played = self._simulators.reset({self._place: seed})[self._place]
+        if not self._simulators.slots[self._place].playing:  # it is away: wait for it, as a step does
+            played = self._play(self.action_space.sample())
+        return played.obs, played.info
+
+    def step(self, action: Array) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        played = self._play(action)
+        if played.dropped:
+            return played.obs, 0.0, False, True, {"dropped": True}
+        return played.obs, played.reward, played.terminated, played.truncated, played.info
+
+    def render(self) -> Array | None:
+        """The camera image; UserError when the simulator sends none."""
+        if self.render_mode is None:
+            return None
+        picture = self._simulators.picture(self._place)
+        if picture is None:
+            raise UserError(
+                "the simulator sends no camera image",
+                where=f"simulator at {self._simulators.addresses[self._place]}",
+                fix="give the build a camera; the stand-in draws with `ludus unity simulator --camera`",
+            )
+        return picture
+
+    def close(self) -> None:
+        if self._number is None:
+            slot = self._simulators.slots[self._place]
+            slot.playing = slot.lent = False
+            return
+        self._simulators.close()
+        _taken[self._address].discard(self._number)
+
+    def _play(self, action: Array) -> Played:
+        return self._simulators.step({self._place: action}, restart=False)[self._place]

@@ -1,0 +1,162 @@
+"""The wire side of the stand-in: what a Unity build says to the endpoint, one connection per simulator."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.games.unity.cdr import CdrError, Message, compile_messages
+from ludus.games.unity.frames import (
+    HANDSHAKE,
+    KEEPALIVE,
+    REQUEST,
+    RESPONSE,
+    UNITY_SERVICE,
+    FrameError,
+    pack_command,
+    pack_frame,
+    read_frame,
+)
+from ludus.games.unity.simulator.drawing import as_png, draw
+from ludus.games.unity.simulator.tank import Yard
+from ludus.games.unity.use_case import load_use_case
+
+SELF = "Ludus's stand-in simulator, not a Unity build"
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+
+
+@dataclass(frozen=True)
+class StandInOptions:
+    """How a stand-in plays: `latency` seconds before each answer, `camera` pixels of its picture (0: none)."""
+
+    use_case: str = "uc1"
+    seed: int = 0
+    sample_time: float = 0.1
+    latency: float = 0.0
+    camera: int = 0
+    obstacles: int = 4
+
+
+class StandIn:
+    """One simulator. `run` connects, serves, and connects again until it is cancelled."""
+
+    def __init__(self, index: int, options: StandInOptions = StandInOptions()) -> None:  # noqa: B008  # frozen
+        self.index = index
+        self.options = options
+        self.say: Callable[[str], None] = lambda text: None
+        self.yard = Yard(
+            options.use_case,
+            seed=options.seed * 1_000 + index,
+            n_obstacles=options.obstacles,
+            dt=options.sample_time,
+        )
+        self.use_case = load_use_case(options.use_case)
+        codecs = compile_messages(self.use_case.messages)
+        services = self.use_case.services
+        self._requests = {"step": codecs[services.step.request], "reset": codecs[services.reset.request]}
+        self._responses = {"step": codecs[services.step.response], "reset": codecs[services.reset.response]}
+
+    async def run(self, host: str, port: int) -> None:
+        """Until cancelled. A connection that is refused or breaks is tried again."""
+        pause, told = _FIRST_PAUSE, False
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection(host, port)
+            except OSError as error:
+                if not told:
+                    self.say(
+                        f"simulator {self.index}: nobody listens at {host}:{port} yet ({error}); trying again"
+                    )
+                    told = True
+            else:
+                self.say(f"simulator {self.index}: connected to {host}:{port}")
+                pause, told = _FIRST_PAUSE, False
+                try:
+                    await self.serve(reader, writer)
+                except (OSError, asyncio.IncompleteReadError):
+                    self.say(f"simulator {self.index}: {host}:{port} closed the connection; trying again")
+                except (FrameError, CdrError) as error:
+                    self.say(f"simulator {self.index}: {host}:{port} sent garbage ({error}); trying again")
+                finally:
+                    writer.close()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Shake hands, register, answer."""
+        writer.write(KEEPALIVE)
+        call: int | None = None
+        while True:
+            frame = await read_frame(reader)
+            if frame.destination == HANDSHAKE:
+                self.register(writer)
+            elif frame.destination == REQUEST:
+                call = int(frame.json()["srv_id"])
+            elif not frame.is_keepalive and not frame.is_command and call is not None:
+                received = time.time_ns()
+                if self.options.latency:
+                    await asyncio.sleep(self.options.latency)
+                answer = self.answer(frame.destination.rpartition("/")[2], frame.payload, received)
+                writer.write(pack_command(RESPONSE, {"srv_id": call}) + pack_frame(frame.destination, answer))
+                call = None
+                with contextlib.suppress(ConnectionError):  # the next read tells
+                    await writer.drain()
+
+    def register(self, writer: asyncio.StreamWriter) -> None:
+        """Name the services, with the NUL that Unity counts into its texts."""
+        for service, described in (
+            ("step", self.use_case.services.step),
+            ("reset", self.use_case.services.reset),
+        ):
+            content = {"topic": self.use_case.topic(service, self.index), "message_name": described.type}
+            writer.write(pack_frame(UNITY_SERVICE, json.dumps(content).encode() + b"\0"))
+        hello = f"{SELF}: use case {self.use_case.name}, env {self.index}"
+        writer.write(pack_frame("__log", hello.encode() + b"\0"))
+
+    def answer(self, service: str, payload: bytes, received: int) -> bytes:
+        """The response to a call of `service`, received at a time in nanoseconds."""
+        request = self._requests[service].decode(payload)
+        if service == "reset":
+            self.yard.reset()
+        else:
+            self.yard.step(request["action"]["tank"])
+        response: Message = {
+            "request_received_timestamp": _stamp(received),
+            "compressed_image": self._image(),
+            "state": self.yard.state(),
+            "response_sent_timestamp": _stamp(time.time_ns()),
+        }
+        return self._responses[service].encode(response)
+
+    def _image(self) -> dict[str, Any]:
+        header = {"frame_id": SELF}
+        if not self.options.camera:
+            return {"header": header, "format": ""}
+        return {"header": header, "format": "png", "data": as_png(draw(self.yard, self.options.camera))}
+
+
+async def run_simulators(
+    n: int,
+    host: str,
+    port: int,
+    options: StandInOptions,
+    *,
+    first: int = 0,
+    say: Callable[[str], None] = lambda text: None,
+) -> None:
+    """`n` stand-ins, number `first` at `port`, the others at the ports after it; until cancelled."""
+    standins = [StandIn(index, options) for index in range(first, first + n)]
+    for standin in standins:
+        standin.say = say
+    await asyncio.gather(
+        *(standin.run(host, port + place) for place, standin in enumerate(standins)),
+    )
+
+
+def _stamp(nanoseconds: int) -> dict[str, int]:
+    return {"sec": nanoseconds // 10**9, "nanosec": nanoseconds % 10**9}

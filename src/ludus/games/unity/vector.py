@@ -1,0 +1,149 @@
+"""All Unity envs of a run as one `gymnasium.vector.VectorEnv`: every simulator is asked before any is awaited."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium.error import ClosedEnvironmentError
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from ludus.envs.vector.base import StepResult, seed_per_env
+from ludus.errors import ConfigError, SimulatorsTaken
+from ludus.games.unity.choice import why_not
+from ludus.games.unity.episode import compile_use_case
+from ludus.games.unity.settings import UnitySettings, parse_settings
+from ludus.games.unity.simulators import Played, Simulators
+from ludus.types import Metrics, Observation
+
+if TYPE_CHECKING:
+    from ludus.envs.make import EnvSpec
+
+
+class UnityVectorEnv(VectorEnv[Any, Any, Any]):
+    """`n_envs` simulators. An episode that ends is followed by the next in the same step (SAME_STEP).
+
+    A simulator that is lost has `infos["dropped"]` set until its next episode has begun. Its constructor waits for
+    all of them, and raises as `Simulators`.
+    """
+
+    def __init__(self, spec: EnvSpec, n_envs: int) -> None:
+        reason = why_not(spec)
+        if reason is not None:
+            raise ConfigError(
+                f"vector: endpoint cannot be used: {reason}", key="vector", fix="use vector: auto"
+            )
+        settings = parse_settings(spec.kwargs)
+        compiled = compile_use_case(settings.use_case)
+        self.env_id = spec.id
+        self.num_envs = n_envs
+        self.single_observation_space = compiled.observation_space
+        self.single_action_space = compiled.action_space
+        self.observation_space = batch_space(self.single_observation_space, n_envs)
+        self.action_space = batch_space(self.single_action_space, n_envs)
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"]}
+        self.render_mode = spec.render_mode
+        # a seeded start is the same start only where the simulator takes the seed
+        self.seeded = compiled.use_case.reset.seed is not None
+        self.simulators = Simulators(
+            compiled, settings, n_envs, env_id=spec.id, max_steps=spec.max_episode_steps
+        )
+        _LENDERS.append(weakref.ref(self.simulators))
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode in every env. A seed s gives env i the seed s + i, a list its element."""
+        self._require_open()
+        seeds = seed_per_env(seed, self.num_envs)
+        own = {place: seeds[place] for place in self._own_places()}
+        played = self.simulators.reset(own)
+        infos: dict[str, Any] = {}
+        for place, part in played.items():
+            if part.info:
+                infos = self._add_info(infos, part.info, place)
+        return self._observations(), infos
+
+    def step(self, actions: Any) -> StepResult:
+        self._require_open()
+        rows = np.asarray(actions)
+        if rows.shape != self.action_space.shape:
+            raise ValueError(
+                f"actions have shape {rows.shape}, the action space says {self.action_space.shape}"
+            )
+        own = self._own_places()
+        played = self.simulators.step({place: rows[place] for place in own})
+        rewards = np.zeros(self.num_envs)
+        terminated = np.zeros(self.num_envs, dtype=np.bool_)
+        truncated = np.zeros(self.num_envs, dtype=np.bool_)
+        dropped = np.ones(self.num_envs, dtype=np.bool_)
+        infos: dict[str, Any] = {}
+        for place, part in played.items():
+            rewards[place] = part.reward
+            terminated[place] = part.terminated
+            truncated[place] = part.truncated
+            dropped[place] = part.dropped
+            infos = self._tell(infos, place, part)
+        if dropped.any():
+            infos["dropped"] = dropped
+            infos.pop("_dropped", None)  # a hook's own info of that name would hide it
+        return self._observations(), rewards, terminated, truncated, infos
+
+    def render(self) -> tuple[Any, ...]:
+        """The camera image of every env, None where a simulator sends none."""
+        self._require_open()
+        return tuple(self.simulators.picture(place) for place in range(self.num_envs))
+
+    def take_metrics(self) -> Metrics:
+        """How long simulators took since the last time, and how often one was lost so far."""
+        metrics = self.simulators.latency.take()
+        return metrics | {"time/sim_losses": float(self.simulators.losses)} if metrics else {}
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self.simulators.close()
+
+    def _own_places(self) -> list[int]:
+        return [place for place, slot in enumerate(self.simulators.slots) if not slot.lent]
+
+    def _tell(self, infos: dict[str, Any], place: int, part: Played) -> dict[str, Any]:
+        if part.final_info is not None:
+            final = {"final_obs": part.final_obs, "final_info": part.final_info}
+            infos = self._add_info(infos, final, place)
+        return self._add_info(infos, part.info, place) if part.info else infos
+
+    def _observations(self) -> Observation:
+        rows = [slot.obs for slot in self.simulators.slots]
+        if isinstance(rows[0], dict):
+            return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+        return np.stack(rows)
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise ClosedEnvironmentError("UnityVectorEnv was used after close()")
+
+
+_LENDERS: list[weakref.ref[Simulators]] = []
+
+
+def borrow(settings: UnitySettings) -> tuple[Simulators, int] | None:
+    """A simulator of a vector env in this process with the same settings, and its place; None where there is no such.
+
+    Its open episode ends here; the vector env drops it. SimulatorsTaken while one is lent already: they are played
+    one after the other, so that a second would only cost training another episode.
+    """
+    _LENDERS[:] = [lender for lender in _LENDERS if lender() is not None]
+    for lender in reversed(_LENDERS):
+        simulators = lender()
+        if simulators is None or simulators.closed or simulators.settings != settings:
+            continue
+        if any(slot.lent for slot in simulators.slots):
+            raise SimulatorsTaken(
+                "a simulator is lent to another evaluation", where="env", fix="close that env first"
+            )
+        slot = simulators.slots[-1]
+        slot.lent, slot.playing = True, False
+        return simulators, len(simulators.slots) - 1
+    return None

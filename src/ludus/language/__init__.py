@@ -1,0 +1,1 @@
+"""Language self-play: text games, models, samplers, learners and the trainer."""

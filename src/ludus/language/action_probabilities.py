@@ -1,0 +1,144 @@
+"""How likely a player is to take each action, computed, not counted: of a language model, a network, or a bot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import torch
+
+from ludus.errors import UserError
+from ludus.evaluation.policy_outputs import Situation, appraise
+from ludus.games.board.bots import boldness
+from ludus.games.board.codecs import Codec, codec_for
+from ludus.games.board.rules import BET, CALL, KuhnPoker
+from ludus.language.models.enumeration import enumerate_completions
+from ludus.language.models.local import LocalSampler
+from ludus.league.players import BotPlayer, LanguagePlayer, Player, PolicyPlayer, Seated
+from ludus.rollout.stepper import stack
+
+
+@dataclass(frozen=True)
+class Chances:
+    """Of one turn: the probability of each legal action, given that it is one of them."""
+
+    actions: Mapping[int, float]
+    """By its number in the game's codec; they add up to 1."""
+    illegal: float = 0.0
+    """The probability of an answer that the game would refuse; asked again, the player may answer otherwise."""
+    by_beginning: float = 0.0
+    """The probability of answers of which only the beginning was looked at, which holds a legal action already."""
+    left_out: float = 0.0
+    """The probability of answers that are not among `actions`: of their beginnings nothing can be told."""
+
+
+@singledispatch
+def action_chances(player: Player, turns: Sequence[Seated]) -> list[Chances]:
+    """The chances of each of `turns`, which are of games with a codec. UserError for whoever does not tell them."""
+    raise UserError(
+        f"'{player.name}' does not tell how likely its actions are",
+        where=f"a {player.kind}",
+        fix="name a bot or a run",
+    )
+
+
+@action_chances.register
+def _(player: LanguagePlayer, turns: Sequence[Seated]) -> list[Chances]:
+    """All completions that count, each read as the table would read it; see `enumerate_completions`.
+
+    Followed however unlikely it is: a legal action as its codec writes it, then a stop token. An answer that was not
+    followed to its end counts as what its beginning says, where that has the asked form already.
+    """
+    assert isinstance(player.sampler, LocalSampler)
+    decode = player.sampler.model.tokenizer.decode
+    legal = [_legal(turn) for turn in turns]
+    wanted = [[_codec(turn).text(action) for action in own] for turn, own in zip(turns, legal, strict=True)]
+    answers = enumerate_completions(
+        player.sampler, [player.prompt(turn) for turn in turns], player.adapter, wanted
+    )
+    found = []
+    for turn, own, answer in zip(turns, legal, answers, strict=True):
+        read: dict[int, float] = dict.fromkeys(own, 0.0)
+        illegal = by_beginning = left_out = 0.0
+        for tokens, chance in answer.completions.items():
+            action = _codec(turn).index(player.read(turn, decode(tokens))[0])
+            if action in read:
+                read[action] += chance
+            else:
+                illegal += chance
+        for tokens, chance in answer.beginnings.items():
+            said, well_formed = player.read(turn, decode(tokens))
+            action = _codec(turn).index(said) if well_formed else None
+            if action in read:
+                read[action] += chance
+                by_beginning += chance
+            else:
+                left_out += chance
+        found.append(_among_legal(player, turn, read, illegal, by_beginning, left_out))
+    return found
+
+
+@action_chances.register
+def _(player: PolicyPlayer, turns: Sequence[Seated]) -> list[Chances]:
+    """What the network gives each legal action; all to its likeliest or best one, where it does not sample."""
+    found = []
+    for turn in turns:
+        seen, mask = player.codec.encode(turn.game)
+        network: Any = player.network
+        with torch.inference_mode():
+            thought = appraise(
+                network, Situation(network.prepare(stack([seen])), torch.as_tensor(mask[None]), None)
+            )
+        if thought.weights is None:
+            raise UserError(
+                f"'{player.name}' does not tell how likely its actions are", fix="name another run"
+            )
+        weights = {action: thought.weights[action] for action in _legal(turn)}
+        if player.deterministic or thought.weighing == "value":
+            best = max(weights, key=weights.__getitem__)
+            weights = {action: float(action == best) for action in weights}
+        found.append(_among_legal(player, turn, weights))
+    return found
+
+
+@action_chances.register
+def _(player: BotPlayer, turns: Sequence[Seated]) -> list[Chances]:
+    """Of bots at Kuhn Poker alone."""
+    found = []
+    for turn in turns:
+        codec = _codec(turn)
+        if not isinstance(codec.rules, KuhnPoker):
+            raise UserError(
+                f"how likely the actions of '{player.name}' are is known at Kuhn Poker alone",
+                where=turn.game.spec.id,
+            )
+        bold = boldness(player.name, codec.rules, codec.position(turn.game))
+        found.append(
+            Chances({action: bold if action in (BET, CALL) else 1 - bold for action in _legal(turn)})
+        )
+    return found
+
+
+def _codec(turn: Seated) -> Codec[Any]:
+    codec = codec_for(turn.game.spec.id, turn.game.spec.kwargs)
+    assert codec is not None
+    return codec
+
+
+def _legal(turn: Seated) -> list[int]:
+    codec = _codec(turn)
+    return list(codec.rules.legal(codec.position(turn.game)))
+
+
+def _among_legal(player: Player, turn: Seated, read: Mapping[int, float], *others: float) -> Chances:
+    total = math.fsum(read.values())
+    if total <= 0:
+        raise UserError(
+            f"'{player.name}' never makes a legal move here",
+            where=f"{turn.game.spec.id}: {turn.game.observe().position}",
+            fix="train it longer, or from a warm start",
+        )
+    return Chances({action: chance / total for action, chance in read.items()}, *others)

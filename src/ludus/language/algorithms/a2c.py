@@ -1,0 +1,23 @@
+"""Advantage actor-critic (Mnih et al., 2016) for turns: one pass over a batch, advantages from a value head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ludus.config.registry import LANGUAGE, Algorithm, register_algorithm
+from ludus.language.algorithms.credit import turn_gae
+from ludus.language.algorithms.hyperparameters import ValuedHyperparameters, check
+from ludus.language.algorithms.learner import Credit, LanguageLearner
+from ludus.league.records import Turn
+
+
+class A2CHyperparameters(ValuedHyperparameters):
+    pass
+
+
+class A2C(LanguageLearner[A2CHyperparameters]):
+    def credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
+        return Credit(*turn_gae(turns, values, self.h.gamma(fraction), self.h.gae_lambda(fraction)))
+
+
+register_algorithm("A2C", Algorithm("A2C", A2CHyperparameters, learner=A2C, check=check), engine=LANGUAGE)

@@ -1,0 +1,166 @@
+"""Pairs to learn from before the first game: what a bot would do in states of its games, or a CSV file.
+
+Prompts are made by the same templates as in play, and completions end with the token at which the model stops.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from ludus.config.language import WarmupConfig
+from ludus.errors import ConfigError, UserError, nearest
+from ludus.games.board.bots import BOTS, make_bot
+from ludus.language.collector import Table
+from ludus.language.models.tokenizer import ENDS_OF_TURN, Tokenizer
+from ludus.language.text_games.extraction import Extractor
+from ludus.language.text_games.game import Observed, TextGame
+from ludus.runs.streams import Streams
+
+_COLUMNS = ("observation", "action")
+_LONGEST_LINE = 4 << 20
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A prompt and the completion to learn."""
+
+    prompt: tuple[int, ...]
+    completion: tuple[int, ...]
+
+
+def demonstrations(
+    tables: Sequence[Table],
+    settings: WarmupConfig,
+    tokenizer: Tokenizer,
+    longest_prompt: int,
+    streams: Streams,
+) -> list[Pair]:
+    """`settings.pairs` pairs at most, as `settings.source` has them.
+
+    Raises UserError, or ConfigError, for a bot or file that is not there, a bot that does not play one of the games,
+    a file without its columns, and completions that a game would not read back.
+    """
+    source = settings.source
+    if source in BOTS:
+        shown = _played(tables, settings, streams)
+    elif Path(source).suffix.lower() == ".csv" or Path(source).exists():
+        shown = _written(tables, Path(source), settings.pairs)
+    else:
+        hint = nearest(source, BOTS)
+        raise ConfigError(
+            f"'{source}' is neither a bot nor a CSV file that is there",
+            key="warmup.source",
+            fix=f"did you mean '{hint}'?" if hint else f"bots: {', '.join(BOTS)}; or the path of a CSV",
+        )
+    end = stop_token(tokenizer)
+    pairs = []
+    for table, observed, completion in shown[: settings.pairs]:
+        text = table.template.render(observed, tokenizer)
+        # a prompt that is too long loses its beginning, as in play
+        prompt = tokenizer.encode(text)[-longest_prompt:] or [tokenizer.start_id]
+        pairs.append(Pair(tuple(prompt), (*tokenizer.encode(completion), end)))
+    return pairs
+
+
+def stop_token(tokenizer: Tokenizer) -> int:
+    """The token that ends a turn where the model has several at which it stops."""
+    for name in ENDS_OF_TURN:
+        ids = tokenizer.encode(name)
+        if len(ids) == 1 and ids[0] in tokenizer.stop_ids:
+            return ids[0]
+    if not tokenizer.stop_ids:
+        raise UserError("the model has no token at which it stops", where="language.model")
+    return min(tokenizer.stop_ids)
+
+
+def completion_for(action: str, extractor: Extractor, game: str) -> str:
+    """A completion from which `extractor` reads `action`; ConfigError where none of the usual forms does."""
+    for text in (action, f"\\boxed{{{action}}}", f"[{action}]"):
+        if extractor(text) == (action, True):
+            return text
+    raise ConfigError(
+        f"no completion is known from which the extraction of {game} reads '{action}'",
+        key="games.train.extract",
+        fix="use brackets, boxed, last-line or whole; or warm up from a CSV of whole completions",
+    )
+
+
+def _played(
+    tables: Sequence[Table], settings: WarmupConfig, streams: Streams
+) -> list[tuple[Table, Observed, str]]:
+    """What the bot says in states of games between bots; a share of the moves played is random."""
+    rng = streams.numpy("warmup games")
+    weights = np.array([table.weight for table in tables])
+    weights /= weights.sum()
+    bots = [make_bot(settings.source, table.spec, rng) for table in tables]
+    strays = [make_bot("random", table.spec, rng) for table in tables]
+    found: list[tuple[Table, Observed, str]] = []
+    games = 0
+    while len(found) < settings.pairs:
+        index = int(rng.choice(len(tables), p=weights))
+        table = tables[index]
+        game = TextGame(table.spec)
+        game.reset(streams.derive("warmup", games))
+        games += 1
+        while not game.over:
+            observed, action = game.observe(), bots[index].act(game)
+            found.append((table, observed, completion_for(action, table.extractor, table.game)))
+            stray = rng.random() < settings.explore
+            game.play(strays[index].act(game) if stray else action)
+    return found
+
+
+def _written(tables: Sequence[Table], path: Path, most: int) -> list[tuple[Table, Observed, str]]:
+    by_game = {table.game: table for table in tables}
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(_lines(file))
+            columns = [*(reader.fieldnames or [])]
+            rows = list(itertools.islice(reader, most))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(
+            f"the pairs cannot be read: {reason}", where=str(path), fix="check warmup.source"
+        ) from None
+    missing = [name for name in _COLUMNS if name not in columns]
+    if missing:
+        raise UserError(
+            f"the file has no column '{missing[0]}'",
+            where=str(path),
+            fix=f"its first line names the columns: observation,action; it has {', '.join(columns) or 'none'}",
+        )
+    if not rows:
+        raise UserError(
+            "the file has no pairs", where=str(path), fix="one line each, below the columns' names"
+        )
+    found = []
+    for number, row in enumerate(rows, start=1):
+        game, seat = row.get("game") or tables[0].game, row.get("seat") or "0"
+        if not row["action"] or row["observation"] is None:
+            raise UserError(f"pair {number} lacks its action", where=str(path), fix="complete or remove it")
+        if game not in by_game:
+            raise UserError(
+                f"pair {number} is of '{game}', which this run does not play",
+                where=str(path),
+                fix=f"its games: {', '.join(by_game)}",
+            )
+        if not seat.isdecimal() or len(seat) > 3:
+            raise UserError(f"pair {number} has the seat '{seat}'", where=str(path), fix="a number from 0 on")
+        observed = Observed(row["observation"], row["observation"], "", int(seat))
+        found.append((by_game[game], observed, row["action"]))
+    return found
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """The lines of `file`; csv.Error for one that no memory need hold."""
+    while line := file.readline(_LONGEST_LINE):
+        if len(line) == _LONGEST_LINE:
+            raise csv.Error(f"a line has more than {_LONGEST_LINE:,} characters")
+        yield line

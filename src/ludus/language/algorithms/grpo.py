@@ -1,0 +1,39 @@
+"""Group relative policy optimisation (Shao et al., 2024), by default without the biases that Dr. GRPO (Liu et al.,
+2025) found: no division by the group's deviation, and a constant length.
+
+Turns are compared with others played from the same state (`games.branch`), so that no value has to be learnt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import Field
+
+from ludus.config.registry import LANGUAGE, Algorithm, register_algorithm
+from ludus.language.algorithms.credit import discounted_returns, group_advantages
+from ludus.language.algorithms.hyperparameters import ClippedHyperparameters, check
+from ludus.language.algorithms.learner import Credit, LanguageLearner
+from ludus.league.records import Turn
+
+
+class GRPOHyperparameters(ClippedHyperparameters):
+    divide_by_std: bool = Field(
+        default=False, description="divide by the deviation within each group, as GRPO was published"
+    )
+
+
+class GRPO(LanguageLearner[GRPOHyperparameters]):
+    usual_sampling: ClassVar[tuple[str, ...]] = ()  # a group that teaches nothing must stay at zero
+
+    def credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
+        returns = discounted_returns(turns, self.h.gamma(fraction))
+        advantages, groups, alike = group_advantages(turns, returns, divide_by_std=self.h.divide_by_std)
+        figures = {"train/groups": float(groups)}
+        if groups:
+            figures["train/groups_alike"] = alike / groups
+        return Credit(advantages, metrics=figures)
+
+
+register_algorithm("GRPO", Algorithm("GRPO", GRPOHyperparameters, learner=GRPO, check=check), engine=LANGUAGE)

@@ -1,0 +1,595 @@
+"""The language learner: token-level policy losses on exactly the tokens that were sampled.
+
+One update is: rewards become advantages (`credit`, the one thing in which the algorithms differ), turns become
+minibatches, a minibatch becomes packed forward passes whose gradients add up, and then the optimizers step. Several
+learners may share the passes out among them (`peers`); everything else each does alone, alike.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ludus.algorithms.gradient_step import Brake
+from ludus.algorithms.learner import explained_variance, with_prefix
+from ludus.algorithms.peers import ALONE, Peers, together
+from ludus.config.language import LanguageConfig, RewardsConfig
+from ludus.config.schema import TrainerConfig
+from ludus.errors import NotFinite
+from ludus.language.algorithms.guard import diversity_metrics
+from ludus.language.algorithms.hyperparameters import (
+    ClippedHyperparameters,
+    LanguageHyperparameters,
+    ValuedHyperparameters,
+)
+from ludus.language.algorithms.losses import (
+    clipped_loss,
+    importance_weights,
+    kl_estimate,
+    policy_gradient_loss,
+    share_of_tokens,
+)
+from ludus.language.algorithms.packing import Pass, completion_starts, n_passes, pack
+from ludus.language.algorithms.rewards import Transforms, reward_metrics
+from ludus.language.algorithms.scoring import score
+from ludus.language.algorithms.student import Student
+from ludus.language.models.model import LanguageModel
+from ludus.league.records import Turn
+from ludus.policies.sharding import sendable
+from ludus.rollout.experience import Turns
+from ludus.runs.streams import Streams
+from ludus.types import Metrics
+
+H = TypeVar("H", bound=LanguageHyperparameters)
+
+
+def learner_names(number: int) -> tuple[str, ...]:
+    """How the players that learn are called."""
+    return ("learner",) if number == 1 else tuple(f"learner-{i}" for i in range(1, number + 1))
+
+
+@dataclass(frozen=True)
+class LanguagePlace:
+    """What a language learner is built from.
+
+    `learners` are the players that learn; each has an adapter of its name in `model`. `start` is the adapter that
+    KL divergences are taken from; None: the base weights.
+    """
+
+    model: LanguageModel
+    language: LanguageConfig
+    rewards: RewardsConfig
+    learners: tuple[str, ...]
+    device: torch.device
+    streams: Streams
+    start: str | None = None
+    watch_kl: bool = False
+    """Measure the divergence from the start where it is no part of the loss."""
+    peers: Peers = ALONE
+    playing: LanguageModel | None = None
+    """Where `model` is sharded: the whole one that plays, and gets the weights after every update."""
+
+    @classmethod
+    def of(
+        cls,
+        config: TrainerConfig,
+        model: LanguageModel,
+        device: torch.device,
+        streams: Streams,
+        peers: Peers = ALONE,
+        playing: LanguageModel | None = None,
+    ) -> LanguagePlace:
+        """As `config` says; the model has the learners' adapters."""
+        assert config.language is not None
+        names = learner_names(config.language.learners)
+        return cls(
+            model=model,
+            language=config.language,
+            rewards=config.rewards,
+            learners=names,
+            device=device,
+            streams=streams,
+            start=f"{names[0]}@0",
+            watch_kl=config.guard is not None and config.guard.kl is not None,
+            peers=peers,
+            playing=playing,
+        )
+
+    @property
+    def whole_model(self) -> LanguageModel:
+        """The model that this process can compute with alone."""
+        return self.model if self.playing is None else self.playing
+
+
+@dataclass(frozen=True)
+class Credit:
+    """An advantage for each turn; what its value should have been, where values are learnt; figures about both."""
+
+    advantages: list[float]
+    targets: list[float] | None = None
+    metrics: Metrics = field(default_factory=dict)
+
+
+@dataclass
+class Samples:
+    """One learner's turns, and what is known of their tokens; flat tensors hold all tokens, turn after turn."""
+
+    turns: Sequence[Turn]
+    behaviour: Tensor
+    advantages: Tensor
+    weights: Tensor
+    lengths: Tensor
+    returns: Tensor | None = None
+    proximal: Tensor | None = None
+    start: Tensor | None = None
+
+
+STEP_STATISTICS = ("policy_loss", "value_loss", "grad_norm", "steps")
+TOKEN_STATISTICS = ("entropy", "approx_kl", "clip_fraction", "importance_weight", "kl_start", "tokens")
+"""What is summed over optimizer steps, and over tokens."""
+
+
+class LanguageLearner(ABC, Generic[H]):
+    """Owns the learning adapters' optimizers. Algorithms differ in `credit` and in their hyperparameters."""
+
+    usual_sampling: ClassVar[tuple[str, ...]] = ("center_by_env",)
+    """The sampling transforms where the config names none."""
+
+    def __init__(self, place: LanguagePlace, hyperparams: H) -> None:
+        self.place = place
+        self.peers = place.peers
+        self.h = hyperparams
+        self.policy: Any = place.whole_model
+        self.brake = Brake(place.device)
+        self.transforms = Transforms(place.rewards, self.usual_sampling)
+        self.rate_scale = 1.0
+        """What the learning rates are multiplied by, for whoever slows a run down."""
+        hidden = hyperparams.value_net_arch if isinstance(hyperparams, ValuedHyperparameters) else None
+        self.students = {name: Student(name, place.model, hidden, place.device) for name in place.learners}
+        self._shuffle = place.streams.numpy("minibatches")
+        self._told = False
+        """Whether the peers have weights and memory as they are here."""
+        self._start_told = False
+        self._temperature = place.language.sampler.temperature
+
+    @abstractmethod
+    def credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
+        """What each of `turns` deserves. `values` are those of the value head; none without one."""
+
+    # What a trainer asks of a learner
+
+    def update(self, experience: Turns, fraction: float) -> Metrics:
+        """Learn from `experience`; `fraction` of the run is done, which is what schedules read.
+
+        Every learner takes the turns it played; those of others are left alone. The matches are finished here:
+        their turns get their rewards. Turns of one seat of one match belong into one experience. LudusError when
+        a gradient is not finite: nothing has stepped by it.
+        """
+        self._inform_peers(fraction)
+        return self.learn(experience, fraction, self.rate_scale, self._shuffle.bit_generator.state)
+
+    @together
+    def learn(self, experience: Turns, fraction: float, rate_scale: float, shuffling: Any) -> Metrics:
+        """`update` with what the first of several learners decides for all."""
+        self.rate_scale = rate_scale
+        self._shuffle.bit_generator.state = shuffling
+        self.transforms.finish(experience.matches, self.students)
+        metrics = diversity_metrics(experience.matches)
+        found = {
+            name: self._update_one(
+                student, [turn for turn in experience.turns if turn.player == name], fraction
+            )
+            for name, student in self.students.items()
+        }
+        metrics |= reward_metrics(experience.turns)
+        self._publish()
+        return metrics | _merged(found)
+
+    def version(self, name: str) -> int:
+        """How many updates the weights of learner `name` have seen."""
+        return self.students[name].updates
+
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        return {
+            f"{name}.{key}": optimizer
+            for name, student in self.students.items()
+            for key, optimizer in student.optimizers().items()
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything but the adapters, for `learner.safetensors`."""
+        return self.gather() if self.peers.sharded else self._tensors()
+
+    @together
+    def gather(self) -> dict[str, Tensor]:
+        """`tensors` of which every peer has a part."""
+        return self._tensors()
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {
+            f"{name}.{key}": value
+            for name, student in self.students.items()
+            for key, value in student.tensors().items()
+        }
+
+    def values(self) -> dict[str, Any]:
+        """Counters and what the transforms have learnt, for `state.json`."""
+        return {
+            "students": {name: {"updates": student.updates} for name, student in self.students.items()},
+            "transforms": self.transforms.state_dict(),
+            "rate_scale": self.rate_scale,
+        }
+
+    def load(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Take up what `tensors` and `values` gave. The adapters are the model's to load, and have been."""
+        weights = self._weights() if self.peers.leads else {}
+        self.take_up(weights, tensors, values)
+        self._told = self.peers.leads
+
+    @together
+    def take_up(
+        self, weights: dict[str, dict[str, Tensor]], tensors: dict[str, Tensor], values: dict[str, Any]
+    ) -> None:
+        """`load`, the learners' `weights` included; none where the model has them."""
+        for name, own in weights.items():
+            self.place.model.load_adapter_tensors(name, own)
+        for name, student in self.students.items():
+            student.load(with_prefix(tensors, name), values["students"][name])
+        self.transforms.load_state_dict(values["transforms"])
+        self.rate_scale = float(values["rate_scale"])
+
+    @together
+    def go_back(self, name: str, weights: Mapping[str, Tensor]) -> None:
+        """Let learner `name` go on from earlier `weights` of its own: a new version, whose optimizers start afresh."""
+        self.place.model.load_adapter_tensors(name, weights)
+        self.students[name].restart()
+        self._publish()
+
+    @together
+    def take_start(self, weights: dict[str, Tensor]) -> None:
+        """Have the adapter that divergences are taken from; the model that plays has it from the league."""
+        model, name, adapter = self.place.model, self.place.start, self.place.language.adapter
+        assert name is not None
+        if name not in model.adapters:
+            model.add_adapter(name, None if adapter is None else adapter.without_start())
+        model.load_adapter_tensors(name, weights)
+
+    def agreement(self, name: str, turns: Sequence[Turn]) -> Metrics:
+        """How far log-probabilities computed here lie from those the sampler gave `turns` of the current version.
+
+        With top_p below 1 the sampler drew from another distribution than the policy, and the raw
+        log-probabilities (temperature 1) are compared instead.
+        """
+        self._inform_peers(0.0)
+        return self.compare(name, turns)
+
+    @together
+    def compare(self, name: str, turns: Sequence[Turn]) -> Metrics:
+        """See `agreement`."""
+        exact = self.place.language.sampler.top_p == 1.0
+        theirs = _flat([turn.log_probs if exact else turn.raw_log_probs for turn in turns], self.place.device)
+        ours = self._look(name, turns, range(len(turns)), self._temperature if exact else 1.0)[0]
+        gaps = (ours - theirs).abs()
+        if not len(gaps):
+            return {}
+        return {"train/log_prob_gap": float(gaps.mean()), "train/log_prob_gap_max": float(gaps.max())}
+
+    # Within
+
+    def _weights(self) -> dict[str, dict[str, Tensor]]:
+        model = self.place.whole_model
+        return {name: sendable(model.adapter_tensors(name)) for name in self.students}
+
+    def _inform_peers(self, fraction: float) -> None:
+        """Give the peers what they cannot know. What follows they do as it is done here."""
+        if not self.peers.leads:
+            return
+        if not self._told:
+            self.load(self.tensors(), self.values())
+        start, model = self.place.start, self.place.whole_model
+        if (self.h.kl_coef(fraction) > 0 or self.place.watch_kl) and not self._start_told and start:
+            self.take_start(sendable(model.adapter_tensors(start)))
+            self._start_told = True
+
+    def _publish(self) -> None:
+        """What was learnt in parts goes, whole, to the model that plays."""
+        if not self.peers.sharded:
+            return
+        for name in self.students:
+            learnt = self.place.model.adapter_tensors(name)
+            if self.place.playing is not None:
+                self.place.playing.load_adapter_tensors(name, learnt)
+
+    def _passes(self, turns: Sequence[Turn], chosen: Sequence[int]) -> Iterator[tuple[Pass, bool]]:
+        """This learner's share of the turns `chosen`, packed into passes; and whether a pass counts.
+
+        Peers gather weights that are sharded at once: who has fewer passes than another repeats one for nothing.
+        """
+        budget, device = self.place.language.tokens_per_step, self.place.device
+        lengths = [len(turns[i].prompt) + len(turns[i].completion) for i in chosen]
+        shares = self.peers.share(chosen, lengths)
+        own = pack(turns, shares[self.peers.rank], budget, device)
+        yield from ((batch, True) for batch in own)
+        if self.peers.sharded:
+            most = max(n_passes(turns, share, budget) for share in shares)
+            spare = (own or pack(turns, chosen[:1], budget, device))[:1]
+            for _ in range(most - len(own)):
+                yield from ((batch, False) for batch in spare)
+
+    def _update_one(self, student: Student, turns: Sequence[Turn], fraction: float) -> Metrics:
+        h = self.h
+        value_rate = h.value_learning_rate(fraction) if isinstance(h, ValuedHyperparameters) else 0.0
+        rate = h.learning_rate(fraction) * self.rate_scale
+        student.set_rates(rate, value_rate * self.rate_scale)
+        metrics = {"train/learning_rate": rate} | _length_metrics(turns)
+        looked, values = None, []
+        if student.head is not None:
+            looked, of_states = self._look(student.name, turns, range(len(turns)), self._temperature)
+            values = of_states.tolist()
+        credit = self.credit(turns, values, fraction)
+        metrics |= credit.metrics
+        if credit.targets is not None:
+            metrics["train/explained_variance"] = explained_variance(
+                np.array(values), np.array(credit.targets)
+            )
+        ages = [student.updates - turn.version for turn in turns]
+        fresh = [i for i, age in enumerate(ages) if age <= h.max_staleness]
+        metrics["train/stale_turns"] = float(len(turns) - len(fresh))
+        if not fresh:
+            return metrics
+        metrics["train/staleness"] = float(np.mean([ages[i] for i in fresh]))
+        for turn, advantage in zip(turns, credit.advantages, strict=True):
+            turn.advantage = advantage
+        kept = [turns[i] for i in fresh]
+        self.transforms.batch(kept)
+        samples = self._samples(kept, None if credit.targets is None else [credit.targets[i] for i in fresh])
+        if looked is not None:
+            starts = completion_starts(turns)
+            samples.proximal = torch.cat([looked[starts[i] : starts[i + 1]] for i in fresh])
+        metrics |= self._learn(student, samples, fraction)
+        student.updates += 1
+        return metrics
+
+    def _samples(self, turns: Sequence[Turn], returns: list[float] | None) -> Samples:
+        device = self.place.device
+
+        def tensor(numbers: Sequence[float]) -> Tensor:
+            return torch.tensor(numbers, dtype=torch.float32, device=device)
+
+        return Samples(
+            turns=turns,
+            behaviour=_flat([turn.log_probs for turn in turns], device),
+            advantages=tensor([float(turn.advantage or 0.0) for turn in turns]),
+            weights=tensor([turn.weight for turn in turns]),
+            lengths=tensor([len(turn.completion) for turn in turns]),
+            returns=None if returns is None else tensor(returns),
+        )
+
+    def _learn(self, student: Student, samples: Samples, fraction: float) -> Metrics:
+        """All epochs over the minibatches; mean metrics of their steps and tokens."""
+        h, n = self.h, len(samples.turns)
+        epochs = h.n_epochs if isinstance(h, ClippedHyperparameters) else 1
+        useful = self._useful(samples, fraction)
+        clipped = isinstance(h, ClippedHyperparameters)
+        if clipped and samples.proximal is None and (epochs > 1 or n > h.mini_batch_size):
+            samples.proximal = self._look(student.name, samples.turns, useful, self._temperature)[0]
+        in_loss = h.kl_coef(fraction) > 0
+        if in_loss or self.place.watch_kl:
+            samples.start = self._look(self.place.start, samples.turns, useful, self._temperature)[0]
+        self.brake.release()
+        step_sums = torch.zeros(len(STEP_STATISTICS), device=self.place.device)
+        token_sums = torch.zeros(len(TOKEN_STATISTICS), device=self.place.device)
+        wanted = set(useful)
+        for _ in range(epochs):
+            order = self._shuffle.permutation(n).tolist()
+            for begin in range(0, n, h.mini_batch_size):
+                batch = order[begin : begin + h.mini_batch_size]
+                of_use = [i for i in batch if i in wanted]
+                if of_use:
+                    self._minibatch(student, samples, of_use, len(batch), fraction, step_sums, token_sums)
+        try:
+            self.brake.check()
+        except NotFinite as error:
+            raise NotFinite(_with_cause(str(error), samples)) from None
+        self.peers.add_up(step_sums[:2])  # losses; the norm and the steps are everybody's
+        self.peers.add_up(token_sums)
+        return _means(step_sums.tolist(), token_sums.tolist(), student, clipped, samples)
+
+    def _useful(self, samples: Samples, fraction: float) -> list[int]:
+        """The turns that any part of the loss depends on."""
+        everything = isinstance(self.h, ValuedHyperparameters)
+        regularised = self.h.kl_coef(fraction) > 0 or self.h.ent_coef(fraction) > 0
+        return [
+            i
+            for i, turn in enumerate(samples.turns)
+            if everything or (turn.completion and (regularised or (turn.advantage and turn.weight)))
+        ]
+
+    def _minibatch(
+        self,
+        student: Student,
+        samples: Samples,
+        chosen: Sequence[int],
+        n_turns: int,
+        fraction: float,
+        step_sums: Tensor,
+        token_sums: Tensor,
+    ) -> None:
+        """One optimizer step by the turns `chosen` of a minibatch of `n_turns`, in as many passes as it takes."""
+        language = self.place.language
+        max_norm = None if self.h.max_grad_norm is None else self.h.max_grad_norm(fraction)
+        shares = share_of_tokens(
+            samples.lengths, n_turns, self.h.length_norm, language.sampler.max_new_tokens
+        )
+        student.zero_grad()
+        losses = torch.zeros(2, device=self.place.device)
+        whole = torch.zeros((), device=self.place.device)
+        for batch, counts in self._passes(samples.turns, chosen):
+            scored = score(
+                self.place.model,
+                batch,
+                adapter=student.name,
+                temperature=self._temperature,
+                checkpoint=language.gradient_checkpointing,
+                entropy_gradient=self.h.ent_coef(fraction) > 0,
+            )
+            if not counts:
+                (0.0 * scored.tokens.log_probs.sum()).backward()  # type: ignore[no-untyped-call]  # as below
+                continue
+            loss, policy_loss = self._token_loss(
+                batch, scored.tokens.log_probs, scored.tokens.entropies, samples, shares, fraction, token_sums
+            )
+            losses[0] += policy_loss
+            if student.head is not None and samples.returns is not None:
+                assert isinstance(self.h, ValuedHyperparameters)
+                of_turns = torch.tensor(batch.turns, device=self.place.device)
+                # to the model a turn's value counts as much as one of its tokens
+                reaching = self.h.vf_coef(fraction) * n_turns * shares[of_turns]
+                values = student.head(scored.states, reaching)
+                off = (values - samples.returns[of_turns]).square() * samples.weights[of_turns]
+                value_loss = off.sum() / n_turns
+                loss = loss + value_loss
+                losses[1] += value_loss.detach()
+            whole += loss.detach()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self.brake.pull_if(whole - whole != 0, fault=True)  # a gradient may be finite all the same
+        norm = student.step(max_norm, self.brake, self.peers)
+        step_sums += torch.cat([losses, torch.stack([norm, torch.ones_like(norm)])])
+
+    def _token_loss(
+        self,
+        batch: Pass,
+        log_probs: Tensor,
+        entropies: Tensor,
+        samples: Samples,
+        shares: Tensor,
+        fraction: float,
+        token_sums: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """The sum over a pass's tokens of policy loss, KL and entropy bonus; and of the policy loss alone."""
+        h = self.h
+        behaviour = samples.behaviour[batch.index]
+        advantages = (samples.advantages * samples.weights)[batch.owner]
+        share = shares[batch.owner]
+        if isinstance(h, ClippedHyperparameters):
+            before = log_probs.detach() if samples.proximal is None else samples.proximal[batch.index]
+            low = h.clip_range(fraction)
+            high = low if h.clip_range_high is None else h.clip_range_high(fraction)
+            weights = importance_weights(before, behaviour, h.importance_cap)
+            policy, held = clipped_loss(log_probs, before, weights, advantages, low, high)
+        else:
+            before = behaviour
+            weights = importance_weights(log_probs, behaviour, h.importance_cap)
+            policy = policy_gradient_loss(log_probs, weights, advantages)
+            held = torch.zeros_like(policy, dtype=torch.bool)
+        policy_loss = (share * policy).sum()
+        loss = policy_loss
+        divergence = torch.zeros_like(log_probs)
+        if samples.start is not None:
+            divergence = kl_estimate(log_probs, samples.start[batch.index])
+            if kl_coef := h.kl_coef(fraction):
+                loss = loss + kl_coef * (share * divergence).sum()
+        if ent_coef := h.ent_coef(fraction):
+            loss = loss - ent_coef * (share * entropies).sum()
+        with torch.no_grad():
+            moved = kl_estimate(before, log_probs)  # of the policy before from the one now, by its own tokens
+            per_token = (entropies, moved, held.float(), weights, divergence, torch.ones_like(log_probs))
+            token_sums += torch.stack([numbers.detach().sum() for numbers in per_token])
+        return loss, policy_loss.detach()
+
+    @torch.no_grad()
+    def _look(
+        self, adapter: str | None, turns: Sequence[Turn], chosen: Sequence[int], temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of all tokens of the turns `chosen` (0 for the others), and each turn's value."""
+        device = self.place.device
+        student = self.students.get(adapter) if adapter is not None else None
+        log_probs = torch.zeros(completion_starts(turns)[-1], device=device)
+        values = torch.zeros(len(turns), device=device)
+        for batch, counts in self._passes(turns, chosen):
+            scored = score(self.place.model, batch, adapter=adapter, temperature=temperature)
+            if not counts:
+                continue
+            log_probs[batch.index] = scored.tokens.log_probs
+            if student is not None and student.head is not None:
+                values[torch.tensor(batch.turns, device=device)] = student.head(scored.states)
+        return self.peers.add_up(log_probs), self.peers.add_up(values)
+
+
+def _with_cause(said: str, samples: Samples) -> str:
+    """`said`, with the first number that came to the learner from outside and is not finite; where there is one."""
+    of_turns = {"advantage": samples.advantages, "weight": samples.weights, "return": samples.returns}
+    of_tokens = {
+        "sampler's log-probability": samples.behaviour,
+        "log-probability before the update": samples.proximal,
+        "log-probability at the start": samples.start,
+    }
+    owners = np.repeat(np.arange(len(samples.turns)), [len(turn.completion) for turn in samples.turns])
+    for name, numbers in (of_turns | of_tokens).items():
+        bad = None if numbers is None else (~torch.isfinite(numbers)).nonzero()
+        if numbers is not None and bad is not None and len(bad):
+            place = int(bad[0])
+            turn = samples.turns[place if name in of_turns else int(owners[place])]
+            what, dot, rest = said.partition("\n")
+            return (
+                f"{what}: the {name} of turn {turn.index}, seat {turn.seat}, match {turn.match} of {turn.game} "
+                f"is {float(numbers[place])!r}{dot}{rest}"
+            )
+    return said
+
+
+def _flat(arrays: Sequence[Any], device: torch.device) -> Tensor:
+    joined = np.concatenate(
+        [np.asarray(array, dtype=np.float32) for array in arrays] or [np.zeros(0, np.float32)]
+    )
+    return torch.as_tensor(joined, dtype=torch.float32, device=device)
+
+
+def _length_metrics(turns: Sequence[Turn]) -> Metrics:
+    if not turns:
+        return {"train/turns": 0.0}
+    lengths = [len(turn.prompt) + len(turn.completion) for turn in turns]
+    return {
+        "train/turns": float(len(turns)),
+        "train/sequence_length": float(np.mean(lengths)),
+        "train/truncated": float(sum(turn.truncated or turn.prompt_cut > 0 for turn in turns)),
+        "train/truncated_tokens": float(sum(turn.prompt_cut for turn in turns)),
+    }
+
+
+def _means(
+    step_sums: list[float], token_sums: list[float], student: Student, clipped: bool, samples: Samples
+) -> Metrics:
+    """Means of the statistics that this learner has."""
+    *per_step, steps = step_sums
+    *per_token, tokens = token_sums
+    absent = {"value_loss"} if student.head is None else set()
+    absent |= set() if clipped else {"clip_fraction"}
+    absent |= {"kl_start"} if samples.start is None else set()
+    found = [
+        *((name, total, steps) for name, total in zip(STEP_STATISTICS, per_step, strict=False)),
+        *((name, total, tokens) for name, total in zip(TOKEN_STATISTICS, per_token, strict=False)),
+    ]
+    metrics = {f"train/{name}": total / n for name, total, n in found if n and name not in absent}
+    return metrics | {"train/steps": steps, "train/tokens": tokens}
+
+
+def _merged(found: dict[str, Metrics]) -> Metrics:
+    """One learner's metrics as they are; of several, their means, and each one's own under its name."""
+    if len(found) == 1:
+        return next(iter(found.values()))
+    merged: Metrics = {}
+    for name in dict.fromkeys(name for metrics in found.values() for name in metrics):
+        values = [metrics[name] for metrics in found.values() if name in metrics]
+        finite = [value for value in values if math.isfinite(value)]
+        merged[name] = float(np.mean(finite)) if finite else math.nan
+    for learner, metrics in found.items():
+        merged |= {name.replace("train/", f"train/{learner}/", 1): value for name, value in metrics.items()}
+    return merged

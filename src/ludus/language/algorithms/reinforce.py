@@ -1,0 +1,30 @@
+"""REINFORCE (Williams, 1992) for turns: what a seat got from a turn on, times the gradient of its tokens.
+
+The baseline is a reward transform's business: `role_advantage`, `center_by_env`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ludus.config.registry import LANGUAGE, Algorithm, register_algorithm
+from ludus.language.algorithms.credit import discounted_returns
+from ludus.language.algorithms.hyperparameters import LanguageHyperparameters, check
+from ludus.language.algorithms.learner import Credit, LanguageLearner
+from ludus.league.records import Turn
+
+
+class ReinforceHyperparameters(LanguageHyperparameters):
+    pass
+
+
+class Reinforce(LanguageLearner[ReinforceHyperparameters]):
+    def credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
+        return Credit(discounted_returns(turns, self.h.gamma(fraction)))
+
+
+register_algorithm(
+    "REINFORCE",
+    Algorithm("REINFORCE", ReinforceHyperparameters, learner=Reinforce, check=check),
+    engine=LANGUAGE,
+)

@@ -1,0 +1,103 @@
+"""A student: one learning adapter with its optimizers, its value head and the number of updates it has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ludus.algorithms.gradient_step import Brake, make_adam, set_learning_rate, take_step
+from ludus.algorithms.learner import load_optimizer_tensors, optimizer_tensors, with_prefix
+from ludus.algorithms.peers import ALONE, Peers
+from ludus.language.models.model import LanguageModel
+
+
+class ValueHead(nn.Module):
+    """What a seat will get, from the state of the last prompt token. Begins with 0 for every state."""
+
+    def __init__(self, width: int, hidden: Sequence[int]) -> None:
+        super().__init__()
+        sizes = (width, *hidden)
+        layers: list[nn.Module] = []
+        for size, following in pairwise(sizes):
+            layers += [nn.Linear(size, following), nn.Tanh()]
+        last = nn.Linear(sizes[-1], 1)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.layers = nn.Sequential(*layers, last)
+
+    def forward(self, states: Tensor, share: Tensor | None = None) -> Tensor:
+        """Values [turns]; of each turn's gradient its `share` [turns] goes on into the model, without one nothing."""
+        shared = states.detach()
+        if share is not None:
+            shared = shared + share[:, None] * (states - shared)
+        values: Tensor = self.layers(shared).squeeze(-1)
+        return values
+
+
+class Student:
+    """Who learns, by the name of its adapter. `updates` is its version."""
+
+    def __init__(
+        self, name: str, model: LanguageModel, value_net_arch: Sequence[int] | None, device: torch.device
+    ) -> None:
+        """`value_net_arch` None: no value head."""
+        self.name = name
+        self.updates = 0
+        self.parameters = model.trainable(name)
+        self.optimizer = make_adam(self.parameters, 0.0)
+        self.head: ValueHead | None = None
+        self.value_optimizer: torch.optim.Optimizer | None = None
+        if value_net_arch is not None:
+            self.head = ValueHead(model.width, value_net_arch).to(device)
+            self.value_optimizer = make_adam(list(self.head.parameters()), 0.0)
+
+    def set_rates(self, rate: float, value_rate: float) -> None:
+        set_learning_rate(self.optimizer, rate)
+        if self.value_optimizer is not None:
+            set_learning_rate(self.value_optimizer, value_rate)
+
+    def zero_grad(self) -> None:
+        for optimizer in self.optimizers().values():
+            optimizer.zero_grad()
+
+    def step(self, max_norm: float | None, brake: Brake, peers: Peers = ALONE) -> Tensor:
+        """Step by the gradients at hand, each part clipped to `max_norm`; returns the norm of the adapter's.
+
+        Where any of them is not finite the brake is pulled and nothing steps.
+        """
+        parts: list[tuple[torch.optim.Optimizer, list[nn.Parameter]]] = [(self.optimizer, self.parameters)]
+        if self.head is not None and self.value_optimizer is not None:
+            parts.append((self.value_optimizer, list(self.head.parameters())))
+        return take_step(parts, max_norm, brake, peers)
+
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        found: dict[str, torch.optim.Optimizer] = {"policy": self.optimizer}
+        return found if self.value_optimizer is None else found | {"value": self.value_optimizer}
+
+    def restart(self) -> None:
+        """Be another version, and forget what the optimizers remember of gradients."""
+        self.updates += 1
+        for optimizer in self.optimizers().values():
+            optimizer.state.clear()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything but the adapter itself."""
+        found = {
+            f"{name}.{key}": value
+            for name, optimizer in self.optimizers().items()
+            for key, value in optimizer_tensors(optimizer)
+        }
+        if self.head is not None:
+            found |= {f"head.{key}": value for key, value in self.head.state_dict().items()}
+        return found
+
+    def load(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        self.updates = int(values["updates"])
+        for name, optimizer in self.optimizers().items():
+            load_optimizer_tensors(optimizer, with_prefix(tensors, name))
+        if self.head is not None:
+            self.head.load_state_dict(with_prefix(tensors, "head"))

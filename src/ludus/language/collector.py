@@ -1,0 +1,414 @@
+"""From matches to experience: many games open at once, all pending turns of one player answered together."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ludus.config.language import GamesConfig
+from ludus.errors import UserError
+from ludus.language.roster import Roster
+from ludus.language.text_games.game import GameFault, GameSpec, TextGame
+from ludus.league.league import League
+from ludus.league.players import Reply, Seated, answer
+from ludus.league.records import MatchRecord, Turn
+from ludus.rollout.collector import Collector
+from ludus.rollout.experience import Turns
+from ludus.runs.streams import Streams
+from ludus.types import EpisodeRecord, Metrics
+
+_log = logging.getLogger("ludus.rollout")
+MAX_LOST = 50  # games in a row that could not be played to their end: then something is wrong for good
+
+
+@dataclass(frozen=True)
+class Table:
+    """A game as it is played here: its rules, how a turn becomes a prompt, how a completion becomes a move."""
+
+    spec: GameSpec
+    template: Any
+    extractor: Any
+    weight: float = 1.0
+
+    @property
+    def game(self) -> str:
+        return self.spec.id
+
+
+@dataclass
+class OpenMatch:
+    """A match that is being played."""
+
+    number: int
+    table: int
+    game: TextGame
+    players: tuple[str, ...]
+    home: int
+    """The seat of the learner whose match this is."""
+    turns: list[Turn] = field(default_factory=list)
+    moves: list[tuple[int, str]] = field(default_factory=list)
+    seconds: float = 0.0
+    group: int | None = None
+    branch_at: int | None = None
+    """Which of the learner's turns the match branches at; None: it does not, or has."""
+
+    def record(self) -> MatchRecord:
+        return MatchRecord.of(
+            self.number,
+            self.game,
+            self.players,
+            moves=self.moves,
+            turns=self.turns,
+            group=self.group,
+            seconds=self.seconds,
+        )
+
+
+class MatchCollector(Collector):
+    """Plays matches between the learners and whom the league seats opposite them.
+
+    A collection ends when the learners have taken `settings.turns` turns in finished games. With
+    `settings.across_updates` games that are still open then go on under the next version; without, no new game is
+    begun once enough turns are under way, and all are played out.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        league: League,
+        roster: Roster,
+        settings: GamesConfig,
+        streams: Streams,
+    ) -> None:
+        super().__init__()
+        self.tables = tuple(tables)
+        self.league = league
+        self.settings = settings
+        self.metrics: Metrics = {}
+        self._roster = roster
+        self._learners = roster.learners
+        self._streams = streams
+        self._rng = streams.numpy("matches")
+        self._weights = np.array([table.weight for table in tables]) / sum(table.weight for table in tables)
+        self._open: list[OpenMatch] = []
+        self._next = 0
+        self._lost_in_a_row = 0
+        self._spread = Spread(len(tables))
+
+    def collect(self, policy: Any = None) -> Turns:
+        """`policy` is what the learners' players sample from already."""
+        self._tally = Tally()
+        finished: list[MatchRecord] = []
+        wanted, across = self.settings.turns, self.settings.across_updates
+        enough = 0
+        while enough < wanted or (self._open and not across):
+            under_way = enough + sum(self._taken(match.turns) for match in self._open)
+            if across or under_way < wanted:
+                self._seat()
+            for match in self._tick():
+                finished.append(match)
+                enough += self._taken(match.turns)
+            self._call_hook(enough)
+        return self._experience(finished)
+
+    def barrier(self, number: int) -> None:
+        """Games need nothing, each is saved as its seed and moves; what samplers keep is not saved, so it goes."""
+        self._roster.forget()
+
+    def close(self) -> None:
+        self._open.clear()
+
+    def values(self) -> dict[str, Any]:
+        return {
+            "league": self.league.state_dict(),
+            "roster": self._roster.state_dict(),
+            "matches": {
+                "next": self._next,
+                "lost_in_a_row": self._lost_in_a_row,
+                "spread": self._spread.state_dict(),
+                "open": [_open_to_plain(match) for match in self._open],
+            },
+        }
+
+    def load(self, tensors: dict[str, Any], values: dict[str, Any]) -> None:
+        self.league.load_state_dict(values["league"])
+        self._roster.load_state_dict(values["roster"])
+        state = values["matches"]
+        self._next = int(state["next"])
+        self._lost_in_a_row = int(state["lost_in_a_row"])
+        self._spread.load_state_dict(state["spread"])
+        self._open = [_open_from_plain(plain, self.tables) for plain in state["open"]]
+
+    # Within
+
+    def _taken(self, turns: Sequence[Turn]) -> int:
+        return sum(turn.player in self._learners for turn in turns)
+
+    def _seat(self) -> None:
+        """Open games until as many are open as the settings say; groups count as the copies they will become."""
+        while sum(self._copies(match) for match in self._open) < self.settings.open:
+            number, self._next = self._next, self._next + 1
+            index = int(self._rng.choice(len(self.tables), p=self._weights))
+            table = self.tables[index]
+            game = TextGame(table.spec)
+            game.reset(self._streams.derive("match", number))
+            if game.over:
+                why = "it is over before it begins" if game.fault is None else game.fault.what
+                self._lose(table.game, "the game", why)
+                continue
+            learner = self._learners[number % len(self._learners)]
+            home = int(self._rng.integers(game.n_seats))
+            players = tuple(
+                learner if seat == home else self.league.choose_opponent(learner, table.game, self._rng)
+                for seat in range(game.n_seats)
+            )
+            branch_at = None
+            if self.settings.branch > 1:
+                branch_at = self._spread.choose(index, self.settings.branch_at, self._rng)
+            self._open.append(OpenMatch(number, index, game, players, home, branch_at=branch_at))
+
+    def _copies(self, match: OpenMatch) -> int:
+        return 1 if match.branch_at is None else self.settings.branch
+
+    def _tick(self) -> list[MatchRecord]:
+        """One turn in every open match; the matches that ended with it."""
+        self._branch()
+        began = time.perf_counter()
+        moving = [(match, match.players[match.game.seat]) for match in self._open]
+        replies = answer([(self._roster.player(name), self._seated(match)) for match, name in moving])
+        took = time.perf_counter() - began
+        for (match, name), reply in zip(moving, replies, strict=True):
+            match.seconds += took / len(moving)
+            self._apply(match, name, reply)
+        self._tally.acted(replies, took)
+        over = [match for match in self._open if match.game.over]
+        self._open = [match for match in self._open if not match.game.over]
+        return [record for match in over if (record := self._finish(match)) is not None]
+
+    def _seated(self, match: OpenMatch) -> Seated:
+        table = self.tables[match.table]
+        return Seated(match.game, match.number, match.game.seat, table.template, table.extractor)
+
+    def _apply(self, match: OpenMatch, name: str, reply: Reply) -> None:
+        if reply.fault is not None:
+            self._lose(match.game.spec.id, name, reply.fault)
+            self._open = [other for other in self._open if other is not match]
+            return
+        seat = match.game.seat
+        accepted = match.game.play(reply.action)
+        match.moves.append((seat, reply.action))
+        if reply.turn is not None:
+            match.turns.append(replace(reply.turn, invalid=not accepted, group=match.group))
+
+    def _branch(self) -> None:
+        """Split the matches that have come to the turn they branch at."""
+        for match in list(self._open):
+            if match.branch_at is None or match.game.seat != match.home:
+                continue
+            if sum(turn.seat == match.home for turn in match.turns) < match.branch_at:
+                continue
+            try:
+                games = [match.game.branch() for _ in range(self.settings.branch - 1)]
+            except GameFault as fault:
+                self._lose(match.game.spec.id, "the game", fault.what)
+                self._open = [other for other in self._open if other is not match]
+                continue
+            match.branch_at, match.group = None, match.number
+            match.turns = []  # played before the group began: no group to compare them with
+            for game in games:
+                copy = replace(match, number=self._next, game=game, turns=[], moves=list(match.moves))
+                self._next += 1
+                self._open.append(copy)
+
+    def _finish(self, match: OpenMatch) -> MatchRecord | None:
+        record = match.record()
+        if match.game.fault is not None:  # nobody's turns led to this result
+            self._tally.cut_off[record.game] += 1
+            self._lose(record.game, "the game", match.game.fault.what)
+            return None
+        if record.cut_off:
+            self._tally.cut_off[record.game] += 1
+            if record.reason:
+                _log.info("match %d of %s was cut off: %s", record.match, record.game, record.reason)
+        self._lost_in_a_row = 0
+        self.league.record(record)
+        self._tally.finished(record, match.home)
+        own = sum(seat == match.home for seat, _ in match.moves)  # those before it branched too
+        self._spread.see(match.table, own, record.rewards[match.home])
+        return record
+
+    def _lose(self, game: str, whose: str, fault: str) -> None:
+        """A match that cannot go on. UserError when none could for a long time."""
+        self._tally.skipped[whose] += 1
+        self._lost_in_a_row += 1
+        _log.warning(
+            "a match of %s was skipped because of %s: %s", game, whose, fault.strip().splitlines()[-1]
+        )
+        if self._lost_in_a_row >= MAX_LOST:
+            raise UserError(
+                f"{MAX_LOST} matches in a row could not be played, the last because of {whose}",
+                where=fault.strip().splitlines()[-1],
+                fix="check the games and the opponents of this config: ludus match RUN OPPONENT --env GAME",
+            )
+
+    def _experience(self, finished: list[MatchRecord]) -> Turns:
+        turns = [turn for match in finished for turn in match.turns if turn.player in self._learners]
+        self.metrics = self._tally.metrics(turns) | self.league.metrics()
+        return Turns(
+            steps=len(turns),
+            episodes=[_episode(match, self._learners) for match in finished],
+            turns=turns,
+            matches=finished,
+        )
+
+
+class Spread:
+    """How far returns spread at each turn of a game, which says where branching teaches most."""
+
+    DECAY = 0.05
+
+    def __init__(self, tables: int) -> None:
+        self._mean: list[list[float]] = [[] for _ in range(tables)]
+        self._variance: list[list[float]] = [[] for _ in range(tables)]
+        self._length: list[float] = [1.0] * tables
+
+    def choose(self, table: int, how: str, rng: np.random.Generator) -> int:
+        """Which of its own turns a learner's match branches at."""
+        if how == "uncertain" and self._variance[table]:
+            weights = np.array(self._variance[table]) + 1e-6
+            return int(rng.choice(len(weights), p=weights / weights.sum()))
+        return int(rng.integers(max(1, round(self._length[table]))))
+
+    def see(self, table: int, turns: int, reward: float) -> None:
+        """A match in which the learner took so many turns ended with this reward."""
+        self._length[table] += self.DECAY * (turns - self._length[table])
+        mean, variance = self._mean[table], self._variance[table]
+        while len(mean) < turns:
+            mean.append(reward)
+            variance.append(1.0)
+        for index in range(turns):
+            off = reward - mean[index]
+            mean[index] += self.DECAY * off
+            variance[index] = (1 - self.DECAY) * (variance[index] + self.DECAY * off * off)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": self._mean, "variance": self._variance, "length": self._length}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._mean = [list(row) for row in state["mean"]]
+        self._variance = [list(row) for row in state["variance"]]
+        self._length = list(state["length"])
+
+
+class Tally:
+    """What is counted during one collection."""
+
+    def __init__(self) -> None:
+        self.cut_off: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
+        self._began = time.perf_counter()
+        self._sampling = 0.0
+        self._characters = 0
+        self._tokens = 0
+        self._all_turns = 0
+        self._matches: list[tuple[MatchRecord, int]] = []
+
+    def acted(self, replies: Sequence[Reply], seconds: float) -> None:
+        spoken = [reply.turn for reply in replies if reply.turn is not None]
+        self._all_turns += len(replies)
+        self._sampling += seconds
+        self._characters += sum(len(turn.text) for turn in spoken)
+        self._tokens += sum(len(turn.completion) for turn in spoken)
+
+    def finished(self, record: MatchRecord, home: int) -> None:
+        self._matches.append((record, home))
+
+    def metrics(self, turns: Sequence[Turn]) -> Metrics:
+        elapsed = time.perf_counter() - self._began
+        found: Metrics = {
+            "games/finished": float(len(self._matches)),
+            "games/cut_off": float(sum(self.cut_off.values())),
+            "games/skipped": float(sum(self.skipped.values())),
+            "games/turns": float(len(turns)),
+            "games/completion_tokens": _mean([len(turn.completion) for turn in turns]),
+            "games/prompt_tokens": _mean([len(turn.prompt) for turn in turns]),
+            "games/prompts_cut": float(sum(turn.prompt_cut > 0 for turn in turns)),
+            "games/prompt_tokens_cut": float(sum(turn.prompt_cut for turn in turns)),
+            "games/completions_truncated": float(sum(turn.truncated for turn in turns)),
+            "games/well_formed": _mean([turn.well_formed for turn in turns]),
+            "games/invalid_rate": _mean([turn.invalid for turn in turns]),
+            "games/entropy": _mean([turn.entropy for turn in turns]),
+            "time/collecting": elapsed,
+            "time/sampling": self._sampling,
+            "time/per_episode": elapsed / max(len(self._matches), 1),
+            "time/per_turn": elapsed / max(self._all_turns, 1),
+            "time/per_character": self._sampling / max(self._characters, 1),
+            "time/tokens_per_second": self._tokens / max(self._sampling, 1e-9),
+        }
+        for record, home in self._matches:
+            for seat, name in enumerate(record.players):
+                if seat != home and name != record.players[home]:
+                    key = f"winrate/{record.game}/{name}"
+                    found[key] = found.get(key, 0.0) + (record.rewards[home] > record.rewards[seat])
+                    found[f"{key}/games"] = found.get(f"{key}/games", 0.0) + 1
+        for key in [key for key in found if key.endswith("/games") and key.startswith("winrate/")]:
+            found[key.removesuffix("/games")] /= found[key]
+        return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else float("nan")
+
+
+def _episode(match: MatchRecord, learners: Sequence[str]) -> EpisodeRecord:
+    """The match as the learner saw it: the reward of its first seat; success where it played somebody else."""
+    seats = [seat for seat, name in enumerate(match.players) if name in learners]
+    reward = float(match.rewards[seats[0]])
+    others = [match.rewards[seat] for seat in range(len(match.players)) if seat not in seats]
+    return EpisodeRecord(reward, match.length, reward > max(others) if others else None)
+
+
+def _open_to_plain(match: OpenMatch) -> dict[str, Any]:
+    turns = []
+    for turn in match.turns:
+        plain = asdict(turn)
+        for name in ("log_probs", "raw_log_probs"):
+            plain[name] = [float(value) for value in plain[name]]
+        turns.append(plain)
+    return {
+        "number": match.number,
+        "table": match.table,
+        "seed": match.game.seed,
+        "actions": list(match.game.actions),
+        "players": list(match.players),
+        "home": match.home,
+        "turns": turns,
+        "moves": [list(move) for move in match.moves],
+        "group": match.group,
+        "branch_at": match.branch_at,
+    }
+
+
+def _open_from_plain(plain: dict[str, Any], tables: Sequence[Table]) -> OpenMatch:
+    turns = []
+    for saved in plain["turns"]:
+        arrays = {name: np.array(saved[name], dtype=np.float32) for name in ("log_probs", "raw_log_probs")}
+        tokens = {name: tuple(saved[name]) for name in ("prompt", "completion")}
+        turns.append(Turn(**{**saved, **arrays, **tokens}))
+    return OpenMatch(
+        number=plain["number"],
+        table=plain["table"],
+        game=TextGame.replay(tables[plain["table"]].spec, plain["seed"], plain["actions"]),
+        players=tuple(plain["players"]),
+        home=plain["home"],
+        turns=turns,
+        moves=[(seat, action) for seat, action in plain["moves"]],
+        group=plain["group"],
+        branch_at=plain["branch_at"],
+    )

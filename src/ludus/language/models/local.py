@@ -1,0 +1,75 @@
+"""The sampler in the learner's own process: the same weights, so what it draws is exactly on-policy.
+
+All requests of a call are one batch, whatever their lengths and adapters. A row that has finished leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ludus.config.language import SamplerConfig
+from ludus.errors import ConfigError
+from ludus.language.models.captured import CapturedDecoder, can_capture
+from ludus.language.models.decoding import Decoder
+from ludus.language.models.foreign import ForeignModel
+from ludus.language.models.foreign_decoding import ForeignDecoder
+from ludus.language.models.llama import LlamaModel
+from ludus.language.models.model import LanguageModel
+from ludus.language.models.rows import Row, Work
+from ludus.language.models.sampling import Completion, Request
+
+
+class LocalSampler:
+    """Draws with `generator`. On a CPU the same calls from the same state of it give the same completions.
+
+    Keys and values are kept from call to call, for prompts that begin as earlier ones did. Weights that a learner
+    changes are noticed where torch can tell; `forget` is for where it cannot, and to make what follows independent
+    of what was sampled before (in the last bits of a float), as exact resume needs it.
+    """
+
+    def __init__(self, model: LanguageModel, config: SamplerConfig, generator: torch.Generator) -> None:
+        if config.max_new_tokens >= model.context:
+            raise ConfigError(
+                f"{config.max_new_tokens} new tokens leave no room for a prompt: the model reads {model.context}",
+                key="language.sampler.max_new_tokens",
+                fix=f"at most {model.context - 1}",
+            )
+        self.model = model
+        self.config = config
+        self.generator = generator
+        self._longest_prompt = min(config.max_prompt_tokens, model.context - config.max_new_tokens)
+        self._decoder: Decoder | ForeignDecoder
+        if isinstance(model, LlamaModel):
+            kind = CapturedDecoder if can_capture(model) else Decoder
+            self._decoder = kind(model, config, generator)
+        else:
+            assert isinstance(model, ForeignModel)
+            self._decoder = ForeignDecoder(model, config, generator)
+
+    @property
+    def work(self) -> Work:
+        """What sampling has cost since the sampler was made."""
+        return self._decoder.work
+
+    def forget(self) -> None:
+        """Drop what is kept between calls."""
+        self._decoder.forget()
+
+    def fitted(self, prompt: tuple[int, ...]) -> tuple[int, ...]:
+        """What the model is given of `prompt`: its end, where it is too long; the start token, where it is empty."""
+        cut = max(len(prompt) - self._longest_prompt, 0)
+        return prompt[cut:] or (self.model.tokenizer.start_id,)
+
+    @torch.no_grad()
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """A completion for each request, in order; raises UserError for an adapter that is not there."""
+        rows = [self._row(request) for request in requests]
+        if rows:
+            self._decoder.complete(rows)
+        return [row.completion() for row in rows]
+
+    def _row(self, request: Request) -> Row:
+        prompt = self.fitted(request.prompt)
+        return Row(prompt, request.adapter, request.key, max(len(request.prompt) - len(prompt), 0))

@@ -1,0 +1,246 @@
+"""Samplers on Ray: each a process with a model of its own, on a GPU where there are some, to whom turns are dealt.
+
+Adapters go into the object store once and from there to every sampler that comes to need them. A sampler that is lost
+costs its part of a batch, which the others are asked for; another takes its place when it is ready.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ludus.config.language import LanguageConfig, SamplerConfig
+from ludus.errors import ConfigError, LudusError, UserError
+from ludus.language.assignment import Assignment, Part
+from ludus.language.models.sampling import Completion, Request
+from ludus.scale.cluster import RaySession, import_ray
+from ludus.scale.losses import Losses
+from ludus.types import Array
+
+_log = logging.getLogger("ludus.scale")
+_START_SECONDS = 300.0  # for the first of the samplers: a large model takes its time to load
+_ANSWER_SECONDS = 1800.0  # for a batch; a sampler that takes longer hangs
+
+
+@dataclass(frozen=True)
+class SamplerPlan:
+    """What every sampler is."""
+
+    language: LanguageConfig
+    seed: int
+    """Of the run: the weights of `tiny` are drawn from it."""
+    device: str
+    cpus: float
+    gpus: float
+
+
+class _Actor:
+    """The process around an engine."""
+
+    def __init__(self, plan: SamplerPlan) -> None:
+        import torch
+
+        from ludus.language.models.engine import Engine, LocalEngine
+        from ludus.language.models.models import load_language_model
+        from ludus.runs.streams import Streams
+
+        torch.set_num_threads(max(1, int(plan.cpus)))
+        model = load_language_model(plan.language, plan.device, Streams(plan.seed).torch("model"))
+        self._engine: Engine
+        if plan.language.sampler.kind == "vllm":
+            from ludus.language.models.vllm_engine import VLLMEngine
+
+            self._engine = VLLMEngine(model.cpu(), plan.language)  # vLLM needs the GPU for itself
+        else:
+            self._engine = LocalEngine(model, plan.language)
+        self._loaded: set[str] = set()
+
+    def place(self) -> str:
+        """The machine and process this is."""
+        return f"{socket.gethostname()}, process {os.getpid()}"
+
+    def load(self, name: str, weights: Mapping[str, Array]) -> None:
+        from torch import tensor
+
+        self._engine.load(name, {key: tensor(array) for key, array in weights.items()})
+        self._loaded.add(name)
+
+    def drop(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._loaded.remove(name)
+            self._engine.drop(name)
+
+    def forget(self) -> None:
+        """Be as if new."""
+        self.drop(sorted(self._loaded))
+        self._engine.forget()
+
+    def sample(self, requests: Sequence[Request], settings: SamplerConfig, seed: int) -> list[Completion]:
+        return self._engine.sample(requests, settings, seed)
+
+
+class SamplerFleet:
+    """An engine made of `number` others. It has the connection to Ray and ends it."""
+
+    def __init__(self, plan: SamplerPlan, session: RaySession, number: int, max_failures: int) -> None:
+        self._ray = import_ray()
+        self._plan = plan
+        self._session = session
+        self._losses = Losses(max_failures)
+        self._assignment = Assignment()
+        self._weights: dict[str, Any] = {}
+        self._actors: dict[int, Any] = {}
+        self._starting: dict[int, Any] = {}
+        self._places: dict[int, str] = {}
+        try:
+            self.resize(number)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def lost(self) -> int:
+        """Samplers lost so far."""
+        return self._losses.total
+
+    @property
+    def number(self) -> int:
+        """Samplers that there are, or will be as soon as they are ready."""
+        return len(self._actors)
+
+    @property
+    def places(self) -> list[str]:
+        """The machine and process of every sampler that is ready."""
+        return [self._places[index] for index in self._assignment.samplers]
+
+    def resize(self, number: int) -> None:
+        """Have so many samplers from here on; returns when all are ready."""
+        if number < 1:
+            raise ConfigError(
+                "a fleet needs a sampler",
+                key="scale.num_actors",
+                fix="at least 1; 0 in the config: none on Ray",
+            )
+        for index in [index for index in self._actors if index >= number]:
+            if index in self._assignment.samplers:
+                self._assignment.leave(index)
+            self._starting.pop(index, None)
+            self._ray.kill(self._actors.pop(index))
+        for index in range(number):
+            if index not in self._actors:
+                self._hire(index)
+        self._welcome(wait=len(self._starting))
+
+    def load(self, name: str, weights: Mapping[str, Tensor]) -> None:
+        # once, whoever needs it; numpy's arrays are read where they lie
+        arrays = {key: tensor.detach().cpu().float().numpy() for key, tensor in weights.items()}
+        self._weights[name] = self._ray.put(arrays)
+
+    def drop(self, name: str) -> None:
+        for index in self._assignment.drop(name):
+            self._actors[index].drop.remote([name])
+        del self._weights[name]
+
+    def sample(self, requests: Sequence[Request], settings: SamplerConfig, seed: int) -> list[Completion]:
+        found: dict[int, Completion] = {}
+        waiting = list(range(len(requests)))
+        while waiting:
+            self._welcome(wait=0 if self._assignment.samplers else 1)
+            parts = self._assignment.deal([requests[place] for place in waiting])
+            asked = {
+                index: self._ask(index, part, [requests[waiting[i]] for i in part.places], settings, seed)
+                for index, part in parts.items()
+            }
+            for index, ticket in asked.items():
+                answers = self._answer(index, ticket)
+                if answers is not None:
+                    places = [waiting[i] for i in parts[index].places]
+                    found |= dict(zip(places, answers, strict=True))
+            waiting = [place for place in waiting if place not in found]
+        return [found[place] for place in range(len(requests))]
+
+    def forget(self) -> None:
+        self._assignment.forget()
+        for index in self._assignment.samplers:
+            self._actors[index].forget.remote()
+
+    def close(self) -> None:
+        if self._ray.is_initialized():
+            for actor in self._actors.values():
+                self._ray.kill(actor)
+        self._actors.clear()
+        self._session.close()
+
+    # Within
+
+    def _hire(self, index: int) -> None:
+        # a lost sampler has lost its adapters: whoever knows them starts another, not Ray
+        actor = self._ray.remote(_Actor).options(
+            num_cpus=self._plan.cpus,
+            num_gpus=self._plan.gpus,
+            max_restarts=0,
+            max_task_retries=0,
+            scheduling_strategy="SPREAD",
+        )
+        self._actors[index] = actor.remote(self._plan)
+        self._starting[index] = self._actors[index].place.remote()
+
+    def _welcome(self, *, wait: int) -> None:
+        """Take in the samplers that have become ready, waiting for `wait` of them; one at least must come of that."""
+        if not self._starting:
+            return
+        tickets = list(self._starting.values())
+        if wait:
+            self._ray.wait(tickets, num_returns=wait, timeout=_START_SECONDS)
+        ready, _ = self._ray.wait(tickets, num_returns=len(tickets), timeout=0)
+        if wait and not ready and not self._assignment.samplers:
+            have = self._ray.cluster_resources()
+            raise UserError(
+                f"no sampler was ready within {_START_SECONDS:.0f} s: each needs {self._plan.cpus:g} CPUs and "
+                f"{self._plan.gpus:g} GPUs",
+                where=f"the cluster has {have.get('CPU', 0):g} CPUs and {have.get('GPU', 0):g} GPUs",
+                fix="lower scale.num_actors, or add machines to the cluster",
+            )
+        for index, ticket in list(self._starting.items()):
+            if ticket not in ready:
+                continue
+            del self._starting[index]
+            place = self._get(index, ticket)
+            if place is not None:
+                self._places[index] = place
+                self._assignment.join(index)
+
+    def _ask(
+        self, index: int, part: Part, requests: list[Request], settings: SamplerConfig, seed: int
+    ) -> Any:
+        for name in part.load:
+            self._actors[index].load.remote(name, self._weights[name])
+        return self._actors[index].sample.remote(requests, settings, (seed + index) % 2**62)
+
+    def _answer(self, index: int, ticket: Any) -> list[Completion] | None:
+        found: list[Completion] | None = self._get(index, ticket)
+        return found
+
+    def _get(self, index: int, ticket: Any) -> Any:
+        """What the sampler answers; None when it was lost, and another has been sent for."""
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(ticket, timeout=_ANSWER_SECONDS)
+        except errors.RayTaskError as error:
+            cause = error.as_instanceof_cause()
+            raise cause if isinstance(cause, LudusError) else LudusError(str(error)) from None
+        except (errors.RayActorError, errors.GetTimeoutError, errors.ObjectLostError) as error:
+            said = " ".join(str(error).split())[:300]
+            place = self._places.get(index, "while it started")
+            self._ray.kill(self._actors[index])
+            if index in self._assignment.samplers:
+                self._assignment.leave(index)
+            self._losses.count(f"sampler {index} ({place}) was lost: {said}")
+            self._hire(index)
+            return None

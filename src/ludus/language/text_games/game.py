@@ -1,0 +1,153 @@
+"""`TextGame`: one game played by seats that read text and write text.
+
+A game is its spec, its seed and its actions: from these it can be played again to the very same texts, which is
+how it branches and how it is resumed. A game that raises is cut off, never fatal: `fault` says what happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ludus.config.language import GameSpec
+from ludus.language.text_games.arena import ArenaTable
+from ludus.language.text_games.catalog import GYMNASIUM, check_game, check_players, fewest_players
+from ludus.language.text_games.gymnasium_table import GymnasiumTable
+from ludus.language.text_games.table import GameFault, Observed, Table
+
+__all__ = ["GameFault", "GameSpec", "Observed", "Outcome", "TextGame"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a game ended: rewards by seat, in whose words, and whether it ended by itself."""
+
+    rewards: tuple[float, ...]
+    reason: str
+    invalid: tuple[bool, ...]
+    """Seats that lost by invalid moves."""
+    cut_off: bool
+    """It had not ended after `max_turns`, or raised: all rewards are 0."""
+
+
+class TextGame:
+    """A game by its spec: `reset` starts it, `seat` is to move until it is `over`.
+
+    Raises UnknownName for an id that is not known, UserError when something it needs is missing, and, asked how many
+    play it, GameFault when nobody can start it. `reset` raises UserError for a number of players that does not fit.
+    """
+
+    def __init__(self, spec: GameSpec) -> None:
+        check_game(spec.id)
+        self.spec = spec
+        self.n_seats = fewest_players(spec) if spec.players is None else spec.players
+        self.seed = 0
+        self.actions: list[str] = []
+        self.over = True
+        self.seat = 0
+        self.fault: GameFault | None = None
+        self._table: Table | None = None
+        self._observed = Observed("", "", "", 0)
+        self._cut_off = ""
+
+    @property
+    def turns(self) -> int:
+        """Actions played so far, refused ones too."""
+        return len(self.actions)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The game's own state, for codecs to read; not to be changed."""
+        return self._started().state
+
+    def reset(self, seed: int) -> None:
+        """Starts over from `seed` (not negative). A game that raises already here is over, and cut off."""
+        self.seed, self.actions = seed, []
+        self.fault, self._cut_off = None, ""
+        self._observed = Observed("", "", "", 0)
+        try:
+            self._table = self._open()
+        except GameFault as fault:
+            with contextlib.suppress(GameFault):  # nobody can start it: not a matter of their number
+                check_players(self.spec)
+            self._stop(fault)
+        else:
+            self._next_turn()
+
+    def observe(self) -> Observed:
+        """What the seat to move sees; the same however often it is asked."""
+        return self._observed
+
+    def play(self, action: str) -> bool:
+        """Plays for the seat to move. False: refused as invalid; the game may ask again, or be over."""
+        table = self._started()
+        if self.over:
+            raise RuntimeError("the game is over")
+        self.actions.append(action)
+        try:
+            accepted = table.play(action)
+        except GameFault as fault:
+            self._stop(fault)
+            return True
+        self._next_turn()
+        return accepted
+
+    def outcome(self) -> Outcome:
+        """How it ended; asked for once it is over."""
+        if self._cut_off:
+            return Outcome((0.0,) * self.n_seats, self._cut_off, (False,) * self.n_seats, cut_off=True)
+        table = self._started()
+        return Outcome(table.rewards(), table.reason(), table.invalid(), cut_off=False)
+
+    def branch(self) -> TextGame:
+        """A game of its own in this very state.
+
+        Raises GameFault when the game, played again from its seed, does not show the same.
+        """
+        other = TextGame.replay(self.spec, self.seed, self.actions)
+        if other._observed != self._observed or other.over != self.over:
+            raise GameFault(f"{self.spec.id} does not repeat itself from one and the same seed")
+        return other
+
+    @classmethod
+    def replay(cls, spec: GameSpec, seed: int, actions: Iterable[str]) -> TextGame:
+        """The game that was played from `seed` by `actions`, as far as they go."""
+        game = cls(spec)
+        game.reset(seed)
+        for action in actions:
+            game.play(action)
+        return game
+
+    def _open(self) -> Table:
+        if self.spec.id.startswith(GYMNASIUM):
+            check_players(self.spec)
+            return GymnasiumTable(self.spec, self.seed)
+        return ArenaTable(self.spec, self.n_seats, self.seed)
+
+    def _started(self) -> Table:
+        if self._table is None:
+            raise RuntimeError("reset the game before it is played")
+        return self._table
+
+    def _next_turn(self) -> None:
+        table = self._started()
+        self.over = table.over
+        if self.over:
+            return
+        if self.turns >= self.spec.max_turns:
+            self.over, self._cut_off = True, f"not over after {self.turns} turns"
+            return
+        observed = table.observe()
+        self.seat = observed.seat
+        self._observed = replace(observed, position=self._position())
+
+    def _position(self) -> str:
+        from ludus.games.board.codecs import codec_for  # which are made of games themselves
+
+        codec = codec_for(self.spec.id, self.spec.kwargs)
+        return "" if codec is None else codec.write(codec.position(self), self.seat)
+
+    def _stop(self, fault: GameFault) -> None:
+        self.fault, self.over, self._cut_off = fault, True, fault.what

@@ -1,0 +1,415 @@
+"""The language trainer: a language model that learns text games by playing them, itself and others."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ludus.config.hyperparameters import HyperparameterConfig
+from ludus.config.language import GameConfig, LanguageConfig
+from ludus.config.schema import TrainerConfig
+from ludus.envs.vector.process import usable_cores
+from ludus.errors import ConfigError, UserError
+from ludus.evaluation.load import find_checkpoint
+from ludus.evaluation.players import make_player
+from ludus.language.algorithms.guard import CollapseGuard
+from ludus.language.algorithms.learner import LanguageLearner, LanguagePlace, learner_names
+from ludus.language.algorithms.warmup import Point, warm_up
+from ludus.language.collector import MatchCollector, Table
+from ludus.language.evaluation import MatchEvaluation
+from ludus.language.models.engine import Engine, PublishedSampler, Resizable
+from ludus.language.models.learned import LearnedWeights
+from ludus.language.models.local import LocalSampler
+from ludus.language.models.model import LanguageModel
+from ludus.language.models.models import load_language_model
+from ludus.language.models.peft_files import read_peft
+from ludus.language.roster import Roster
+from ludus.language.session import SelfPlayRun
+from ludus.language.text_games.extraction import make_extractor
+from ludus.language.text_games.game import TextGame
+from ludus.language.text_games.templates import make_template
+from ludus.league.league import League
+from ludus.league.match import play_matches
+from ludus.league.players import Player
+from ludus.runs.checkpoints import CheckpointManager
+from ludus.runs.directory import RunDirectory
+from ludus.runs.rescaling import wanted_numbers
+from ludus.runs.signals import StopSignals
+from ludus.runs.streams import Streams
+from ludus.tracking.progress import ProgressDisplay
+from ludus.tracking.tracker import MetricsLog
+from ludus.training.grouping import Rescaled, cpus_wanted, under_torchrun
+from ludus.training.resolve import SMALL_NETWORK, available_threads, check_device
+from ludus.training.run_trainer import RunTrainer, take_over
+from ludus.training.training_run import Crew, policy_state, require_finite
+from ludus.types import Metrics, Progress
+
+if TYPE_CHECKING:
+    from ludus.scale.gpus import HeldGPU
+
+_log = logging.getLogger("ludus.training")
+
+
+class LanguageTrainer(RunTrainer):
+    """Trains the adapters (or all weights) of a language model by self-play on text games."""
+
+    def __init__(self, env: Any, config: TrainerConfig, *, display: ProgressDisplay | None = None) -> None:
+        if env is not None:
+            raise UserError(
+                "a language run plays the games of its config and takes no env",
+                where="create_trainer(env, …)",
+                fix="name the games in the config: games: {train: [TicTacToe-v0]}",
+            )
+        super().__init__(None, config, display=display)
+        self._opponents: dict[str, Player] = {}
+        self._samplers: dict[bool, LocalSampler | PublishedSampler] = {}
+        self._engine: Engine | None = None
+        self._gpu: HeldGPU | None = None
+        self.guard = None if config.guard is None else CollapseGuard(config.guard)
+
+    @property
+    def env_id(self) -> str:
+        return "+".join(dict.fromkeys(game.id for game in self._games.train))
+
+    @property
+    def _language(self) -> LanguageConfig:
+        assert self.config.language is not None
+        return self.config.language
+
+    @property
+    def _games(self) -> Any:
+        if self.config.games is None:
+            raise ConfigError(
+                "a language run needs games", key="games", fix="games: {train: [{id: TicTacToe-v0}]}"
+            )
+        return self.config.games
+
+    def _default_name(self) -> str:
+        """Model without its company, games, opponents, user; the time follows."""
+        model = self._language.model.rstrip("/").rpartition("/")[2]
+        return "-".join([model, self.env_id, self.config.league.opponents, _user()]).lower()
+
+    def create_model(self) -> Any:
+        if self.learner is not None:
+            return self.learner.policy
+        self.config = config = _resolved(self.config, resumed=self._resume_from is not None)
+        language, games = self._language, self._games
+        if games.branch > 1 and games.across_updates:
+            raise ConfigError(
+                "games that branch are played out within their update",
+                key="games.across_updates",
+                fix="set across_updates: false, or branch: 1",
+            )
+        if config.scale is not None and config.scale.mode == "async":
+            raise ConfigError(
+                "self-play takes turns: games are played, then learnt from",
+                key="scale.mode",
+                fix="mode: sync; games.across_updates: true lets open games go on under the next version",
+            )
+        self.tables = [make_table(game) for game in games.train]
+        self.eval_tables = [make_table(game) for game in games.eval] or self.tables
+        device = torch.device(config.device)
+        if config.scale is not None and device.type == "cuda" and not under_torchrun():
+            from ludus.scale.cluster import connect
+            from ludus.scale.gpus import HeldGPU
+
+            self._gpu = HeldGPU(
+                connect(config.scale.ray, cpus=cpus_wanted(config, config.scale.num_learners))
+            )
+            torch.cuda.set_device(self._gpu.index)
+        self.streams = Streams(config.seed)
+        self.streams.seed_globals()
+        self.model: LanguageModel = load_language_model(language, device, self.streams.torch("model"))
+        self.config = config = _with_threads(config, self.model)
+        learners = learner_names(language.learners)
+        adapter = language.adapter
+        if adapter is not None and self._resume_from is not None:
+            adapter = adapter.without_start()
+        for name in learners:
+            self.model.add_adapter(name, adapter, self.streams.torch("adapters"))
+        self.sampler = self._make_sampler()
+        self.roster = Roster(self.model, self.sampler, language, learners, self._invite)
+        self.league = self._make_league(learners)
+        self.learner = learner = self._make_learner(self._wanted().get("num_learners"))
+        weights: LearnedWeights = learner.policy
+        if config.pretrained_model is not None and self._resume_from is None:
+            _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
+            take_over(learner, checkpoint)
+        self.collector = MatchCollector(self.tables, self.league, self.roster, games, self.streams)
+        count = sum(parameter.numel() for parameter in weights.parameters())
+        total = sum(p.numel() for p in self.model.parameters())
+        what = f"{count:,} of {total:,} parameters" if language.adapter else f"all {count:,} parameters"
+        self._setting = [
+            ("games", f"{self.env_id}, {games.open} side by side, against {config.league.opponents}"),
+            ("algorithm", f"{config.algorithm}, {what} on {device}"),
+            ("model", f"{language.model}, sampled {self._where_sampled()}"),
+        ]
+        return weights
+
+    def _make_learner(self, learners: int | None = None) -> LanguageLearner[Any]:
+        config, device = self.config, torch.device(self.config.device)
+        peers = self.grouping.open(config, device, learners)
+        if peers.size > 1:
+            from ludus.scale.learners import Order, language_place
+
+            self.grouping.build(Order(config))
+        if peers.sharded:
+            apart = language_place(config, device, self.streams, peers)
+            place = replace(apart, playing=self.model)
+        else:
+            place = LanguagePlace.of(config, self.model, device, self.streams, peers)
+        learner: LanguageLearner[Any] = config.algorithm_entry().learner(place, config.typed_hyperparams())  # type: ignore[misc]
+        learner.policy = LearnedWeights(self.model, place.learners, self._language)  # what a checkpoint holds
+        return learner
+
+    def _make_sampler(self) -> LocalSampler | PublishedSampler:
+        """Where turns are answered: here with the learner's weights, by vLLM, or by samplers on Ray."""
+        config, language, generator = self.config, self._language, self.streams.torch("sampling")
+        number = self._wanted().get("num_actors", 0 if config.scale is None else config.scale.num_actors)
+        if config.scale is not None and number:
+            from ludus.language.ray_samplers import SamplerFleet, SamplerPlan
+            from ludus.scale.cluster import connect
+
+            kind = torch.device(config.device).type
+            plan = SamplerPlan(
+                language, config.seed, kind, config.scale.cpus_per_actor, config.scale.gpus_for("actor", kind)
+            )
+            session = connect(config.scale.ray, cpus=cpus_wanted(config, config.scale.num_learners))
+            self._engine = SamplerFleet(plan, session, number, config.scale.max_failures)
+        elif language.sampler.kind == "vllm":
+            from ludus.language.models.vllm_engine import VLLMEngine
+
+            self._engine = VLLMEngine(self.model, language)
+        else:
+            return LocalSampler(self.model, language.sampler, generator)
+        return PublishedSampler(self._engine, language.sampler, generator)
+
+    def _where_sampled(self) -> str:
+        if self._engine is None:
+            return "in this process"
+        number = getattr(self._engine, "number", None)
+        return "by vLLM" if number is None else f"by {number} processes on Ray"
+
+    def _wanted(self) -> dict[str, int]:
+        """The numbers that `ludus scale` has asked for since the run was started; none for a new run."""
+        return {} if self.run is None else wanted_numbers(self.run.path)
+
+    def _rescale(self) -> None:
+        """Have as many samplers and learners as are wanted. Rescaled where the learners become others."""
+        wanted = self._wanted()
+        actors, learners = wanted.get("num_actors"), wanted.get("num_learners")
+        engine: Any = self._engine
+        if actors and isinstance(engine, Resizable) and actors != engine.number:
+            _log.info("%d samplers from here on, after %d", actors, engine.number)
+            engine.resize(actors)
+        if learners and self.config.scale is not None and learners != self.grouping.peers.size:
+            _log.info("%d learners from here on, after %d", learners, self.grouping.peers.size)
+            raise Rescaled(learners)
+
+    def evaluate_episodes(self, n_episodes: int, deterministic: bool = False) -> MatchEvaluation:
+        """`n_episodes` games at every game against every opponent of `league.eval`, on all seats in turn.
+
+        Nothing of training's randomness is used. The learner samples as in training; `deterministic` lets it take
+        the likeliest token each time.
+        """
+        self.create_model()
+        own = self.config.evaluation.seed
+        streams = self.streams if own is None else Streams(own)
+        played = 0 if self._active is None else self._active.progress.updates
+        results = []
+        for table in self.eval_tables:
+            for opponent in self.config.league.eval:
+                seed = streams.derive("eval", played, table.game, opponent)
+                learner = self._for_evaluation(seed, deterministic)
+                results.append(
+                    play_matches(
+                        learner,
+                        self._opponent(opponent, seed),
+                        table.spec,
+                        n_episodes,
+                        seed,
+                        template=table.template,
+                        extractor=table.extractor,
+                        side_by_side=self._games.open,
+                        before_turn=self._go_on,
+                    )
+                )
+        return MatchEvaluation.of(results)
+
+    def warm_up(self) -> Metrics:
+        """Train the learners on what `warmup.source` would play, before they play themselves."""
+        self.create_model()
+        settings = self.config.warmup
+        if settings is None:
+            raise ConfigError(
+                "the config has no warm start",
+                key="warmup",
+                fix="add warmup: {source: minimax}, or a CSV with observation and action",
+            )
+        assert isinstance(self.learner, LanguageLearner)
+        return warm_up(
+            self.learner, self.tables, settings, self.streams, self._tell_point, self._stop_if_asked
+        )
+
+    def _tell_point(self, point: Point) -> None:
+        _log.info(
+            "warm start, epoch %d: loss %.3f, %.0f %% of moves as shown",
+            point.epoch,
+            point.loss,
+            100 * point.accuracy,
+        )
+
+    def _stop_if_asked(self) -> None:
+        if self._active is not None and self._active.stopping:
+            raise KeyboardInterrupt  # half a warm start is nothing to go on from
+
+    def save_warm_start(self) -> RunDirectory:
+        """Keep the weights as they are now as a run of their own, for `pretrained_model` of others."""
+        self.create_model()
+        assert self.learner is not None
+        require_finite(self.learner)
+        self.config = self.config.model_copy(
+            update={"name": f"{self.config.name or self._default_name()}-warmup"}
+        )
+        run = self._create_run()
+        weights = self.learner.policy
+        CheckpointManager(run.checkpoints_dir).save(
+            0, {"policy": weights.state_dict()}, policy_state(weights, Progress()), resumable=False
+        )
+        run.update_info(status="exported")
+        return run
+
+    def close(self) -> None:
+        run: Any = self._active
+        if run is not None:
+            run.tracker.close()
+        super().close()
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+        if self._gpu is not None:
+            self._gpu.close()
+            self._gpu = None
+
+    # Within
+
+    def _make_run(
+        self, directory: RunDirectory, crew: Crew, log: MetricsLog, signals: StopSignals
+    ) -> SelfPlayRun:
+        if isinstance(self._active, SelfPlayRun):  # trained before: its logs end here
+            self._active.tracker.close()
+        run = SelfPlayRun(directory, crew, log, signals, self.display, self.config.total_timesteps)
+        started = self.config.warmup is None or self.config.pretrained_model is not None
+        warm_up = None if started else self._warm_up_and_tell
+        run.prepare(self.league, self.roster, self.guard, warm_up, self._rescale)
+        return run
+
+    def _warm_up_and_tell(self) -> None:
+        found = self.warm_up()
+        told = ", ".join(f"{name.removeprefix('warmup/')} {value:.3g}" for name, value in found.items())
+        _log.info("warm start: %s", told)
+
+    def _make_league(self, learners: Sequence[str]) -> League:
+        league = League(self.config.league)
+        for name in learners:
+            league.add(name, "learner", version=0)
+        for name in self.config.league.weights():
+            player = self.roster.player(name)
+            league.add(name, player.kind, plays=player.plays)
+        for name in self.config.league.eval:
+            player = self._opponent(name, seed=0)
+            league.add(name, player.kind, plays=player.plays)
+        return league
+
+    def _invite(self, name: str, stream: str | None = None) -> Player:
+        return make_player(
+            name,
+            list(dict.fromkeys(table.spec for table in (*self.tables, *self.eval_tables))),
+            streams=self.streams,
+            stream=stream,
+            root=self.config.save_dir,
+            deterministic=False,
+            device=self.config.device,
+        )
+
+    def _opponent(self, name: str, seed: int) -> Player:
+        """An opponent of evaluations, made once; what it draws follows from `seed`."""
+        stream = f"evaluation/{name}"
+        if name not in self._opponents:
+            self._opponents[name] = self._invite(name, stream)
+        self.streams.numpy(stream).bit_generator.state = np.random.PCG64(seed).state
+        self.streams.torch(stream).manual_seed(seed)
+        return self._opponents[name]
+
+    def _for_evaluation(self, seed: int, deterministic: bool) -> Player:
+        """The first learner as it is now, with a sampler that training does not draw from."""
+        if deterministic not in self._samplers:
+            settings = self._language.sampler
+            if deterministic:
+                settings = settings.model_copy(update={"temperature": 1.0, "top_p": 1e-6})
+            self._samplers[deterministic] = (
+                LocalSampler(self.model, settings, torch.Generator())
+                if isinstance(self.sampler, LocalSampler)
+                else self.sampler.beside(settings, torch.Generator())
+            )
+        sampler = self._samplers[deterministic]
+        sampler.generator.manual_seed(seed)
+        sampler.forget()
+        return self.roster.learner_with(self.roster.learners[0], sampler)
+
+
+def make_table(game: GameConfig) -> Table:
+    """The game as its config says it is played. ConfigError or UnknownName where it cannot be."""
+    TextGame(game.spec())  # which knows its games and how many play them
+    return Table(game.spec(), make_template(game.template), make_extractor(game.extract), game.weight)
+
+
+def _resolved(config: TrainerConfig, *, resumed: bool) -> TrainerConfig:
+    """`config` with device, hyperparameters, what evaluations do and the adapter's shape filled in and checked."""
+    check_device(config.device)
+    device = config.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    evaluation = config.evaluation
+    if "deterministic" not in evaluation.model_fields_set:
+        evaluation = evaluation.model_copy(update={"deterministic": False})
+    if "episodes" not in evaluation.model_fields_set:
+        evaluation = evaluation.model_copy(update={"episodes": config.league.eval_games})
+    language = config.language
+    if language is not None and language.adapter is not None and language.adapter.start and not resumed:
+        # the run has to know the shape even where the folder is gone
+        stored, _ = read_peft(language.adapter.start)
+        stored = stored.model_copy(update={"start": language.adapter.start})
+        language = language.model_copy(update={"adapter": stored})
+    typed = config.typed_hyperparams()
+    return config.model_copy(
+        update={
+            "language": language,
+            "algorithm": config.algorithm_entry().name,
+            "device": device,
+            "evaluation": evaluation,
+            "hyperparams": HyperparameterConfig(**typed.model_dump()),
+        }
+    )
+
+
+def _with_threads(config: TrainerConfig, model: LanguageModel) -> TrainerConfig:
+    """Tell torch how many threads to use: one for a small model, whose threads would mostly wait for each other."""
+    threads = available_threads(config.threads, usable_cores())
+    if config.threads == "auto" and sum(weight.numel() for weight in model.parameters()) < SMALL_NETWORK:
+        threads = 1
+    torch.set_num_threads(threads)
+    return config.model_copy(update={"threads": threads})
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no name for this user id, as in some containers
+        return "somebody"

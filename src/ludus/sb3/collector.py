@@ -1,0 +1,70 @@
+"""Collects by SB3's own means; a callback of SB3 tells Ludus of every step and lets it end the collection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stable_baselines3.common.callbacks import BaseCallback
+
+from ludus.rollout.collector import CollectionStopped, EnvCollector
+from ludus.rollout.experience import Experience
+from ludus.rollout.stepper import Stepper
+
+if TYPE_CHECKING:
+    from ludus.sb3.learner import SB3Learner
+
+
+class SB3Collector(EnvCollector):
+    """One `collect_rollouts` of the learner's model at a time. The model keeps what was collected.
+
+    `listener`, a user's callback, is told the local variables of SB3's loop, as its callbacks expect.
+    """
+
+    saves_games = False  # the model keeps what it last saw, and begins anew at every barrier
+
+    def __init__(self, learner: SB3Learner, stepper: Stepper) -> None:
+        super().__init__(
+            stepper,
+            n_steps=1,
+            generator=learner.place.streams.torch("actions"),
+            reward_normalizer=learner.place.reward_normalizer,
+        )
+        self.listener: Any = None
+        self._learner = learner
+        self._bridge = _Bridge(self)
+        self._began_at = 0
+
+    def collect(self, policy: Any) -> Experience:
+        learner = self._learner
+        self._began_at = learner.model.num_timesteps
+        learner.envs.episodes.clear()
+        try:
+            learner.collect(self._bridge)
+        except CollectionStopped:
+            learner.model.num_timesteps = self._began_at  # what was collected since is not counted
+            raise
+        return Experience(
+            steps=learner.model.num_timesteps - self._began_at, episodes=list(learner.envs.episodes)
+        )
+
+    def barrier(self, number: int) -> None:
+        self._learner.begin(number, self._bridge)
+
+    def after_step(self) -> None:
+        """Called by SB3's loop after every vector step; CollectionStopped ends it."""
+        self._call_hook(self._learner.model.num_timesteps - self._began_at)
+
+
+class _Bridge(BaseCallback):
+    def __init__(self, collector: SB3Collector) -> None:
+        super().__init__()
+        self._collector = collector
+
+    def update_locals(self, locals_: dict[str, Any]) -> None:
+        super().update_locals(locals_)
+        if self._collector.listener is not None:
+            self._collector.listener.update_locals(locals_)
+
+    def _on_step(self) -> bool:
+        self._collector.after_step()  # raises to stop: not every algorithm of SB3 asks for the answer
+        return True

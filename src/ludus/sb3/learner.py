@@ -1,0 +1,259 @@
+"""A learner whose policy, optimizers and updates are those of an SB3 model."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sb3_contrib
+import stable_baselines3
+import torch
+from gymnasium import spaces
+from sb3_contrib import ARS, MaskablePPO
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from torch.nn.utils import parameters_to_vector
+
+from ludus.algorithms.learner import Learner, Workplace, require_action_space, with_prefix
+from ludus.config.when import When
+from ludus.errors import ConfigError
+from ludus.policies.observations import ObservationNormalizer
+from ludus.rollout.experience import Experience
+from ludus.rollout.stepper import Stepper
+from ludus.sb3.collector import SB3Collector
+from ludus.sb3.hyperparameters import SB3Hyperparameters
+from ludus.sb3.network import policy_arguments, policy_class
+from ludus.sb3.normalizing import normalized
+from ludus.sb3.policy import SB3Policy
+from ludus.sb3.replay import end_open_episodes, load_replay, replay_tensors
+from ludus.sb3.vec_env import StepperVecEnv
+from ludus.types import Metrics
+
+_log = logging.getLogger("ludus.algorithms")
+
+# What of a model is a plain number that goes on counting; not every algorithm has each.
+_COUNTERS = (
+    "num_timesteps",
+    "_episode_num",
+    "_n_updates",
+    "_n_calls",
+    "_current_progress_remaining",
+    "exploration_rate",
+)
+_SB3_FOLDERS = tuple(str(Path(package.__path__[0])) for package in (stable_baselines3, sb3_contrib))
+
+
+class SB3Learner(Learner[Experience, SB3Hyperparameters]):
+    """Wraps `model`, an instance of `cls`. Its two beats are `collect` (for the collector) and `update`.
+
+    `total` is how long the run will be, which SB3 asks for in steps while it collects.
+    """
+
+    policy: SB3Policy
+
+    def __init__(self, cls: type[BaseAlgorithm], place: Workplace, hyperparams: SB3Hyperparameters) -> None:
+        super().__init__(place, hyperparams)
+        _require_fitting_actions(cls, place.action_space)
+        normalizer = ObservationNormalizer(place.observation_space) if place.normalize_obs else None
+        self.envs = StepperVecEnv(place.observation_space, place.action_space, place.n_envs)
+        self.envs.action_space.seed(place.streams.derive("sb3", "actions"))
+        self.model: Any = self._make_model(cls, normalizer)
+        self._is_ars = issubclass(cls, ARS)
+        self._is_off_policy = issubclass(cls, OffPolicyAlgorithm)
+        self.model.set_logger(Logger(folder=None, output_formats=[]))
+        self.policy = SB3Policy(place.observation_space, place.action_space, self.model.policy, normalizer)
+        self.total: When | None = None
+        self.engine_note = f"Stable-Baselines3 {version('stable-baselines3')}"
+
+    # The two beats
+
+    def collect(self, callback: BaseCallback) -> None:
+        """As the beginning of a round in SB3's `learn`."""
+        model = self.model
+        model._total_timesteps = self._total_steps()
+        if self._is_ars:
+            model._do_one_update(callback, None)  # it has no other beat
+        elif self._is_off_policy:
+            model.collect_rollouts(
+                model.env,
+                train_freq=model.train_freq,
+                action_noise=model.action_noise,
+                callback=callback,
+                learning_starts=model.learning_starts,
+                replay_buffer=model.replay_buffer,
+                log_interval=None,
+            )
+        else:
+            model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
+
+    def update(self, experience: Experience, fraction: float) -> Metrics:
+        model = self.model
+        model._current_progress_remaining = 1.0 - fraction
+        if self._is_off_policy:
+            rounds = model.gradient_steps if model.gradient_steps >= 0 else experience.steps
+            if model.num_timesteps > model.learning_starts and rounds > 0:
+                model.train(batch_size=model.batch_size, gradient_steps=rounds)
+        elif not self._is_ars:
+            model.train()
+        return self._take_metrics()
+
+    def make_collector(self, stepper: Stepper) -> SB3Collector:
+        self.envs.stepper = stepper
+        return SB3Collector(self, stepper)
+
+    def begin(self, barrier: int, callback: BaseCallback) -> None:
+        """Bring the envs to `barrier`, and the model to what it is when SB3 begins to learn: no open episode."""
+        model = self.model
+        if self._is_off_policy:
+            end_open_episodes(model.replay_buffer)
+        if hasattr(model, "_last_lstm_states"):
+            model._last_lstm_states = _forgotten(model._last_lstm_states)
+        self.envs.next_barrier = barrier
+        model._last_obs = None  # asks for a reset
+        normalize = model.get_vec_normalize_env()
+        if normalize is not None and barrier > 0:
+            normalize.training = (
+                False  # a checkpoint and what follows it normalise alike until a step is taken
+            )
+        model._setup_learn(0, callback, reset_num_timesteps=False)
+        if normalize is not None:
+            normalize.training = True
+
+    # What a checkpoint holds
+
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        named = {name: self._part(name) for name in self.model._get_torch_save_params()[0]}
+        return {name: part for name, part in named.items() if isinstance(part, torch.optim.Optimizer)}
+
+    def warm_start(self, policy: dict[str, torch.Tensor]) -> None:
+        super().warm_start(policy)
+        self._follow_policy()
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        tensors = super().tensors()
+        tensors |= {f"variable.{name}": self._part(name) for name in self._variables()}
+        if self._is_off_policy:
+            replay = replay_tensors(self.model.replay_buffer)
+            tensors |= {f"replay.{key}": value for key, value in replay.items()}
+        return tensors
+
+    def values(self) -> dict[str, Any]:
+        counters = {name: getattr(self.model, name) for name in _COUNTERS if hasattr(self.model, name)}
+        return {
+            "counters": {
+                name: value.item() if isinstance(value, np.generic) else value
+                for name, value in counters.items()
+            },
+            "action_space": self.model.action_space.np_random.bit_generator.state,
+        }
+
+    def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
+        super().load(tensors, values)
+        with torch.no_grad():
+            for name in self._variables():
+                self._part(name).copy_(tensors[f"variable.{name}"])
+        if self._is_off_policy:
+            load_replay(self.model.replay_buffer, with_prefix(tensors, "replay"))
+        for name, value in values["counters"].items():
+            setattr(self.model, name, value)
+        self.model.action_space.np_random.bit_generator.state = values["action_space"]
+        self._follow_policy()
+
+    # Within
+
+    def _make_model(
+        self, cls: type[BaseAlgorithm], normalizer: ObservationNormalizer | None
+    ) -> BaseAlgorithm:
+        place, h = self.place, self.h
+        envs = normalized(self.envs, normalizer, place.reward_normalizer, h.gamma.start)
+        name = policy_class(cls, h, place.policy, place.observation_space)
+        arguments = h.constructor_arguments(cls, self.envs.action_space)
+        if place.to_play and "buffer_size" in arguments:
+            arguments["buffer_size"] = 1
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                model: BaseAlgorithm = cls(
+                    policy=name,
+                    env=envs,
+                    policy_kwargs=policy_arguments(cls, name, place),
+                    device=place.device,
+                    **arguments,
+                )
+            except (AssertionError, ValueError, TypeError, NotImplementedError) as error:
+                if not _is_sb3s(error):
+                    raise  # the user's own network
+                raise ConfigError(
+                    f"Stable-Baselines3 refuses to make this {cls.__name__}: {error}",
+                    key="hyperparams",
+                    fix="change what it names",
+                ) from error
+        for warning in caught if not place.to_play else ():
+            _log.warning("Stable-Baselines3: %s", " ".join(str(warning.message).split()))
+        return model
+
+    def _total_steps(self) -> float:
+        """The whole run in steps: as configured, or as the progress so far would have it."""
+        if self.total is not None and self.total.unit == "steps":
+            return self.total.amount
+        done = 1.0 - self.model._current_progress_remaining
+        return float(self.model.num_timesteps / done) if done > 0 else float("inf")
+
+    def _take_metrics(self) -> Metrics:
+        """What SB3 logged since the last call, without its clock."""
+        logger = self.model.logger
+        logged = {name: value for name, value in logger.name_to_value.items() if not name.startswith("time/")}
+        for kept in (logger.name_to_value, logger.name_to_count, logger.name_to_excluded):
+            kept.clear()
+        return {
+            name: float(value)
+            for name, value in logged.items()
+            if isinstance(value, int | float | np.number) and value == value
+        }
+
+    def _variables(self) -> list[str]:
+        names: list[str] = self.model._get_torch_save_params()[1]
+        return names
+
+    def _part(self, name: str) -> Any:
+        """The model's part that SB3 calls `name`, as in `policy.optimizer`."""
+        part: Any = self.model
+        for step in name.split("."):
+            part = getattr(part, step)
+        return part
+
+    def _follow_policy(self) -> None:
+        if self._is_ars:  # it keeps its weights beside the policy, too
+            self.model.weights = parameters_to_vector(self.model.policy.parameters()).detach()
+
+
+def _require_fitting_actions(cls: type[BaseAlgorithm], space: spaces.Space[Any]) -> None:
+    name = cls.__name__
+    if issubclass(cls, MaskablePPO):
+        allowed: tuple[type, ...] = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+        require_action_space(name, space, allowed, "PPO, A2C or TRPO")
+    elif name in ("SAC", "TD3", "DDPG", "TQC", "CrossQ"):
+        require_action_space(name, space, (spaces.Box,), "PPO, A2C, DQN or QR-DQN")
+    elif name in ("DQN", "QRDQN"):
+        require_action_space(name, space, (spaces.Discrete,), "PPO or A2C, or SAC for a Box")
+    elif issubclass(cls, ARS):
+        require_action_space(name, space, (spaces.Box, spaces.Discrete), "PPO or A2C")
+
+
+def _forgotten(states: RNNStates) -> RNNStates:
+    pi, vf = ((torch.zeros_like(hidden), torch.zeros_like(cell)) for hidden, cell in states)
+    return RNNStates(pi, vf)
+
+
+def _is_sb3s(error: BaseException) -> bool:
+    """Whether SB3 itself raised it, and not a network that it was building."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and frames[-1].filename.startswith(_SB3_FOLDERS)

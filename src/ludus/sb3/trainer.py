@@ -1,0 +1,102 @@
+"""The Stable-Baselines3 trainer: the same runs, envs and loop as the native one, with SB3's models learning in it."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+from ludus.config.schema import TrainerConfig
+from ludus.envs.vector import pool
+from ludus.errors import ConfigError
+from ludus.policies.base import Policy
+from ludus.runs.checkpoints import Checkpoint
+from ludus.runs.directory import RunDirectory
+from ludus.runs.signals import StopSignals
+from ludus.tracking.progress import ProgressDisplay
+from ludus.training.base import TrainResult
+from ludus.training.native import NativeTrainer
+from ludus.training.training_run import TrainingRun
+
+_log = logging.getLogger("ludus.training")
+MODEL_FILE = "model.zip"
+
+
+class SB3Trainer(NativeTrainer):
+    """Trains with Stable-Baselines3 and sb3-contrib (extra `sb3`).
+
+    Beside everything a native run has, `model.zip`, SB3's own format, is written into the run directory at the
+    end. It is for other programs: Ludus resumes and plays from its checkpoints and never reads it.
+    """
+
+    def __init__(self, env: Any, config: TrainerConfig, *, display: ProgressDisplay | None = None) -> None:
+        super().__init__(env, config.model_copy(update={"engine": "sb3"}), display=display)
+
+    @property
+    def model(self) -> Any:
+        """The model of SB3."""
+        self.create_model()
+        learner: Any = self.learner
+        return learner.model
+
+    def get_env(self) -> Any:
+        return None if self.learner is None else self.model.get_env()
+
+    def create_model(self) -> Policy:
+        if self.learner is None:
+            self.config = self._suited(self.config)
+        return super().create_model()
+
+    def _suited(self, config: TrainerConfig) -> TrainerConfig:
+        """`config` with what SB3 needs to be otherwise: masks, rewards as they are, a backend it can step."""
+        changes: dict[str, Any] = {}
+        name = config.algorithm_entry().name
+        masked = self._source.has_masks()
+        if name == "PPO" and masked:
+            changes["algorithm"] = "MaskablePPO"
+            _log.info("the env has action masks: PPO becomes MaskablePPO")
+        elif name == "MaskablePPO" and not masked:
+            raise ConfigError("this env has no action masks", key="algorithm", fix="use PPO")
+        elif masked and name != "MaskablePPO":
+            _log.warning("%s of Stable-Baselines3 knows no action masks: it will try illegal actions", name)
+        if name == "ARS" and config.normalize_reward:
+            changes["normalize_reward"] = False  # it ranks episodes by their reward, which must not drift
+            _log.info("ARS compares whole episodes: normalize_reward is off")
+        if config.vector == "envpool":
+            raise ConfigError(
+                "Stable-Baselines3 cannot step EnvPool's envs",
+                key="vector",
+                fix="use vector: auto, serial or process",
+            )
+        if config.vector == "auto" and pool.is_installed():
+            backend, _ = self._source.choose_backend("auto")
+            changes["vector"] = "serial" if backend == "envpool" else backend
+        return config.model_copy(update=changes)
+
+    def _open(
+        self, directory: RunDirectory, checkpoint: Checkpoint | None, signals: StopSignals, callback: Any
+    ) -> TrainingRun:
+        learner: Any = self.learner
+        collector: Any = self.collector
+        learner.total = self.config.total_timesteps
+        collector.listener = callback
+        return super()._open(directory, checkpoint, signals, callback)
+
+    def _model_for_callbacks(self) -> Any:
+        return self.model
+
+    def _run_to_end(self, run: TrainingRun, checkpoint: Checkpoint | None, callback: Any) -> TrainResult:
+        result = super()._run_to_end(run, checkpoint, callback)
+        self._write_model_file(run.directory)
+        return result
+
+    def _write_model_file(self, directory: RunDirectory) -> None:
+        """`model.zip`, and VecNormalize's statistics where there are statistics; the run is whole without them."""
+        from ludus.sb3.zip_file import write_model
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                write_model(self.model, directory.path / MODEL_FILE)
+        except OSError as error:
+            _log.warning("%s could not be written: %s", MODEL_FILE, error)

@@ -1,0 +1,66 @@
+"""A policy that came from elsewhere, written as a run: to evaluate, to play, to start another run from."""
+
+from __future__ import annotations
+
+import torch
+
+from ludus.config.loading import dump_yaml
+from ludus.config.schema import EnvConfig, TrainerConfig
+from ludus.config.seal import sealed
+from ludus.envs.make import EnvSpec
+from ludus.errors import UserError
+from ludus.evaluation.load import new_learner
+from ludus.runs.atomic import write_atomic
+from ludus.runs.checkpoints import CheckpointManager
+from ludus.runs.directory import RunDirectory
+from ludus.sb3.import_zip import ImportedModel
+from ludus.training.provenance import command_line, versions
+from ludus.training.training_run import policy_state
+from ludus.types import Progress
+
+
+def write_imported(
+    model: ImportedModel,
+    env: EnvSpec,
+    statistics: dict[str, torch.Tensor],
+    *,
+    name: str,
+    save_dir: str,
+) -> RunDirectory:
+    """The run of `model` on `env`, with one checkpoint that holds the policy and the `statistics` it came with.
+
+    UserError when the model's networks are not made for that env.
+    """
+    config = TrainerConfig(
+        name=name,
+        algorithm=model.algorithm,
+        env=EnvConfig(id=env.id),
+        n_envs=1,
+        hyperparams=model.hyperparams,
+        policy=model.policy,
+        normalize_obs=bool(statistics),
+        save_dir=save_dir,
+    )
+    single = env()
+    try:
+        policy = new_learner(config, single.observation_space, single.action_space).policy
+    finally:
+        single.close()
+    try:
+        policy.load_state_dict(model.weights | statistics)
+    except RuntimeError as error:
+        raise UserError(
+            f"the model is not made for {env.id}: {str(error).splitlines()[-1].strip()}",
+            where=f"command line: --env {env.id}",
+            fix="give the env it was trained on",
+        ) from None
+    run = RunDirectory.create(save_dir, env.id, model.algorithm, name)
+    write_atomic(run.config_path, sealed(dump_yaml(config)))
+    run.update_info(status="exported", steps=model.steps, command=command_line(), versions=versions())
+    CheckpointManager(run.checkpoints_dir).save(
+        model.steps,
+        {"policy": dict(policy.state_dict())},
+        policy_state(policy, Progress(steps=model.steps)),
+        resumable=False,
+    )
+    return run

@@ -1,0 +1,204 @@
+"""The native trainer: builds envs, learner and collector from a config and runs the loop over them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from gymnasium.vector import VectorEnv
+
+from ludus.algorithms.learner import Learner, Workplace
+from ludus.algorithms.peers import ALONE
+from ludus.config.schema import TrainerConfig
+from ludus.envs.vector.process import usable_cores
+from ludus.errors import LudusError
+from ludus.evaluation.evaluate import EvaluationResult, EvaluationStopped, evaluate
+from ludus.evaluation.load import find_checkpoint
+from ludus.evaluation.video import Scene, record_scenes, require_video
+from ludus.policies.base import Policy
+from ludus.policies.observations import RewardNormalizer
+from ludus.rollout.collector import Collector, EnvCollector
+from ludus.rollout.stepper import Stepper
+from ludus.runs.streams import Streams
+from ludus.tracking.progress import ProgressDisplay
+from ludus.training.env_source import EnvSource
+from ludus.training.grouping import require_shareable
+from ludus.training.resolve import (
+    available_threads,
+    choose_device,
+    choose_precision,
+    keep_to_one_thread,
+    resolve_config,
+    set_threads,
+)
+from ludus.training.run_trainer import RunTrainer, take_over
+
+_log = logging.getLogger("ludus.training")
+
+
+class NativeTrainer(RunTrainer):
+    """Trains on envs with Ludus's own algorithms."""
+
+    def __init__(self, env: Any, config: TrainerConfig, *, display: ProgressDisplay | None = None) -> None:
+        super().__init__(env, config, display=display)
+        self._source = EnvSource(env, config)
+
+    @property
+    def env_id(self) -> str:
+        return self._source.env_id
+
+    def get_env(self) -> Any:
+        """The vector env that training steps; None where other processes step the envs."""
+        return self.collector.stepper.envs if isinstance(self.collector, EnvCollector) else None
+
+    def create_model(self) -> Policy:
+        if self.learner is not None:
+            policy: Policy = self.learner.policy
+            return policy
+        if self.config.video.every is not None:
+            require_video()
+        self.config = config = resolve_config(self.config, self._source)
+        hyperparams: Any = config.typed_hyperparams()
+        backend, reason = self._choose_backend()
+        config = self.config = config.model_copy(update={"vector": backend})
+        if config.deterministic:
+            torch.use_deterministic_algorithms(True, warn_only=True)
+        self.streams = Streams(config.seed)
+        self.streams.seed_globals()
+        envs = self._make_envs(backend)
+        seen = envs.single_observation_space
+        device = torch.device(choose_device(config, seen) if config.device == "auto" else config.device)
+        precision = choose_precision(config.precision, device, seen)
+        config = self.config = config.model_copy(update={"device": str(device), "precision": precision})
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
+        try:
+            gamma = hyperparams.gamma(0.0)
+            self._place = Workplace(
+                observation_space=envs.single_observation_space,
+                action_space=envs.single_action_space,
+                n_envs=self._source.n_envs,
+                hyperparams=hyperparams,
+                policy=config.policy,
+                normalize_obs=config.normalize_obs,
+                device=device,
+                streams=self.streams,
+                reward_normalizer=RewardNormalizer(self._source.n_envs, gamma)
+                if config.normalize_reward
+                else None,
+                kernels=config.kernels,
+                half_features=config.precision == "bfloat16",
+                threads=available_threads(config.threads, self._cores()),
+            )
+            keep_to_one_thread()
+            learner = self._make_learner()
+            if config.pretrained_model is not None and self._resume_from is None:
+                _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
+                take_over(learner, checkpoint)
+            self.collector = self._make_collector(learner, envs)
+        except BaseException:
+            envs.close()
+            raise
+        self.learner = learner
+        parameters = sum(parameter.numel() for parameter in learner.policy.parameters())
+        threads = set_threads(config.threads, self._place.threads, learner, device)
+        self.config = config.model_copy(update={"threads": threads})
+        self._setting = [
+            ("env", f"{self._source.env_id} x {self._source.n_envs}, {backend} ({reason})"),
+            ("algorithm", f"{config.algorithm}, {parameters:,} parameters on {device}"),
+            ("engine", f"{learner.engine_note}, {threads} thread{'s' * (threads > 1)}"),
+        ]
+        return learner.policy
+
+    def _make_learner(self, learners: int | None = None) -> Learner[Any, Any]:
+        config, place = self.config, self._place
+        peers = self.grouping.open(config, place.device, learners)
+        if peers.size > 1:
+            from ludus.scale.learners import Order
+
+            require_shareable(config)
+            place = replace(place, peers=peers, kernels=False)  # kernels and graphs step alone
+            fresh = Streams(config.seed)
+            self.grouping.build(
+                Order(config, replace(place, streams=fresh, reward_normalizer=None, peers=ALONE))
+            )
+        learner: Learner[Any, Any] = config.algorithm_entry().learner(place, config.typed_hyperparams())  # type: ignore[misc]
+        return learner
+
+    def _cores(self) -> int:
+        """How many cores there are to learn with."""
+        return usable_cores()
+
+    def _choose_backend(self) -> tuple[str, str]:
+        """What steps the envs, and why."""
+        return self._source.choose_backend(self.config.vector)
+
+    def _make_envs(self, backend: str) -> VectorEnv[Any, Any, Any]:
+        """The envs to learn the spaces from, and to play."""
+        return self._source.make_vector(backend)
+
+    def _make_collector(self, learner: Learner[Any, Any], envs: VectorEnv[Any, Any, Any]) -> Collector:
+        stepper = Stepper(
+            envs,
+            lambda barrier, index: self.streams.derive("env", barrier, index),
+            reports_episodes=self._source.reports_episodes,
+            rebuild=self._source.rebuild,
+        )
+        return learner.make_collector(stepper)
+
+    def evaluate_episodes(self, n_episodes: int, deterministic: bool = True) -> EvaluationResult:
+        """Play `n_episodes` on envs of their own, from seeds that depend on the config's seeds only."""
+        policy = self.policy
+        own = self.config.evaluation.seed
+        streams = self.streams if own is None else Streams(own)
+        seeds = [streams.derive("eval", index) for index in range(n_episodes)]
+        was_training = policy.training
+        policy.eval()
+        try:
+            return evaluate(
+                policy,
+                self._source.for_evaluation(),
+                seeds,
+                deterministic=deterministic,
+                before_step=self._go_on,
+            )
+        finally:
+            policy.train(was_training)
+
+    def _film(self) -> Callable[[int], None] | None:
+        return None if self.config.video.every is None else self._record_video
+
+    def _record_video(self, step: int) -> None:
+        """A film of the policy as it is; training goes on untouched, also when it cannot be written."""
+        assert self.run is not None
+        policy, collector = self.policy, self.collector
+        scene = Scene(
+            policy,
+            lambda: self._source.make_single("rgb_array"),
+            title=self.run.name,
+            subtitle=f"{self.config.algorithm}  ·  step {step:,}",
+            reward_scale=1.0 if collector is None else collector.reward_scale,
+        )
+        was_training = policy.training
+        policy.eval()
+        try:
+            film = record_scenes(
+                [scene],
+                self.run.videos_dir / f"{step:012d}.mp4",
+                seed=self.streams.derive("video", step),
+                max_frames=self.config.video.length,
+                overlay=self.config.video.overlay,
+                on_frame=lambda frames: self._go_on(),
+            )
+        except EvaluationStopped:
+            _log.info("no video at step %s: the run was asked to stop", f"{step:,}")
+            return
+        except (LudusError, OSError) as error:
+            _log.warning("no video at step %s: %s", f"{step:,}", error)
+            return
+        finally:
+            policy.train(was_training)
+        _log.info("video of step %s: %s (%s frames)", f"{step:,}", film.path, film.frames)

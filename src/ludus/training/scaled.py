@@ -1,0 +1,73 @@
+"""The native trainer with its envs on Ray: the same learner and loop, a collector over shards."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from gymnasium.vector import VectorEnv
+
+from ludus.algorithms.learner import Learner
+from ludus.errors import ConfigError
+from ludus.policies.base import Policy
+from ludus.rollout.collector import Collector
+from ludus.scale.cluster import RaySession
+from ludus.scale.planning import EnvShare, choose_collectors, cores_to_learn, make_collector, open_session
+from ludus.training.native import NativeTrainer
+
+
+class ScaledTrainer(NativeTrainer):
+    """Trains with Ludus's own algorithms on envs that collectors on Ray step."""
+
+    _session: RaySession | None = None
+
+    def create_model(self) -> Policy:
+        if self.learner is not None:
+            return super().create_model()
+        if self._source.is_bound_here:
+            raise ConfigError(
+                "these envs cannot be built in other processes: they belong to this one",
+                key="scale",
+                fix="give the env's id or a function that returns one, or leave scale out",
+            )
+        scale = self.config.scale
+        assert scale is not None
+        self._session, cpus = open_session(scale)
+        try:
+            count = choose_collectors(self.config, scale, cpus)
+            self.config = self.config.model_copy(
+                update={"scale": scale.model_copy(update={"collectors": count})}
+            )
+            policy = super().create_model()
+        except BaseException:
+            self._session.close()
+            raise
+        env, about = self._setting[0]
+        self._setting[0] = (
+            env,
+            f"{about}, {count} collectors on Ray ({self._session.address}), {scale.mode}",
+        )
+        return policy
+
+    def _cores(self) -> int:
+        assert self.config.scale is not None
+        return cores_to_learn(self.config.scale, super()._cores())
+
+    def _choose_backend(self) -> tuple[str, str]:
+        backend, reason = super()._choose_backend()
+        if self.config.vector == "auto" and backend == "process":
+            return "serial", "each collector is a process"
+        return backend, reason
+
+    def _make_envs(self, backend: str) -> VectorEnv[Any, Any, Any]:
+        return self._source.make_vector(backend, 1)
+
+    def _make_collector(self, learner: Learner[Any, Any], envs: VectorEnv[Any, Any, Any]) -> Collector:
+        envs.close()  # they have told the spaces; shards have their own
+        assert self.config.scale is not None and self._session is not None
+        share = EnvShare(
+            make=partial(self._source.make_vector, self.config.vector),
+            reports_episodes=self._source.reports_episodes,
+            rebuild=self._source.rebuild,
+        )
+        return make_collector(self.config, self.config.scale, share, learner, self._session)

@@ -1,0 +1,55 @@
+"""How a run bears a disk that fails: an alarm at first, its end after three failures of one thing in a row."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ludus.errors import StorageError
+
+_log = logging.getLogger("ludus.training")
+MAX_FAILURES = 3
+
+
+class Storage:
+    """Counts what could not be written to the run at `where`; `hint` says how to go on once the disk is well."""
+
+    def __init__(self, where: Path, hint: Callable[[], str]) -> None:
+        self._where = where
+        self._hint = hint
+        self._failures: Counter[str] = Counter()
+
+    @contextmanager
+    def bearing(self, what: str, alarm: str) -> Iterator[None]:
+        """An OSError within is told as an alarm, and training goes on; the third in a row is a StorageError.
+
+        `what` names the files that fail together, `alarm` says what is missing now and when it is tried again.
+        """
+        try:
+            yield
+        except OSError as error:
+            self._failures[what] += 1
+            if self._failures[what] >= MAX_FAILURES:
+                raise self._ended(
+                    f"{what} could not be saved {MAX_FAILURES} times in a row", error
+                ) from error
+            _log.error("ALARM: %s: %s. Training goes on", alarm, error)
+        else:
+            del self._failures[what]
+
+    @contextmanager
+    def needing(self, what: str) -> Iterator[None]:
+        """An OSError within is a StorageError: without `what` the run cannot go on, or has not ended well."""
+        try:
+            yield
+        except OSError as error:
+            raise self._ended(f"{what} could not be saved", error) from error
+
+    def _ended(self, what: str, error: OSError) -> StorageError:
+        hint = self._hint() or "no checkpoint was saved before: start the run again"
+        return StorageError(
+            f"{what}: {error}\n  where: {self._where}\n  fix:   mend or empty the disk; {hint}"
+        )

@@ -1,0 +1,105 @@
+"""What follows a run's metrics beside `metrics.jsonl`, and how the log of both is closed."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ludus.config.loading import plain_config
+from ludus.config.schema import TrainerConfig, WandbConfig
+from ludus.runs.directory import RunDirectory
+from ludus.tracking.background import Background
+from ludus.tracking.monitor_csv import MonitorCsv
+from ludus.tracking.run_files import RunFiles
+from ludus.tracking.tensorboard import TensorBoardTracker
+from ludus.tracking.tracker import MetricsLog, Tracker
+from ludus.tracking.wandb import WandbTracker, require_wandb
+from ludus.training.storage import Storage
+
+_log = logging.getLogger("ludus.training")
+PATIENCE_AT_THE_END = {"tensorboard": 10.0, "wandb": 60.0}
+"""Seconds that a tracker gets to write out what is pending when the run has ended."""
+
+
+def open_trackers(config: TrainerConfig, directory: RunDirectory, resumed_at: int | None) -> list[Tracker]:
+    """The trackers that `config` asks for. TensorBoard and W&B work in threads, W&B on the run it began.
+
+    MissingExtra where W&B is asked for and not installed.
+    """
+    trackers: list[Tracker] = []
+    resumed = resumed_at is not None
+    if config.tracking.tensorboard:
+        elsewhere = config.tracking.tensorboard_dir
+        folder = directory.tensorboard_dir if elsewhere is None else Path(elsewhere) / directory.name
+        trackers.append(
+            Background(
+                "TensorBoard",
+                lambda: TensorBoardTracker(folder, resumed_at, hyperparameters_of(config), directory.name),
+                RunFiles(directory.path, known=resumed),
+                last_patience=PATIENCE_AT_THE_END["tensorboard"],
+            )
+        )
+    if config.tracking.monitor_dir is not None:
+        path = Path(config.tracking.monitor_dir) / directory.name / "monitor.csv"
+        trackers.append(MonitorCsv(path, directory.episodes_path, directory.env_id))
+    settings = config.tracking.wandb
+    if settings is not None:
+        require_wandb()
+        if resumed:  # what W&B was told beyond that will be told again
+            directory.update_info(wandb_step=resumed_at)
+        trackers.append(
+            Background(
+                "Weights & Biases",
+                lambda: open_wandb(directory, settings, plain_config(config)),
+                RunFiles(directory.path, known=resumed),
+                advice=f"Make up for it: ludus sync wandb {shlex.quote(str(directory.path))}",
+                last_patience=PATIENCE_AT_THE_END["wandb"],
+            )
+        )
+    return trackers
+
+
+def open_wandb(directory: RunDirectory, settings: WandbConfig, config: Mapping[str, Any]) -> WandbTracker:
+    """The W&B run of `directory`: the one it had, or a new one. `config` is what W&B shows of the settings."""
+    tags = [*dict.fromkeys([*(config.get("tags") or []), *settings.tags])]
+    tracker = WandbTracker(
+        directory.name,
+        settings.project,
+        directory.path,
+        config,
+        entity=settings.entity,
+        group=settings.group,
+        tags=tags,
+        mode=settings.mode,
+        run_id=directory.info().get("wandb_run_id"),
+        checkpoints=settings.checkpoints,
+        note=directory.update_info,
+    )
+    _log.info("Weights & Biases: %s", tracker.url or f"offline, run {tracker.run_id}")
+    return tracker
+
+
+def hyperparameters_of(config: TrainerConfig) -> dict[str, Any]:
+    """What TensorBoard compares runs by."""
+    typed = config.typed_hyperparams().model_dump(mode="json")
+    env = {} if config.env is None else {"env": config.env.id}
+    return {"algorithm": config.algorithm, **env, "n_envs": config.n_envs, "seed": config.seed} | {
+        key: value for key, value in typed.items() if value is not None
+    }
+
+
+@contextmanager
+def closing(log: MetricsLog, storage: Storage) -> Iterator[None]:
+    """Closes `log` at the end. After an error, that its files cannot be closed either is not news."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            log.close()
+        raise
+    with storage.needing("the last rows of metrics.jsonl"):
+        log.close()

@@ -1,0 +1,169 @@
+"""Thoughts: the values and weights that are shown are those of the networks, and asking for them changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from ludus.config.schema import TrainerConfig
+from ludus.envs.masks import ActionMaskWrapper
+from ludus.evaluation.evaluate import Game, choose
+from ludus.evaluation.load import RandomBot, new_learner
+from ludus.evaluation.policy_outputs import Mind, Thought
+
+SMALL: dict[str, Any] = {"policy_net_arch": [8], "value_net_arch": [8]}
+
+
+def policy_for(env: Any, algorithm: str = "PPO", engine: str = "native", **hyperparams: Any) -> Any:
+    torch.manual_seed(3)
+    no_value_net = algorithm in ("QR-DQN", "ARS") or (engine, algorithm) == ("sb3", "DQN")
+    nets = {"policy_net_arch": [8]} if no_value_net else SMALL
+    config = TrainerConfig(
+        env="CartPole-v1", algorithm=algorithm, engine=engine, hyperparams={**nets, **hyperparams}
+    )
+    return new_learner(config, env.observation_space, env.action_space).policy.eval()
+
+
+class Played(gym.Env[Any, Any]):
+    """Ends after five steps; whatever is observed and done."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
+    render_mode = "rgb_array"
+
+    def __init__(self, observation: Any, action: Any, masked: bool = False) -> None:
+        self.observation_space, self.action_space, self.masked = observation, action, masked
+        self.observation_space.seed(0)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.age = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        self.age += 1
+        return self.observation_space.sample(), 1.0, self.age == 5, False, {}
+
+    def action_masks(self) -> Any:
+        return np.array([True, False, True]) if self.masked else None
+
+    def render(self) -> Any:
+        return np.full((40, 60, 3), 40 * self.age, np.uint8)
+
+
+BOX = spaces.Box(-1, 1, (4,), np.float32)
+TORQUES = spaces.Box(-2, 2, (2,), np.float32)
+
+
+def test_of_an_actor_critic_they_are_its_value_and_its_probabilities() -> None:
+    env = Played(BOX, spaces.Discrete(3))
+    policy = policy_for(env)
+    game = Game(env, 0)
+    with torch.no_grad():
+        distribution, value = policy(policy.prepare(game.obs[None]))
+    thought = Mind(policy).think(game)
+    assert thought.value == pytest.approx(float(value[0])) and thought.weighing == "probability"
+    assert thought.weights == pytest.approx(distribution.log_probs[0].exp().tolist())
+    scaled = Mind(policy, 3.0).think(game)
+    assert scaled.value == pytest.approx(3 * float(value[0])) and scaled.weights == thought.weights
+    assert Mind(policy, None).think(game) == thought  # a scale that nobody knows
+
+
+def test_a_mask_leaves_nothing_for_what_is_illegal() -> None:
+    env = ActionMaskWrapper(Played(BOX, spaces.Discrete(3), masked=True))
+    thought = Mind(policy_for(env)).think(Game(env, 0))
+    assert (
+        thought.weights is not None and thought.weights[1] == 0.0 and sum(thought.weights) == pytest.approx(1)
+    )
+    values = Mind(policy_for(env, "DQN")).think(Game(env, 0))
+    assert values.weights is not None and np.isnan(values.weights[1])
+
+
+def test_of_dqn_they_are_its_q_values() -> None:
+    env = Played(BOX, spaces.Discrete(3))
+    policy = policy_for(env, "DQN")
+    game = Game(env, 0)
+    expected = policy.q_values(policy.prepare(game.obs[None]))[0].tolist()
+    assert Mind(policy, 2.0).think(game) == Thought(
+        pytest.approx(2 * max(expected)), pytest.approx([2 * q for q in expected]), "value"
+    )
+
+
+def test_of_sac_the_value_is_the_lower_critics() -> None:
+    env = Played(BOX, TORQUES)
+    policy = policy_for(env, "SAC")
+    game = Game(env, 0)
+    obs = policy.prepare(game.obs[None])
+    lower = min(float(q) for q in policy.critics(obs, policy.distribution(obs).mode()))
+    assert Mind(policy).think(game) == Thought(pytest.approx(lower))
+
+
+def test_a_bot_has_none() -> None:
+    env = Played(BOX, spaces.Discrete(3))
+    assert Mind(RandomBot(env.action_space)).think(Game(env, 0)) == Thought()
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "DQN", "SAC"])
+def test_asking_draws_no_number_and_leaves_the_policy_training(algorithm: str) -> None:
+    env = Played(BOX, TORQUES if algorithm == "SAC" else spaces.Discrete(3))
+    policy = policy_for(env, algorithm).train()
+    modes = [module.training for module in policy.modules()]
+    before = torch.get_rng_state()
+    Mind(policy).think(Game(env, 0))
+    assert torch.equal(before, torch.get_rng_state())
+    assert [module.training for module in policy.modules()] == modes
+
+
+@pytest.mark.parametrize(
+    ("actions", "weights"),
+    [(spaces.MultiDiscrete([2, 3]), 5), (spaces.MultiBinary(4), 4), (TORQUES, None)],
+)
+@pytest.mark.parametrize("engine", ["native", "sb3"])
+def test_every_action_space_of_ppo_is_weighed(engine: str, actions: Any, weights: int | None) -> None:
+    if engine == "sb3":
+        pytest.importorskip("stable_baselines3")
+    env = Played(spaces.Dict({"a": BOX, "b": spaces.Discrete(3)}), actions)
+    thought = Mind(policy_for(env, engine=engine)).think(Game(env, 0))
+    assert thought.value is not None
+    assert (None if thought.weights is None else len(thought.weights)) == weights
+
+
+DISCRETE = ("PPO", "A2C", "TRPO", "DQN", "QR-DQN", "RecurrentPPO", "MaskablePPO", "ARS")
+
+
+@pytest.mark.parametrize("algorithm", [*DISCRETE, "SAC", "TD3", "DDPG", "TQC", "CrossQ"])
+def test_every_policy_of_sb3_says_what_it_knows(algorithm: str) -> None:
+    pytest.importorskip("sb3_contrib")
+    env: Any = Played(
+        BOX, spaces.Discrete(3) if algorithm in DISCRETE else TORQUES, algorithm == "MaskablePPO"
+    )
+    if algorithm == "MaskablePPO":
+        env = ActionMaskWrapper(env)
+    policy = policy_for(env, algorithm, "sb3")
+    mind, game = Mind(policy), Game(env, 0)
+    statistics = {name: value.clone() for name, value in policy.state_dict().items()}
+    policy.train()  # as in the middle of a training, where CrossQ's layers gather statistics
+    first = mind.think(game)
+    policy.eval()
+    game.step(choose(policy, [game])[0])  # a recurrent one remembers now
+    second = mind.think(game)
+    assert (first.value is None) == (algorithm in ("RecurrentPPO", "ARS"))
+    assert (first.weights is None) == (algorithm not in DISCRETE or algorithm == "ARS")
+    if first.weights is not None and first.weighing == "probability":
+        assert sum(second.weights or ()) == pytest.approx(1.0, abs=1e-5)
+    assert all(torch.equal(value, statistics[name]) for name, value in policy.state_dict().items())
+
+
+def test_a_recurrent_policy_weighs_what_it_remembers() -> None:
+    pytest.importorskip("sb3_contrib")
+    env = Played(BOX, spaces.Discrete(3))
+    policy = policy_for(env, "RecurrentPPO", "sb3")
+    game = Game(env, 0)
+    choose(policy, [game])
+    remembering = Mind(policy).think(game)
+    game.memory = None
+    assert Mind(policy).think(game).weights != remembering.weights

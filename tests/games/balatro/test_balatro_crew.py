@@ -1,0 +1,138 @@
+"""The threads that play the games: they are there for one env, in one process, and go when it goes."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gc
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from ludus.games.balatro.settings import Settings
+from ludus.games.balatro.vector import BalatroVectorEnv
+
+SETTINGS = Settings(actions="moves", max_hand=10)
+
+
+def played(env: BalatroVectorEnv, steps: int = 30) -> np.ndarray:
+    """The last observations of always choosing the first legal move."""
+    obs, info = env.reset(seed=3)
+    for _ in range(steps):
+        obs, _, _, _, info = env.step(info["action_mask"].argmax(axis=1))
+    return np.array(obs)
+
+
+def crew_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("ludus-balatro")]
+
+
+def test_threads_and_pipes_are_gone_with_their_env() -> None:
+    played(BalatroVectorEnv(128, SETTINGS, threads=2), 1)  # whatever numba opens once
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while crew_threads() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    before = len(os.listdir("/dev/fd"))
+    env = BalatroVectorEnv(128, SETTINGS, threads=2)
+    played(env, 2)
+    assert len(crew_threads()) == 2
+    del env
+    while (crew_threads() or len(os.listdir("/dev/fd")) > before) and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.01)
+    assert not crew_threads()
+    assert len(os.listdir("/dev/fd")) == before
+
+
+def test_a_step_that_was_broken_off_is_played_to_its_end_before_the_next() -> None:
+    env, other = (BalatroVectorEnv(128, SETTINGS, threads=2) for _ in range(2))
+    for one in (env, other):
+        one.reset(seed=3)
+    actions = other.restore(other.snapshot())[1]["action_mask"].argmax(axis=1)
+    env.begin_step(actions)  # as when Ctrl-C comes before `end_step`
+    other.step(actions)
+    assert np.array_equal(env.snapshot()["games"].s, other.snapshot()["games"].s)
+
+
+@pytest.mark.parametrize("actions", ["cards", "moves"])
+def test_an_interrupt_while_a_step_is_awaited_breaks_nothing(actions: str) -> None:
+    env = BalatroVectorEnv(2048, Settings(actions=actions, max_hand=10), threads=2)
+    _, info = env.reset(seed=3)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    usual = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(5):
+            env.begin_step(info["action_mask"].argmax(axis=1))
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 0.0005)
+                env.end_step()
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+            _, info = env.restore(env.snapshot())  # hung, when a report was waited for that had been heard
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, usual)
+
+
+def test_an_env_may_go_in_the_middle_of_a_step() -> None:
+    for close in (True, False):
+        env = BalatroVectorEnv(4096, SETTINGS, threads=2)
+        _, info = env.reset(seed=3)
+        env.begin_step(info["action_mask"].argmax(axis=1))
+        if close:
+            env.close()
+        del env
+        gc.collect()
+    np.ones((4096, 2000)).sum()  # memory that the threads would still write to, if they did
+
+
+def test_what_is_legal_after_a_step_that_was_broken_off_is_what_the_games_say() -> None:
+    env, other = (BalatroVectorEnv(512, Settings(max_hand=8), threads=2) for _ in range(2))
+    for one in (env, other):
+        _, info = one.reset(seed=3)
+    first = info["action_mask"].argmax(axis=1)
+    _, _, _, _, info = other.step(first)
+    second = info["action_mask"].argmax(axis=1)
+    env.begin_step(first)
+    env.begin_step(second)  # nobody had ended the first
+    env.end_step()
+    other.step(second)
+    assert np.array_equal(env.snapshot()["games"].s, other.snapshot()["games"].s)
+    assert np.array_equal(env.snapshot()["returns"], other.snapshot()["returns"])
+
+
+def test_a_copy_that_would_play_the_games_of_another_is_refused() -> None:
+    with pytest.raises(TypeError, match="snapshot"):
+        copy.deepcopy(BalatroVectorEnv(128, SETTINGS, threads=2))
+
+
+def test_actions_for_another_number_of_games_are_refused() -> None:
+    env = BalatroVectorEnv(4, SETTINGS)
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match="4 games take 4 actions"):
+        env.step(np.zeros(3))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_gets_threads_of_its_own() -> None:
+    env = BalatroVectorEnv(128, SETTINGS, threads=2)
+    expected = played(env)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(write, b"same" if np.array_equal(played(env), expected) else b"other")
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as answer:
+        assert answer.read() == b"same"
+    os.waitpid(child, 0)
+    assert np.array_equal(played(env), expected)

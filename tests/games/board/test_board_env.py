@@ -1,0 +1,103 @@
+"""Text games as RL envs: what is played by the fast rules is what TextArena would have played."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import ludus.envs.registration  # noqa: F401 (registers the ids)
+from ludus.envs.catalog import env_groups
+from ludus.envs.masks import has_masks
+from ludus.envs.validate import validate_environment
+from ludus.errors import UnknownName, UserError
+from ludus.games.board.env import TextGameEnv
+from ludus.language.text_games.game import GameSpec, TextGame
+
+IDS = ["Text/ConnectFour-v0", "Text/KuhnPoker-v0", "Text/Nim-v0", "Text/TicTacToe-v0"]
+
+
+def test_the_envs_are_listed_as_text_games() -> None:
+    assert env_groups()["text games"] == IDS
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_every_env_is_sound_and_masked(env_id: str) -> None:
+    assert has_masks(gym.make(env_id))
+    assert validate_environment(env_id, quiet=True) == []
+
+
+@pytest.mark.parametrize("game", ["TicTacToe-v0", "ConnectFour-v0", "Nim-v0-medium"])
+def test_an_episode_is_a_game_of_textarenas_in_all_that_is_seen_and_paid(game: str) -> None:
+    pytest.importorskip("textarena")
+    env, rng = TextGameEnv(game, opponent="greedy"), np.random.default_rng(0)
+    moves: list[int] = []
+    choose = env._choose
+
+    def remembering(*args: Any) -> int:
+        moves.append(choose(*args))
+        return moves[-1]
+
+    env._choose = remembering
+    seats = set()
+    for seed in range(20):
+        moves.clear()
+        obs, info = env.reset(seed=seed)
+        seats.add(env.seat)
+        table, played = TextGame(GameSpec(game)), 0
+        table.reset(seed)
+        while True:
+            for move in moves[played:]:
+                assert table.play(env.codec.text(move))
+            played = len(moves)
+            if table.over:
+                break
+            assert table.seat == env.seat
+            seen, mask = env.codec.encode(table)
+            assert (seen == obs).all() and (mask == info["action_mask"]).all()
+            moves.append(int(rng.choice(np.flatnonzero(mask))))
+            obs, reward, terminated, _, info = env.step(moves[-1])
+        assert terminated and reward == table.outcome().rewards[env.seat]
+        assert info["is_success"] == (reward > 0)
+    assert seats == {0, 1}
+
+
+def test_an_illegal_action_is_refused_once_and_then_loses() -> None:
+    env = TextGameEnv("TicTacToe-v0", seat=0)
+    env.reset(seed=0)
+    before, *_ = env.step(4)
+    obs, reward, terminated, _, info = env.step(4)
+    assert (obs == before).all() and (reward, terminated, info["invalid_move"]) == (0.0, False, True)
+    legal = int(np.flatnonzero(info["action_mask"])[0])
+    assert "invalid_move" not in env.step(legal)[4]  # a legal one forgives it
+    env.step(4)
+    assert env.step(4)[1:3] == (-1.0, True)
+
+
+def test_kuhn_poker_with_stakes_pays_chips() -> None:
+    env = gym.make("Text/KuhnPoker-v0", game="KuhnPoker-v0-stakes", opponent="equilibrium")
+    rewards, rng = set(), np.random.default_rng(0)
+    for seed in range(60):
+        _, info = env.reset(seed=seed)
+        terminated = False
+        while not terminated:
+            _, reward, terminated, _, info = env.step(int(rng.choice(np.flatnonzero(info["action_mask"]))))
+        rewards.add(float(reward))
+    assert rewards == {-2.0, -1.0, 1.0, 2.0}
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error", "message"),
+    [
+        ({"game": "TicTacToe-v1"}, UnknownName, "did you mean 'TicTacToe-v0'"),
+        ({"game": "Chess-v0"}, UnknownName, "unknown game 'Chess-v0'"),
+        ({"game": "Nim-v0", "opponent": "minmax"}, UnknownName, "did you mean 'minimax'"),
+        ({"game": "KuhnPoker-v0", "opponent": "minimax"}, UnknownName, "unknown opponent 'minimax'"),
+        ({"game": "Nim-v0", "seat": 2}, UserError, "no seat 2"),
+    ],
+)
+def test_what_cannot_be_played_is_said(kwargs: dict[str, Any], error: type[UserError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        TextGameEnv(**kwargs)
