@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from ludus.algorithms.learner import Learner, Workplace
+from ludus.algorithms.learner import Learner, LearnerContext
 from ludus.config.registry import find_algorithm
 from ludus.config.schema import PolicyConfig
 from ludus.rollout.experience import Rollout
@@ -51,7 +51,7 @@ def make(
     h = entry.hyperparameters(
         n_steps=steps, batch_size=batch, n_epochs=4, policy_net_arch=(64, 64), value_net_arch=(64, 64)
     )
-    place = Workplace(
+    place = LearnerContext(
         observation_space=observation,
         action_space=action,
         n_envs=envs,

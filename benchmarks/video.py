@@ -22,7 +22,7 @@ import torch
 from ludus.config.schema import TrainerConfig
 from ludus.envs.make import EnvSpec
 from ludus.envs.signals import Signals
-from ludus.evaluation.episode_trace import Telling
+from ludus.evaluation.episode_trace import EpisodeTrace
 from ludus.evaluation.load import load, new_learner
 from ludus.evaluation.screen import prepare_pygame
 from ludus.evaluation.video import Scene, record_scenes
@@ -54,7 +54,7 @@ def main() -> int:
     def rendered() -> None:
         env, frames, seed = spec(), 0, 0
         while frames < asked.frames:
-            for _ in Telling(actor, env, seed, Signals(), deterministic=False):
+            for _ in EpisodeTrace(actor, env, seed, Signals(), deterministic=False):
                 env.render()
                 frames += 1
                 if frames == asked.frames:

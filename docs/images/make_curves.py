@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from ludus.experiments.panels import Chart, Line, write_svg
+from ludus.experiments.panels import PanelChart, PanelLine, write_svg
 
 DOCS = Path(__file__).resolve().parents[1]
 
@@ -19,13 +19,13 @@ def columns(name: str) -> dict[str, list[float]]:
     return {key: [float(row[key]) for row in rows] for key in rows[0]}
 
 
-def line(name: str, table: dict[str, list[float]], x: str, y: str, scale: float = 1.0) -> Line:
-    return Line(name, table[x], [value * scale for value in table[y]])
+def line(name: str, table: dict[str, list[float]], x: str, y: str, scale: float = 1.0) -> PanelLine:
+    return PanelLine(name, table[x], [value * scale for value in table[y]])
 
 
 def main() -> None:
     games = columns("balatro-gpu")
-    antes = Chart("reached", "seconds", "ante", (line("mean ante", games, "seconds", "mean_ante"),))
+    antes = PanelChart("reached", "seconds", "ante", (line("mean ante", games, "seconds", "mean_ante"),))
     runs = (
         line("clear ante 4", games, "seconds", "cleared_ante_4", 100),
         line("win", games, "seconds", "win_rate", 100),
@@ -33,7 +33,7 @@ def main() -> None:
     write_svg(
         DOCS / "images" / "curve-balatro.svg",
         "Balatro, one H200: the last games while training",
-        [antes, Chart("of runs", "seconds", "%", runs)],
+        [antes, PanelChart("of runs", "seconds", "%", runs)],
         2,
     )
     board = columns("tictactoe-smollm2")
@@ -44,7 +44,7 @@ def main() -> None:
     write_svg(
         DOCS / "images" / "curve-tictactoe.svg",
         "SmolLM2-135M at TicTacToe, 50 games every ten updates",
-        [Chart("of games", "updates", "%", results)],
+        [PanelChart("of games", "updates", "%", results)],
         1,
     )
 

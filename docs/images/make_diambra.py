@@ -16,7 +16,7 @@ from diambra.arena import available_games
 from PIL import Image, ImageDraw, ImageFont
 
 from ludus.games.diambra.standin.drawing import draw
-from ludus.games.diambra.standin.match import EpisodeRules, Match, Player, Rules
+from ludus.games.diambra.standin.match import EpisodeRules, Fighter, FightRules, Match
 
 WIDTH, HEIGHT = 1200, 420
 SCALE = 2
@@ -61,8 +61,8 @@ def _recent_means(run: Path) -> list[Point]:
 
 def _fight() -> Image.Image:
     """The frame in which the first blow of a fight lands."""
-    rules = Rules.of(available_games(False)["sfiii3n"])
-    match = Match(rules, EpisodeRules(4, 4, 0.0, (Player(0, (18,)),)), step_ratio=1)
+    rules = FightRules.of(available_games(False)["sfiii3n"])
+    match = Match(rules, EpisodeRules(4, 4, 0.0, (Fighter(0, (18,)),)), step_ratio=1)
     while not (match.fight.fighters[0].striking and match.fight.fighters[1].hurt):
         near = match.fight.distance < 0.15
         match.step([(0, 1) if near else (5, 0)])

@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 import ludus
 from ludus.games.unity.episode import Episode, compile_use_case
-from ludus.games.unity.simulator.client import StandIn, StandInOptions
+from ludus.games.unity.simulator.client import StandInOptions, UnityStandIn
 from ludus.games.unity.simulator.drawing import draw
 from ludus.games.unity.simulator.tank import YARD
 
@@ -82,11 +82,11 @@ def steer(obs: Any) -> Any:
 
 def scripted_reward(episodes: int = 200) -> float:
     """What `steer` earns in an episode, in the mean."""
-    standin = StandIn(0, StandInOptions("uc1", seed=500))
+    standin = UnityStandIn(0, StandInOptions("uc1", seed=500))
     return float(np.mean([play(standin, steer)[1] for _ in range(episodes)]))
 
 
-def play(standin: StandIn, choose: Any) -> tuple[list[tuple[float, float]], float, Any]:
+def play(standin: UnityStandIn, choose: Any) -> tuple[list[tuple[float, float]], float, Any]:
     """One episode through the codec, without sockets: the tank's way, the return, and the yard as it began."""
     episode = Episode(compile_use_case("uc1"))
     obs, _ = episode.begin(standin.answer("reset", episode.reset_request(None), 0))
@@ -104,7 +104,7 @@ def play(standin: StandIn, choose: Any) -> tuple[list[tuple[float, float]], floa
 
 def yard(policy: Any, seed: int) -> Image.Image:
     """The first yard of `seed`, and the way of the tank through it."""
-    way, _, picture = play(StandIn(0, StandInOptions("uc1", seed=1_000 + seed)), policy.predict)
+    way, _, picture = play(UnityStandIn(0, StandInOptions("uc1", seed=1_000 + seed)), policy.predict)
     image = Image.fromarray(picture)
     half, size = YARD + 0.5, YARD_SIZE * SCALE
     points = [((x + half) / (2 * half) * size, (half - y) / (2 * half) * size) for x, y in way]

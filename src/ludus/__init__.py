@@ -14,9 +14,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ludus.kernel_cache import find_place
+from ludus.kernel_cache import ensure_kernel_cache_dir
 
-find_place()
+ensure_kernel_cache_dir()
 
 __version__ = "0.1.0"
 

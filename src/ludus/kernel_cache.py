@@ -15,7 +15,7 @@ from pathlib import Path
 VARIABLE = "NUMBA_CACHE_DIR"
 
 
-def find_place() -> None:
+def ensure_kernel_cache_dir() -> None:
     """Tell numba where to keep what it compiles, if it would find no place by itself."""
     if os.environ.get(VARIABLE) or _writable(Path(__file__).parent) or _writable(_home_cache()):
         return

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from ludus.algorithms.learner import Learner, Workplace
+from ludus.algorithms.learner import Learner, LearnerContext
 from ludus.config.registry import find_algorithm
 from ludus.config.schema import PolicyConfig
 from ludus.policies.observations import RewardNormalizer
@@ -41,7 +41,7 @@ def learner(
     assert entry.hyperparameters is not None and entry.learner is not None
     h = entry.hyperparameters(**({"policy_net_arch": (4,), "value_net_arch": (4,)} | hyperparams))
     torch.manual_seed(weights)
-    place = Workplace(
+    place = LearnerContext(
         observation_space=observation_space,
         action_space=action_space,
         n_envs=2,

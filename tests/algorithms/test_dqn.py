@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from learning_setup import learner, same_bytes, transitions, weights_of
 
-from ludus.algorithms.replay import Batch
+from ludus.algorithms.replay import ReplayBatch
 from ludus.errors import ConfigError
 
 STATES = spaces.Discrete(3)
@@ -51,7 +51,7 @@ def targets_of(
     found = []
     for i, follower in enumerate(next_states):
         before = {name: value.clone() for name, value in dqn.policy.state_dict().items()}
-        batch = Batch(
+        batch = ReplayBatch(
             obs=torch.tensor([0]),
             actions=torch.tensor([1]),
             rewards=torch.tensor([rewards[i]]),
@@ -100,7 +100,7 @@ def test_a_last_observation_without_legal_actions_makes_no_absurd_target(double:
 
 def test_the_loss_is_hubers() -> None:
     dqn = tabular()
-    batch = Batch(
+    batch = ReplayBatch(
         obs=torch.tensor([0, 1]),
         actions=torch.tensor([1, 2]),
         rewards=torch.tensor([0.6, 10.3]),  # errors 0.4 and 10

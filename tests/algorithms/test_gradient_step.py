@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ludus.algorithms.gradient_step import Brake, take_step
+from ludus.algorithms.gradient_step import StepGate, take_step
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -16,6 +16,6 @@ def test_a_step_counts_as_a_change_of_its_parameters(fused: bool) -> None:
     optimizer = torch.optim.Adam([weight], lr=0.1, fused=fused)
     weight.grad = torch.ones(3)
     before = weight._version
-    take_step([(optimizer, [weight])], 1.0, Brake(torch.device("cpu")))
+    take_step([(optimizer, [weight])], 1.0, StepGate(torch.device("cpu")))
     assert not torch.equal(weight.detach(), torch.ones(3))
     assert weight._version > before

@@ -10,7 +10,7 @@ import pytest
 import torch
 from learning_setup import learner, rollout, same_bytes, transitions, weights_of
 
-from ludus.algorithms.gradient_step import Brake, descend, set_learning_rate
+from ludus.algorithms.gradient_step import StepGate, descend, set_learning_rate
 from ludus.algorithms.learner import (
     explained_variance,
     load_optimizer_tensors,
@@ -95,11 +95,11 @@ def test_a_gradient_that_is_not_finite_is_an_error_and_no_step(
     optimizer = torch.optim.Adam(net.parameters(), lr=0.1, fused=fused)
     stepped(net, optimizer, 0)
     before, state = weights_of(net), {n: t.clone() for n, t in optimizer_tensors(optimizer)}
-    brake = Brake(torch.device("cpu"))
+    step_gate = StepGate(torch.device("cpu"))
     limit = None if max_norm is None else torch.tensor(max_norm)
-    descend(optimizer, list(net.parameters()), net(torch.ones(1, 3)).sum() * bad, limit, brake)
+    descend(optimizer, list(net.parameters()), net(torch.ones(1, 3)).sum() * bad, limit, step_gate)
     with pytest.raises(LudusError, match="not finite"):
-        brake.check()
+        step_gate.check()
     assert same_bytes(before, weights_of(net))
     assert same_bytes(state, dict(optimizer_tensors(optimizer)))
 
@@ -111,11 +111,11 @@ def test_the_fused_step_that_is_captured_on_a_gpu_is_the_plain_one(max_norm: flo
     for fused in (False, True):
         net = network()
         optimizer = torch.optim.Adam(net.parameters(), lr=torch.tensor(0.1) if fused else 0.1, fused=fused)
-        brake = Brake(torch.device("cpu"))
+        step_gate = StepGate(torch.device("cpu"))
         for step in range(5):
             set_learning_rate(optimizer, 0.1 / (step + 1))
             loss = (net(torch.full((4, 3), float(step))) ** 2).mean()
-            norm = descend(optimizer, list(net.parameters()), loss, limit, brake)
+            norm = descend(optimizer, list(net.parameters()), loss, limit, step_gate)
         ends.append([norm, *net.parameters()])
     torch.testing.assert_close(ends[0], ends[1])
 
@@ -123,14 +123,14 @@ def test_the_fused_step_that_is_captured_on_a_gpu_is_the_plain_one(max_norm: flo
 def test_a_pulled_brake_holds_every_later_step() -> None:
     net = network()
     optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
-    brake = Brake(torch.device("cpu"))
-    brake.pull_if(torch.tensor(True))
+    step_gate = StepGate(torch.device("cpu"))
+    step_gate.pull_if(torch.tensor(True))
     before = weights_of(net)
-    descend(optimizer, list(net.parameters()), net(torch.ones(1, 3)).sum(), None, brake)
+    descend(optimizer, list(net.parameters()), net(torch.ones(1, 3)).sum(), None, step_gate)
     assert same_bytes(before, weights_of(net))
-    brake.check()  # pulled on purpose: no fault
-    brake.release()
-    descend(optimizer, list(net.parameters()), net(torch.ones(1, 3)).sum(), None, brake)
+    step_gate.check()  # pulled on purpose: no fault
+    step_gate.release()
+    descend(optimizer, list(net.parameters()), net(torch.ones(1, 3)).sum(), None, step_gate)
     assert not same_bytes(before, weights_of(net))
 
 
@@ -139,7 +139,7 @@ def test_without_a_limit_gradients_are_left_as_they_are() -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
     loss = net(torch.ones(2, 3)).sum()
     expected = torch.autograd.grad(loss, list(net.parameters()), retain_graph=True)
-    norm = descend(optimizer, list(net.parameters()), loss, None, Brake(torch.device("cpu")))
+    norm = descend(optimizer, list(net.parameters()), loss, None, StepGate(torch.device("cpu")))
     assert norm.item() == pytest.approx(torch.cat([g.flatten() for g in expected]).norm().item())
     assert all(torch.equal(g, p.grad) for g, p in zip(expected, net.parameters(), strict=True))
 

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from learning_setup import learner, same_bytes, transitions
 
-from ludus.algorithms.replay import Batch, ReplayBuffer
+from ludus.algorithms.replay import ReplayBatch, ReplayBuffer
 from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError
 from ludus.policies.observations import RewardNormalizer
@@ -38,7 +38,7 @@ def numbered(first: int, count: int, **fields: Any) -> Transitions:
     )
 
 
-def drawn(buffer: ReplayBuffer, n: int = 4000, **kwargs: Any) -> Batch:
+def drawn(buffer: ReplayBuffer, n: int = 4000, **kwargs: Any) -> ReplayBatch:
     policy = learner("DQN", LINE).policy
     return buffer.sample(n, np.random.default_rng(0), policy, kwargs.get("reward_normalizer"))
 

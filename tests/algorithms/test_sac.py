@@ -21,7 +21,7 @@ from textbook import first_adam_step, layers, q_values
 from torch.distributions import Independent, Normal, TransformedDistribution
 from torch.distributions.transforms import TanhTransform
 
-from ludus.algorithms.replay import Batch
+from ludus.algorithms.replay import ReplayBatch
 from ludus.errors import ConfigError
 
 LR = 0.01
@@ -31,9 +31,9 @@ def made(**hyperparams: Any) -> Any:
     return learner("SAC", **({"learning_rate": LR, "initial_temperature": 0.3, "gamma": 0.9} | hyperparams))
 
 
-def batch_of(sac: Any, seed: int = 0) -> Batch:
+def batch_of(sac: Any, seed: int = 0) -> ReplayBatch:
     t = transitions(sac, seed)
-    return Batch(
+    return ReplayBatch(
         obs=torch.as_tensor(t.obs),
         actions=torch.as_tensor(t.actions),
         rewards=torch.as_tensor(t.rewards, dtype=torch.float32),
@@ -152,7 +152,7 @@ def test_a_given_temperature_is_used_and_kept() -> None:
 def test_a_terminated_transition_is_worth_its_reward() -> None:
     sac = made()
     batch = batch_of(sac)
-    over = Batch(**{**batch.__dict__, "terminated": torch.ones(16, dtype=torch.bool)})
+    over = ReplayBatch(**{**batch.__dict__, "terminated": torch.ones(16, dtype=torch.bool)})
     with torch.no_grad():
         q1, q2 = sac.policy.critics(batch.obs, batch.actions)
     expected = 0.5 * ((q1 - batch.rewards) ** 2).mean() + 0.5 * ((q2 - batch.rewards) ** 2).mean()
@@ -184,7 +184,7 @@ def test_a_shared_extractor_is_trained_by_the_critics_alone() -> None:
     twin = learner("SAC", policy=policy, learning_rate=LR)
     with torch.no_grad():  # another actor: the critics' step must not notice, but for the targets
         twin.policy.mean_head.bias.add_(5.0)
-    over = Batch(**{**batch.__dict__, "terminated": torch.ones(16, dtype=torch.bool)})
+    over = ReplayBatch(**{**batch.__dict__, "terminated": torch.ones(16, dtype=torch.bool)})
     sac.learn(over, 0.0)
     twin.learn(over, 0.0)
     assert same_bytes(weights_of(sac.policy.critic), weights_of(twin.policy.critic))

@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 
 from ludus.algorithms.advantages import gae, vtrace
-from ludus.algorithms.learner import Workplace
+from ludus.algorithms.learner import LearnerContext
 from ludus.algorithms.ppo import PPO, PPOHyperparameters
 from ludus.config.schema import PolicyConfig
 from ludus.rollout.experience import Cuts, Rollout
@@ -103,7 +103,7 @@ def learner(kernels: bool) -> PPO:
     h = PPOHyperparameters(
         policy_net_arch=(8,), value_net_arch=(8,), n_steps=16, batch_size=16, normalize_advantage=False
     )
-    place = Workplace(
+    place = LearnerContext(
         observation_space=spaces.Box(-1, 1, (3,)),
         action_space=spaces.Discrete(4),
         n_envs=2,

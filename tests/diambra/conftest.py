@@ -18,13 +18,13 @@ collect_ignore_glob = [] if importlib.util.find_spec("diambra") else ["test_*.py
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts engines, one for each stand-in given (or so many plain ones), and says where they are."""
-    from ludus.games.diambra.standin.server import Serving, StandIn
+    from ludus.games.diambra.standin.server import EngineStandIn, Serving
 
     running: list[Serving] = []
 
-    def start_engines(*standins: StandIn | int) -> list[Serving]:
+    def start_engines(*standins: EngineStandIn | int) -> list[Serving]:
         for standin in standins:
-            several = [StandIn() for _ in range(standin)] if isinstance(standin, int) else [standin]
+            several = [EngineStandIn() for _ in range(standin)] if isinstance(standin, int) else [standin]
             running.extend(Serving(one) for one in several)
         monkeypatch.setenv("DIAMBRA_ENVS", " ".join(one.address for one in running))
         return running

@@ -10,11 +10,11 @@ from diambra.engine import model
 from google.protobuf.message import DecodeError
 
 from ludus.games.diambra.answers import AnswerReader
-from ludus.games.diambra.standin.server import StandIn
+from ludus.games.diambra.standin.server import EngineStandIn
 
 
 def _fight(steps: int, still: bool) -> list[bytes]:
-    standin = StandIn()
+    standin = EngineStandIn()
     game = model.EnvSettings(game_id="sfiii3n", step_ratio=6, n_players=1)
     game.frame_shape.h = game.frame_shape.w = 36
     game.frame_shape.c = 1

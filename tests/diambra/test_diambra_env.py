@@ -14,7 +14,7 @@ from running_engines import Start
 from ludus.envs.make import EnvSpec, make_env, make_vectorized_env
 from ludus.errors import ConfigError, SimulatorsTaken
 from ludus.games.diambra.bots import make_bot
-from ludus.games.diambra.duel import Table
+from ludus.games.diambra.duel import DuelTable
 
 WRAPPERS = {
     "scale": True,
@@ -130,7 +130,7 @@ def test_both_seats_of_a_table_see_the_game_as_a_single_player_does(start: Start
     alone = _make()
     spaces = alone.observation_space, alone.action_space
     alone.close()
-    table = Table("sfiii3n", **KWARGS)
+    table = DuelTable("sfiii3n", **KWARGS)
     assert (table.observation_space, table.action_space) == spaces
     views, _ = table.reset(seed=3)
     assert all(table.observation_space.contains(view) for view in views)

@@ -14,7 +14,7 @@ from running_engines import Start
 from ludus.envs.make import EnvSpec, make_env, make_outside
 from ludus.envs.vector.remote import RemoteVectorEnv
 from ludus.errors import SimulatorLost
-from ludus.games.diambra.standin.server import Serving, StandIn
+from ludus.games.diambra.standin.server import EngineStandIn, Serving
 
 KWARGS: dict[str, Any] = {
     "frame_shape": [36, 36, 1],
@@ -25,7 +25,7 @@ SPEC = EnvSpec("diambra/sfiii3n", KWARGS)
 ACTIONS = np.zeros((2, 2), dtype=np.int64)
 
 
-class Spoiled(StandIn):
+class Spoiled(EngineStandIn):
     """Spoils the answers to steps once told how."""
 
     def __init__(self, spoil: Callable[[bytes], bytes]) -> None:
@@ -88,7 +88,7 @@ def test_a_spoiled_answer_names_the_engine_and_what_to_check(
     env.close()
 
 
-class SpoiledStart(StandIn):
+class SpoiledStart(EngineStandIn):
     """Spoils the answer to the very first call."""
 
     def __init__(self, spoil: Callable[[bytes], bytes]) -> None:
@@ -150,7 +150,7 @@ def test_nobody_there_and_somebody_else_there_are_told_apart(monkeypatch: pytest
 
 
 def test_an_engine_with_another_game_refuses_and_says_which_it_plays(start: Start) -> None:
-    start(StandIn("doapp"))
+    start(EngineStandIn("doapp"))
     with pytest.raises(SimulatorLost, match="this stand-in engine plays doapp, not sfiii3n"):
         make_env(SPEC)
 
@@ -173,7 +173,7 @@ def test_the_other_engine_plays_on_and_a_restarted_one_is_taken_up_again(
     engines[1].close()
     *_, infos = envs.step(ACTIONS)
     assert infos["dropped"].tolist() == [False, True]
-    engines[1] = Serving(StandIn(), port=port)
+    engines[1] = Serving(EngineStandIn(), port=port)
     deadline = time.monotonic() + 60
     while envs.away:
         assert time.monotonic() < deadline

@@ -28,7 +28,7 @@ from ludus.errors import ConfigError, SimulatorLost, UserError
 from ludus.games.diambra import cli as diambra
 from ludus.games.diambra.duels import fight_duels
 from ludus.games.diambra.opponents import RunOpponent
-from ludus.games.diambra.standin.server import Serving, StandIn
+from ludus.games.diambra.standin.server import EngineStandIn, Serving
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.training.factory import create_trainer, open_trainer
@@ -373,7 +373,7 @@ def test_an_engine_gone_for_good_ends_the_run_with_what_was_learnt_saved(
     newest = CheckpointManager(run / "checkpoints").latest()
     assert newest is not None and newest.step >= 192  # the update before the loss
     port = int(engines[1].address.rpartition(":")[2])
-    engines[1] = Serving(StandIn(), port=port)
+    engines[1] = Serving(EngineStandIn(), port=port)
     again = open_trainer(RunDirectory.open(run))
     try:
         assert again.resume(run).step == newest.step

@@ -1,4 +1,4 @@
-"""The panel: what it shows are the numbers of the moment, and they are found in the picture it draws."""
+"""The panel: what it shows are the numbers of the trace_step, and they are found in the picture it draws."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from gymnasium import spaces
 
 from ludus.envs.signals import Signal, Signals
-from ludus.evaluation.episode_trace import Moment
+from ludus.evaluation.episode_trace import TraceStep
 from ludus.evaluation.overlay import ink
 from ludus.evaluation.overlay.data import MOST_BARS, PanelData, PanelFeed, number, signal_number
 from ludus.evaluation.overlay.panel import BELOW_HEIGHT, BESIDE_WIDTH, Panel
-from ludus.evaluation.policy_outputs import Thought
+from ludus.evaluation.policy_outputs import PolicyOutput
 from ludus.types import Array
 
 TWO = Signals(
@@ -22,10 +22,12 @@ TWO = Signals(
 )
 
 
-def moment(step: int = 7, action: Any = 1, thought: Thought | None = None, **fields: Any) -> Moment:
-    thought = Thought(12.5, (0.2, 0.7, 0.1)) if thought is None else thought
-    values = {"reward": -0.25, "total": 31.5, "signals": (1.75, 1.0), "thought": thought}
-    return Moment(step=step, action=np.asarray(action), **(values | fields))
+def trace_step(
+    step: int = 7, action: Any = 1, output: PolicyOutput | None = None, **fields: Any
+) -> TraceStep:
+    output = PolicyOutput(12.5, (0.2, 0.7, 0.1)) if output is None else output
+    values = {"reward": -0.25, "total": 31.5, "signals": (1.75, 1.0), "output": output}
+    return TraceStep(step=step, action=np.asarray(action), **(values | fields))
 
 
 def feed(space: Any = None, signals: Signals = TWO) -> PanelFeed:
@@ -47,7 +49,7 @@ def holds(picture: Array, tile: Array) -> bool:
 
 
 def test_it_shows_the_numbers_of_the_moment() -> None:
-    data = feed().take(moment())
+    data = feed().take(trace_step())
     assert (data.step, data.reward, data.total, data.value) == (7, -0.25, 31.5, 12.5)
     assert [(s.name, s.value, s.contact) for s in data.signals] == [
         ("height", 1.75, False),
@@ -66,30 +68,30 @@ def test_it_shows_the_numbers_of_the_moment() -> None:
     ("arrangement", "size"), [("beside", (BESIDE_WIDTH, 400)), ("below", (600, BELOW_HEIGHT))]
 )
 def test_what_it_shows_is_legible_in_the_picture(arrangement: Any, size: tuple[int, int]) -> None:
-    data = feed().take(moment())
+    data = feed().take(trace_step())
     picture = Panel(data, *size, arrangement).draw(data)
     assert picture.shape == (size[1], size[0], 3)
     for text, height in (("7", 19), ("-0.25", 19), ("31.50", 19), ("12.50", 19), ("1.75", 12), ("70.0%", 12)):
         assert holds(picture, ink.text_tile(text, height)), text
-    later = feed().take(moment(total=99.0))
+    later = feed().take(trace_step(total=99.0))
     assert not holds(Panel(data, *size, arrangement).draw(later), ink.text_tile("31.50", 19))
 
 
 def test_the_plots_hold_the_episode_so_far_and_start_anew_with_the_next() -> None:
     told = feed()
     for step in range(300):
-        data = told.take(moment(step, reward=float(step)))
+        data = told.take(trace_step(step, reward=float(step)))
     assert data.plots[0].trail.tolist() == [float(step) for step in range(300)]
     assert data.plots[1].name == "value" and set(data.plots[1].trail) == {12.5}
     told.begin("the next")
-    again = told.take(moment(0))
+    again = told.take(trace_step(0))
     assert again.plots[0].trail.tolist() == [-0.25] and again.subtitle == "PPO  ·  the next"
 
 
 def test_at_the_end_there_is_no_value_and_the_last_action_stays() -> None:
     told = feed()
-    before = told.take(moment())
-    data = told.take(Moment(8, -100.0, -68.5, (0.0, 0.0), None, None, "terminated"))
+    before = told.take(trace_step())
+    data = told.take(TraceStep(8, -100.0, -68.5, (0.0, 0.0), None, None, "terminated"))
     assert data.value is None and data.ended == "terminated" and data.bars == before.bars
     assert holds(Panel(before, 400, 400, "beside").draw(data), ink.text_tile("ended", 12, ink.AMBER))
 
@@ -97,13 +99,13 @@ def test_at_the_end_there_is_no_value_and_the_last_action_stays() -> None:
 def test_of_many_choices_the_likeliest_are_shown_and_the_chosen_one_always() -> None:
     chances = np.full(50, 0.01)
     chances[[40, 3]] = 0.3, 0.2
-    data = feed(spaces.Discrete(50)).take(moment(action=17, thought=Thought(None, tuple(chances))))
+    data = feed(spaces.Discrete(50)).take(trace_step(action=17, output=PolicyOutput(None, tuple(chances))))
     assert len(data.bars) == MOST_BARS and [bar.label for bar in data.bars[:2]] == ["40", "3"]
     assert [bar.label for bar in data.bars if bar.chosen] == ["17"]
 
 
 def test_values_of_actions_are_bars_from_the_lowest_to_the_highest() -> None:
-    data = feed().take(moment(action=2, thought=Thought(5.0, (1.0, float("nan"), 5.0), "value")))
+    data = feed().take(trace_step(action=2, output=PolicyOutput(5.0, (1.0, float("nan"), 5.0), "value")))
     assert data.bars_title == "action values" and [bar.text for bar in data.bars] == ["1.00", "-", "5.00"]
     assert [bar.end for bar in data.bars] == pytest.approx([0.1, 0.0, 1.0])
 
@@ -111,15 +113,15 @@ def test_values_of_actions_are_bars_from_the_lowest_to_the_highest() -> None:
 def test_a_box_has_bars_from_zero_within_its_bounds() -> None:
     space = spaces.Box(np.float32([-2, 0]), np.float32([2, 1]))
     data = feed(space, Signals(actions=("turn", "push"))).take(
-        moment(action=[-1.0, 0.25], thought=Thought(1.0), signals=())
+        trace_step(action=[-1.0, 0.25], output=PolicyOutput(1.0), signals=())
     )
     assert [(b.label, b.value, b.start, b.end) for b in data.bars] == [
         ("turn", -1.0, 0.5, 0.25),
         ("push", 0.25, 0.0, 0.25),
     ]
     unbounded = feed(spaces.Box(-np.inf, np.inf, (1,)), Signals())
-    assert unbounded.take(moment(action=[4.0], thought=Thought(), signals=())).bars[0].end == 1.0
-    assert unbounded.take(moment(action=[-2.0], thought=Thought(), signals=())).bars[0].end == 0.25
+    assert unbounded.take(trace_step(action=[4.0], output=PolicyOutput(), signals=())).bars[0].end == 1.0
+    assert unbounded.take(trace_step(action=[-2.0], output=PolicyOutput(), signals=())).bars[0].end == 0.25
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,9 @@ def test_a_box_has_bars_from_zero_within_its_bounds() -> None:
     ],
 )
 def test_every_action_space_has_bars(space: Any, action: Any, weights: Any, texts: list[str]) -> None:
-    data = feed(space, Signals()).take(moment(action=action, thought=Thought(None, weights), signals=()))
+    data = feed(space, Signals()).take(
+        trace_step(action=action, output=PolicyOutput(None, weights), signals=())
+    )
     assert [bar.text for bar in data.bars] == texts
     assert data.plots[1].name == "return"  # there is no value to plot
     Panel(data, 400, 400, "beside").draw(data)
@@ -142,7 +146,7 @@ def test_every_action_space_has_bars(space: Any, action: Any, weights: Any, text
 
 def test_more_signals_than_there_is_room_for_are_counted() -> None:
     many = Signals(tuple(Signal(f"signal {i}", lambda e, o, i: 0.0) for i in range(40)))
-    data: PanelData = feed(signals=many).take(moment(signals=tuple(range(40))))
+    data: PanelData = feed(signals=many).take(trace_step(signals=tuple(range(40))))
     for arrangement, size in (("beside", (400, 400)), ("below", (600, BELOW_HEIGHT))):
         picture = Panel(data, *size, arrangement).draw(data)  # type: ignore[arg-type]
         assert any(holds(picture, ink.text_tile(f"{n} more", 12, ink.FAINT)) for n in range(1, 40))
@@ -151,7 +155,7 @@ def test_more_signals_than_there_is_room_for_are_counted() -> None:
 def test_what_is_not_a_number_is_drawn_as_a_gap() -> None:
     told = feed()
     for value in (np.nan, np.inf, 1.0):
-        data = told.take(moment(reward=value, signals=(value, 0.0)))
+        data = told.take(trace_step(reward=value, signals=(value, 0.0)))
         Panel(data, 400, 400, "beside").draw(data)
     assert number(np.nan) == number(None) == number(-np.inf) == "-"
 
@@ -173,9 +177,9 @@ def test_numbers_are_short(value: float, text: str) -> None:
 
 def test_a_signal_that_was_whole_so_far_has_no_decimals() -> None:
     told = feed()
-    assert signal_number(told.take(moment(signals=(4.0, 0.0))).signals[0]) == "4"
-    assert signal_number(told.take(moment(signals=(4.5, 0.0))).signals[0]) == "4.50"
-    assert signal_number(told.take(moment(signals=(4.0, 0.0))).signals[0]) == "4.00"
+    assert signal_number(told.take(trace_step(signals=(4.0, 0.0))).signals[0]) == "4"
+    assert signal_number(told.take(trace_step(signals=(4.5, 0.0))).signals[0]) == "4.50"
+    assert signal_number(told.take(trace_step(signals=(4.0, 0.0))).signals[0]) == "4.00"
 
 
 def test_a_long_title_is_cut_to_its_place() -> None:

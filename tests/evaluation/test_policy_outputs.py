@@ -12,9 +12,9 @@ from gymnasium import spaces
 
 from ludus.config.schema import TrainerConfig
 from ludus.envs.masks import ActionMaskWrapper
-from ludus.evaluation.evaluate import Game, choose
+from ludus.evaluation.evaluate import EpisodeState, choose
 from ludus.evaluation.load import RandomBot, new_learner
-from ludus.evaluation.policy_outputs import Mind, Thought
+from ludus.evaluation.policy_outputs import PolicyOutput, PolicyProbe
 
 SMALL: dict[str, Any] = {"policy_net_arch": [8], "value_net_arch": [8]}
 
@@ -62,33 +62,31 @@ TORQUES = spaces.Box(-2, 2, (2,), np.float32)
 def test_of_an_actor_critic_they_are_its_value_and_its_probabilities() -> None:
     env = Played(BOX, spaces.Discrete(3))
     policy = policy_for(env)
-    game = Game(env, 0)
+    game = EpisodeState(env, 0)
     with torch.no_grad():
         distribution, value = policy(policy.prepare(game.obs[None]))
-    thought = Mind(policy).think(game)
-    assert thought.value == pytest.approx(float(value[0])) and thought.weighing == "probability"
-    assert thought.weights == pytest.approx(distribution.log_probs[0].exp().tolist())
-    scaled = Mind(policy, 3.0).think(game)
-    assert scaled.value == pytest.approx(3 * float(value[0])) and scaled.weights == thought.weights
-    assert Mind(policy, None).think(game) == thought  # a scale that nobody knows
+    output = PolicyProbe(policy).inspect(game)
+    assert output.value == pytest.approx(float(value[0])) and output.weighing == "probability"
+    assert output.weights == pytest.approx(distribution.log_probs[0].exp().tolist())
+    scaled = PolicyProbe(policy, 3.0).inspect(game)
+    assert scaled.value == pytest.approx(3 * float(value[0])) and scaled.weights == output.weights
+    assert PolicyProbe(policy, None).inspect(game) == output  # a scale that nobody knows
 
 
 def test_a_mask_leaves_nothing_for_what_is_illegal() -> None:
     env = ActionMaskWrapper(Played(BOX, spaces.Discrete(3), masked=True))
-    thought = Mind(policy_for(env)).think(Game(env, 0))
-    assert (
-        thought.weights is not None and thought.weights[1] == 0.0 and sum(thought.weights) == pytest.approx(1)
-    )
-    values = Mind(policy_for(env, "DQN")).think(Game(env, 0))
+    output = PolicyProbe(policy_for(env)).inspect(EpisodeState(env, 0))
+    assert output.weights is not None and output.weights[1] == 0.0 and sum(output.weights) == pytest.approx(1)
+    values = PolicyProbe(policy_for(env, "DQN")).inspect(EpisodeState(env, 0))
     assert values.weights is not None and np.isnan(values.weights[1])
 
 
 def test_of_dqn_they_are_its_q_values() -> None:
     env = Played(BOX, spaces.Discrete(3))
     policy = policy_for(env, "DQN")
-    game = Game(env, 0)
+    game = EpisodeState(env, 0)
     expected = policy.q_values(policy.prepare(game.obs[None]))[0].tolist()
-    assert Mind(policy, 2.0).think(game) == Thought(
+    assert PolicyProbe(policy, 2.0).inspect(game) == PolicyOutput(
         pytest.approx(2 * max(expected)), pytest.approx([2 * q for q in expected]), "value"
     )
 
@@ -96,15 +94,15 @@ def test_of_dqn_they_are_its_q_values() -> None:
 def test_of_sac_the_value_is_the_lower_critics() -> None:
     env = Played(BOX, TORQUES)
     policy = policy_for(env, "SAC")
-    game = Game(env, 0)
+    game = EpisodeState(env, 0)
     obs = policy.prepare(game.obs[None])
     lower = min(float(q) for q in policy.critics(obs, policy.distribution(obs).mode()))
-    assert Mind(policy).think(game) == Thought(pytest.approx(lower))
+    assert PolicyProbe(policy).inspect(game) == PolicyOutput(pytest.approx(lower))
 
 
 def test_a_bot_has_none() -> None:
     env = Played(BOX, spaces.Discrete(3))
-    assert Mind(RandomBot(env.action_space)).think(Game(env, 0)) == Thought()
+    assert PolicyProbe(RandomBot(env.action_space)).inspect(EpisodeState(env, 0)) == PolicyOutput()
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "DQN", "SAC"])
@@ -113,7 +111,7 @@ def test_asking_draws_no_number_and_leaves_the_policy_training(algorithm: str) -
     policy = policy_for(env, algorithm).train()
     modes = [module.training for module in policy.modules()]
     before = torch.get_rng_state()
-    Mind(policy).think(Game(env, 0))
+    PolicyProbe(policy).inspect(EpisodeState(env, 0))
     assert torch.equal(before, torch.get_rng_state())
     assert [module.training for module in policy.modules()] == modes
 
@@ -127,9 +125,9 @@ def test_every_action_space_of_ppo_is_weighed(engine: str, actions: Any, weights
     if engine == "sb3":
         pytest.importorskip("stable_baselines3")
     env = Played(spaces.Dict({"a": BOX, "b": spaces.Discrete(3)}), actions)
-    thought = Mind(policy_for(env, engine=engine)).think(Game(env, 0))
-    assert thought.value is not None
-    assert (None if thought.weights is None else len(thought.weights)) == weights
+    output = PolicyProbe(policy_for(env, engine=engine)).inspect(EpisodeState(env, 0))
+    assert output.value is not None
+    assert (None if output.weights is None else len(output.weights)) == weights
 
 
 DISCRETE = ("PPO", "A2C", "TRPO", "DQN", "QR-DQN", "RecurrentPPO", "MaskablePPO", "ARS")
@@ -144,13 +142,13 @@ def test_every_policy_of_sb3_says_what_it_knows(algorithm: str) -> None:
     if algorithm == "MaskablePPO":
         env = ActionMaskWrapper(env)
     policy = policy_for(env, algorithm, "sb3")
-    mind, game = Mind(policy), Game(env, 0)
+    probe, game = PolicyProbe(policy), EpisodeState(env, 0)
     statistics = {name: value.clone() for name, value in policy.state_dict().items()}
     policy.train()  # as in the middle of a training, where CrossQ's layers gather statistics
-    first = mind.think(game)
+    first = probe.inspect(game)
     policy.eval()
     game.step(choose(policy, [game])[0])  # a recurrent one remembers now
-    second = mind.think(game)
+    second = probe.inspect(game)
     assert (first.value is None) == (algorithm in ("RecurrentPPO", "ARS"))
     assert (first.weights is None) == (algorithm not in DISCRETE or algorithm == "ARS")
     if first.weights is not None and first.weighing == "probability":
@@ -162,8 +160,8 @@ def test_a_recurrent_policy_weighs_what_it_remembers() -> None:
     pytest.importorskip("sb3_contrib")
     env = Played(BOX, spaces.Discrete(3))
     policy = policy_for(env, "RecurrentPPO", "sb3")
-    game = Game(env, 0)
+    game = EpisodeState(env, 0)
     choose(policy, [game])
-    remembering = Mind(policy).think(game)
+    remembering = PolicyProbe(policy).inspect(game)
     game.memory = None
-    assert Mind(policy).think(game).weights != remembering.weights
+    assert PolicyProbe(policy).inspect(game).weights != remembering.weights

@@ -178,7 +178,13 @@ def test_with_an_overlay_every_frame_shows_what_was_recorded(tmp_path: Path) -> 
     assert decoded[0].shape == (400, 1000, 3) and film.rewards == recording.rewards
     panel = Panel(shown[0], 400, 400, "beside")
     drawn = [panel.draw(data).astype(int) for data in shown]
-    for at in (0, 20, 25, 26, 51):  # what the file shows is what was drawn of this moment, and of no other
+    for at in (
+        0,
+        20,
+        25,
+        26,
+        51,
+    ):  # what the file shows is what was drawn of this trace_step, and of no other
         distances = [np.abs(decoded[at][:, 600:] - picture).mean() for picture in drawn]
         assert distances[at] == min(distances) < 3.0
     columns = recording.columns

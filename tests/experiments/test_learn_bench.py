@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus.experiments.learn import Trial, charts, run_trials, score
+from ludus.experiments.learn import LearnTrial, charts, run_trials, score
 from ludus.experiments.libraries import own_library, peer_libraries
 from ludus.experiments.workloads import LEARN, SPEED
 from ludus.runs.lock import RunLock
@@ -17,8 +17,8 @@ TINY = replace(
 )
 
 
-def trial(library: str, seed: int, rewards: tuple[float, ...], seconds: float = 2.0) -> Trial:
-    return Trial(
+def trial(library: str, seed: int, rewards: tuple[float, ...], seconds: float = 2.0) -> LearnTrial:
+    return LearnTrial(
         workload="w",
         library=library,
         seed=seed,

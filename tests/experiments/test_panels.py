@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ludus.experiments.panels import Chart, Line, ticks, write_page, write_svg
+from ludus.experiments.panels import PanelChart, PanelLine, ticks, write_page, write_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
-LINE = Line("ludus & co", (0, 50, 100), (0.0, 10.0, 20.0), (0.0, 5.0, 10.0), (0.0, 15.0, 20.0))
+LINE = PanelLine("ludus & co", (0, 50, 100), (0.0, 10.0, 20.0), (0.0, 5.0, 10.0), (0.0, 15.0, 20.0))
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_ticks_are_round_and_enclose_the_values(low: float, high: float, expecte
 
 
 def test_a_line_goes_through_the_corners_that_its_values_are_at(tmp_path: Path) -> None:
-    write_svg(tmp_path / "a.svg", "heading", [Chart("one", "steps", "reward", (LINE,))], columns=1)
+    write_svg(tmp_path / "a.svg", "heading", [PanelChart("one", "steps", "reward", (LINE,))], columns=1)
     root = ElementTree.parse(tmp_path / "a.svg").getroot()
     drawn = root.find(f".//{SVG}polyline")
     assert drawn is not None
@@ -43,14 +43,16 @@ def test_a_line_goes_through_the_corners_that_its_values_are_at(tmp_path: Path) 
 
 
 def test_a_logarithmic_axis_has_equal_steps_for_equal_factors(tmp_path: Path) -> None:
-    line = Line("a", (8, 64, 512), (1.0, 2.0, 3.0))
-    write_svg(tmp_path / "a.svg", "heading", [Chart("one", "envs", "fps", (line,), log_x=True)], columns=1)
+    line = PanelLine("a", (8, 64, 512), (1.0, 2.0, 3.0))
+    write_svg(
+        tmp_path / "a.svg", "heading", [PanelChart("one", "envs", "fps", (line,), log_x=True)], columns=1
+    )
     at = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', (tmp_path / "a.svg").read_text())]
     assert at[1] - at[0] == pytest.approx(at[2] - at[1], abs=0.2)
 
 
 def test_the_page_needs_no_network(tmp_path: Path) -> None:
-    charts = [Chart("one", "steps", "reward", (LINE,)), Chart("two", "s", "reward", (LINE,))]
+    charts = [PanelChart("one", "steps", "reward", (LINE,)), PanelChart("two", "s", "reward", (LINE,))]
     write_page(tmp_path / "a.html", "heading", charts, columns=2)
     page = (tmp_path / "a.html").read_text()
     assert "<script src=" not in page

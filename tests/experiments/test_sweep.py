@@ -22,7 +22,7 @@ from ludus.config.loading import load_config
 from ludus.config.registry import algorithm_names
 from ludus.config.search_space import Choice, Range, parse_space
 from ludus.experiments.processes.watch import RunWatch
-from ludus.experiments.sweep.running import Work, _falls_behind
+from ludus.experiments.sweep.running import SweepWork, _falls_behind
 from ludus.experiments.sweep.study import Sweep, choose_space
 from ludus.runs.directory import RunDirectory
 
@@ -139,7 +139,7 @@ def test_a_trial_whose_evaluations_fall_behind_is_given_up(tmp_path: Path) -> No
             for number, score in enumerate(scores, start=1)
         ]
         (job.run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        work = Work(trial, job, RunWatch(job.run, sweep.config.total_timesteps))
+        work = SweepWork(trial, job, RunWatch(job.run, sweep.config.total_timesteps))
         assert _falls_behind(work, sweep.config.evaluation.every) is verdict
         assert work.evaluations == dict(enumerate(scores, start=1))
         sweep.tell(trial, None, "PRUNED")

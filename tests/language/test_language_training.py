@@ -344,7 +344,7 @@ def test_where_games_branch_is_learnt_from_whole_games(tmp_path: Path) -> None:
     trainer = trainer_of(config_of(tmp_path, algorithm="GRPO", games={"branch": 2}))
     trainer.create_model()
     collector: Any = trainer.collector
-    collector._tally = matches.Tally()
+    collector._tally = matches.TurnTally()
     moves = [(0, "[0]"), (1, "[3]"), (0, "[1]"), (1, "[4]"), (0, "[2]")]
     game = TextGame.replay(collector.tables[0].spec, 1, [action for _, action in moves])
     # it branched at the last turn: only that one is in the group

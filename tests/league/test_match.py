@@ -15,7 +15,7 @@ from ludus.games.board.bots import make_bot
 from ludus.language.text_games.extraction import make_extractor
 from ludus.language.text_games.game import TextGame
 from ludus.language.text_games.templates import make_template
-from ludus.league.match import MatchResult, Tally, play_matches, wilson
+from ludus.league.match import MatchResult, WinTally, play_matches, wilson
 from ludus.league.players import BotPlayer, Player, Reply, Seated
 from ludus.league.ratings import Ratings
 from ludus.league.records import MatchRecord
@@ -98,8 +98,8 @@ def test_whoever_begins_a_race_of_rows_wins_and_the_reward_is_theirs() -> None:
     # each fills a row of its own: the one who begins has three in a row first
     top, middle = top_row(), middle_row()
     result = play(top, middle, TICTACTOE, 6)
-    assert result.by_seat == (Tally(wins=3), Tally(losses=3))
-    assert result.total == Tally(wins=3, losses=3)
+    assert result.by_seat == (WinTally(wins=3), WinTally(losses=3))
+    assert result.total == WinTally(wins=3, losses=3)
     assert result.mean_rewards == (0.0, 0.0)
     for record in result.records:
         assert record.rewards == (1.0, -1.0)  # player 0 began
@@ -122,8 +122,8 @@ def test_records_replay_to_the_same_end() -> None:
 def test_a_game_lost_by_an_invalid_move_is_lost_by_whoever_made_it() -> None:
     stubborn = Scripted("stubborn", lambda turn: "[nowhere]")
     result = play(stubborn, bot("random", TICTACTOE), TICTACTOE, 6)
-    assert result.total == Tally(losses=6)
-    assert result.by_seat == (Tally(losses=3), Tally(losses=3))
+    assert result.total == WinTally(losses=6)
+    assert result.by_seat == (WinTally(losses=3), WinTally(losses=3))
     assert result.invalid == (6, 0)
     for record in result.records:
         assert record.invalid == tuple(name == "stubborn" for name in record.players)
@@ -137,7 +137,7 @@ def test_a_perfect_player_never_loses_from_any_seat() -> None:
     mirrored = play(bot("random", TICTACTOE, 2), bot("minimax", TICTACTOE, 1), TICTACTOE, 40)
     assert mirrored.total.wins == 0 and mirrored.total.losses > 20
     even = play(bot("minimax", TICTACTOE, 1), bot("minimax", TICTACTOE, 2), TICTACTOE, 10)
-    assert even.total == Tally(draws=10)
+    assert even.total == WinTally(draws=10)
 
 
 def test_at_a_table_of_three_the_second_fills_the_other_seats() -> None:
@@ -146,8 +146,8 @@ def test_at_a_table_of_three_the_second_fills_the_other_seats() -> None:
     result = play(winner, others, THREE, 6, seed=3)
     assert [record.players.index("winner") for record in result.records] == [0, 1, 2, 0, 1, 2]
     assert [record.seed for record in result.records] == [3, 3, 3, 4, 4, 4]
-    assert result.total == Tally(wins=6)
-    assert result.by_seat == (Tally(wins=2),) * 3
+    assert result.total == WinTally(wins=6)
+    assert result.by_seat == (WinTally(wins=2),) * 3
     for record in result.records:
         place = record.players.index("winner")
         assert record.rewards[place] == max(record.rewards) > min(record.rewards)
@@ -199,7 +199,7 @@ def test_a_match_that_is_hopeless_is_given_up_early() -> None:
 
 def test_a_game_that_does_not_end_by_itself_is_no_draw() -> None:
     result = play(top_row(), middle_row(), GameSpec("TicTacToe-v0", max_turns=3), 4)
-    assert result.cut_off == 4 and result.total == Tally()
+    assert result.cut_off == 4 and result.total == WinTally()
     assert all(record.cut_off and record.rewards == (0.0, 0.0) for record in result.records)
     assert np.isnan(result.mean_rewards[0])
     assert result.total.summary()["shares"]["wins"] == {"rate": None, "interval": None}

@@ -8,7 +8,7 @@ import numpy as np
 
 from ludus.rollout.experience import Transitions
 from ludus.scale.fleet import ShardLost
-from ludus.scale.shard import Harvest, Memory
+from ludus.scale.shard import Memory, ShardResult
 
 
 class ScriptedFleet:
@@ -68,7 +68,7 @@ class ScriptedFleet:
             next_masks=None,
         )
         memory = Memory({}, {}, {}, [], None)
-        return Harvest(index, version, experience, {}, memory, None, 0.0)
+        return ShardResult(index, version, experience, {}, memory, None, 0.0)
 
     def replace(self, index: int) -> None:
         self.queues[index] = []

@@ -11,7 +11,7 @@ import pytest
 import torch
 from peers_setup import CPU, in_processes, joined, obey
 
-from ludus.algorithms.learner import Learner, Workplace
+from ludus.algorithms.learner import Learner, LearnerContext
 from ludus.config.registry import find_algorithm
 from ludus.config.schema import PolicyConfig
 from ludus.rollout.experience import Rollout
@@ -36,7 +36,7 @@ def made(case: str, peers: Any = None) -> Learner[Any, Any]:
     h = algorithm.hyperparameters(
         learning_rate=1e-3, n_steps=STEPS, policy_net_arch=[32], value_net_arch=[33], **CASES[case]
     )
-    place = Workplace(
+    place = LearnerContext(
         observation_space=gym.spaces.Box(-1, 1, (WIDTH,), np.float32),
         action_space=gym.spaces.Discrete(3),
         n_envs=ENVS,

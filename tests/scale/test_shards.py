@@ -12,7 +12,7 @@ import odd_envs  # noqa: F401  # registers its envs
 import pytest
 from tiny_runs import tiny, trainer_for
 
-from ludus.scale.shard import Harvest, Shard, ShardPlan, Version
+from ludus.scale.shard import Shard, ShardPlan, ShardResult, Version
 from ludus.training.env_source import EnvSource
 
 
@@ -54,7 +54,7 @@ def versions(config: Any, count: int) -> list[Version]:
     return found
 
 
-def same_harvest(one: Harvest, other: Harvest) -> None:
+def same_harvest(one: ShardResult, other: ShardResult) -> None:
     for name, value in one.experience.__dict__.items():
         theirs = other.experience.__dict__[name]
         if isinstance(value, np.ndarray):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ludus.tracking import following
-from ludus.tracking.following import Columns, Follower, Series, last_row, thin
+from ludus.tracking.following import Columns, Follower, MetricSeries, last_row, thin
 
 
 def test_each_whole_line_is_read_once_and_a_torn_one_when_it_is_whole(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_thinning_keeps_peaks_and_both_ends() -> None:
 )
 def test_thinning_never_gives_more_than_asked_for(count: int, points: int) -> None:
     values = np.arange(float(count))
-    thinned = Series(values, values, values).thinned(points)
+    thinned = MetricSeries(values, values, values).thinned(points)
     assert len(thinned) <= points
     assert len(thinned) == count or len(thinned) >= min(points, 4) - 1
     assert thinned.values.tolist() == sorted(set(thinned.values.tolist()))

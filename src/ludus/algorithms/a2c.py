@@ -10,11 +10,11 @@ import torch
 from pydantic import Field
 
 from ludus.algorithms.backends.cuda_graph import Captured
-from ludus.algorithms.backends.numba.actor_critic import Settings
+from ludus.algorithms.backends.numba.actor_critic import UpdateSettings
 from ludus.algorithms.gradient_step import descend, make_adam, make_rmsprop, set_learning_rate
-from ludus.algorithms.learner import Workplace
-from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, Samples, SampleStore
-from ludus.algorithms.peers import together
+from ludus.algorithms.learner import LearnerContext
+from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, RolloutSamples, SampleStore
+from ludus.algorithms.peers import on_all_ranks
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
 from ludus.config.schedule import Fraction, NonNegative
@@ -48,7 +48,7 @@ STATISTICS = ("loss", "policy_loss", "value_loss", "entropy_loss", "grad_norm")
 
 
 class A2C(OnPolicyLearner[A2CHyperparameters]):
-    def __init__(self, place: Workplace, hyperparams: A2CHyperparameters) -> None:
+    def __init__(self, place: LearnerContext, hyperparams: A2CHyperparameters) -> None:
         super().__init__(place, hyperparams)
         h = hyperparams
         self.optimizer: torch.optim.Optimizer
@@ -63,7 +63,7 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}
 
-    @together
+    @on_all_ranks
     def learn(self, experience: Rollout, fraction: float, shuffling: Any) -> Metrics:
         h = self.h
         learning_rate = h.learning_rate(fraction)
@@ -76,20 +76,20 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
             self.trained.train()
         return metrics | (self._learn if self.kernels is None else self._learn_fused)(samples, fraction)
 
-    def _learn(self, samples: Samples, fraction: float) -> Metrics:
+    def _learn(self, samples: RolloutSamples, fraction: float) -> Metrics:
         """One gradient step on all samples."""
         for name, value in self._coefficients.items():
             schedule = getattr(self.h, name)
             value.fill_(0.0 if schedule is None else schedule(fraction))
-        self.brake.release()
+        self.step_gate.release()
         if self.captured and len(samples) == self.h.n_steps * self.place.n_envs:
             read = self._capture(samples)()
         else:
             read = self._gradient_step(samples)
-        self.brake.check()
+        self.step_gate.check()
         return {f"train/{name}": value for name, value in zip(STATISTICS, read.tolist(), strict=True)}
 
-    def _capture(self, samples: Samples) -> Captured:
+    def _capture(self, samples: RolloutSamples) -> Captured:
         """The captured gradient step, with the samples put where it reads them."""
         if self._store is None or not self._store.fits(samples):
             store = self._store = SampleStore(samples, len(samples))
@@ -105,7 +105,7 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
         super().load(tensors, values)
         self._store = None  # what was captured works on memory that was just replaced
 
-    def _gradient_step(self, samples: Samples) -> torch.Tensor:
+    def _gradient_step(self, samples: RolloutSamples) -> torch.Tensor:
         """One gradient step; returns the STATISTICS."""
         h, c = self.h, self._coefficients
         n = len(samples)
@@ -113,7 +113,7 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
             advantages = samples.advantages
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
             samples = replace(samples, advantages=advantages)
-        samples = self.mine(samples)
+        samples = self.local_shard(samples)
         log_probs, entropy, values = self.trained.evaluate(samples.obs, samples.actions, samples.masks)
         mean = self.peers.mean
         policy_loss = -mean(samples.advantages * log_probs, n)
@@ -121,11 +121,11 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
         entropy_loss = -mean(entropy, n)
         loss = policy_loss + c["ent_coef"] * entropy_loss + c["vf_coef"] * value_loss
         max_norm = None if h.max_grad_norm is None else c["max_grad_norm"]
-        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.brake, self.peers)
+        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.step_gate, self.peers)
         seen = self.peers.add_up(torch.stack([loss, policy_loss, value_loss, entropy_loss]).detach())
         return torch.cat([seen, norm.detach()[None]])
 
-    def _learn_fused(self, samples: Samples, fraction: float) -> Metrics:
+    def _learn_fused(self, samples: RolloutSamples, fraction: float) -> Metrics:
         """`_learn` as one compiled call on the same memory."""
         h = self.h
         assert self.kernels is not None
@@ -133,7 +133,7 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
             samples.flat(),
             [np.arange(len(samples))],
             len(samples),
-            Settings(
+            UpdateSettings(
                 rate=h.learning_rate(fraction),
                 eps=h.rms_prop_eps if h.use_rms_prop else 1e-5,
                 max_norm=None if h.max_grad_norm is None else h.max_grad_norm(fraction),

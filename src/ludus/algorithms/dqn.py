@@ -10,15 +10,15 @@ import torch
 from gymnasium import spaces
 from pydantic import Field
 
-from ludus.algorithms.backends.numba.q_network import QKernels, why_not
+from ludus.algorithms.backends.numba.q_network import QKernels, unsupported_reason
 from ludus.algorithms.gradient_step import descend, make_adam, set_learning_rate
 from ludus.algorithms.learner import (
-    Workplace,
+    LearnerContext,
     require_action_space,
     with_prefix,
 )
 from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearner, check_replay, follow
-from ludus.algorithms.replay import Batch
+from ludus.algorithms.replay import ReplayBatch
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
 from ludus.config.schedule import NonNegative, Positive, PositiveFraction
@@ -62,7 +62,7 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
     policy: QPolicy
     STATISTICS = ("loss", "q_mean", "grad_norm")
 
-    def __init__(self, place: Workplace, hyperparams: DQNHyperparameters) -> None:
+    def __init__(self, place: LearnerContext, hyperparams: DQNHyperparameters) -> None:
         require_action_space(
             "DQN", place.action_space, (spaces.Discrete,), "PPO, A2C or, for Box actions, SAC"
         )
@@ -82,7 +82,7 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
         self.kernels: QKernels | None = None
         rng = place.streams.numpy("actions")
         self.use_kernels(
-            why_not(self.policy), lambda: QKernels(self.policy, self.target, self.optimizer, rng)
+            unsupported_reason(self.policy), lambda: QKernels(self.policy, self.target, self.optimizer, rng)
         )
         self.policy.fast = self.kernels
 
@@ -123,9 +123,9 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
         self._gamma.fill_(h.gamma(fraction))
         if h.max_grad_norm is not None:
             self._max_norm.fill_(h.max_grad_norm(fraction))
-        self.brake.release()
+        self.step_gate.release()
 
-    def gradient_step(self, batch: Batch) -> torch.Tensor:
+    def gradient_step(self, batch: ReplayBatch) -> torch.Tensor:
         h = self.h
         with torch.no_grad():
             next_q = _legal(self.target.q_values(batch.next_obs), batch.next_masks)
@@ -141,7 +141,7 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
         q = self.policy.q_values(batch.obs).gather(1, batch.actions.long().unsqueeze(1)).squeeze(1)
         loss = torch.nn.functional.smooth_l1_loss(q, targets)
         max_norm = None if h.max_grad_norm is None else self._max_norm
-        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.brake)
+        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.step_gate)
         return torch.stack([loss, q.mean(), norm]).detach()
 
     def warm_start(self, policy: dict[str, torch.Tensor]) -> None:

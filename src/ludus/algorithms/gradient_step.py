@@ -1,6 +1,6 @@
 """One gradient step without ever asking the device for a number, so that a whole update can run ahead of the host.
 
-Whether to go on is itself kept on the device, as a `Brake`: once pulled, optimizers leave everything as it is.
+Whether to go on is itself kept on the device, as a `StepGate`: once pulled, optimizers leave everything as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ludus.errors import NotFinite
 from ludus.policies.sharding import is_sharded, local
 
 
-class Brake:
+class StepGate:
     """Whether the steps of an update are still taken."""
 
     def __init__(self, device: torch.device) -> None:
@@ -72,23 +72,23 @@ def descend(
     parameters: Sequence[nn.Parameter],
     loss: Tensor,
     max_norm: Tensor | float | None,
-    brake: Brake,
+    step_gate: StepGate,
     peers: Peers = ALONE,
 ) -> Tensor:
     """Clip the gradient of `loss` to `max_norm` (None: no limit) and step. Returns the norm before clipping.
 
-    A loss or a gradient that is not finite pulls the brake, and nothing is stepped while that is pulled. `peers`
+    A loss or a gradient that is not finite pulls the step_gate, and nothing is stepped while that is pulled. `peers`
     step by the sum of their gradients.
     """
     optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    return take_step([(optimizer, parameters)], max_norm, brake, peers, loss.detach())
+    return take_step([(optimizer, parameters)], max_norm, step_gate, peers, loss.detach())
 
 
 def take_step(
     parts: Sequence[tuple[torch.optim.Optimizer, Sequence[nn.Parameter]]],
     max_norm: Tensor | float | None,
-    brake: Brake,
+    step_gate: StepGate,
     peers: Peers = ALONE,
     loss: Tensor | None = None,
 ) -> Tensor:
@@ -97,28 +97,28 @@ def take_step(
     Returns the norm of the first. A gradient that is not finite keeps all of them from stepping, and so does a `loss`,
     whose gradient may be finite all the same.
     """
-    on_cpu = brake.pulled.device.type == "cpu"
+    on_cpu = step_gate.pulled.device.type == "cpu"
     norms, held = [], []
     peers.add_gradients([parameter for _, parameters in parts for parameter in parameters])
     for _, parameters in parts:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        norm = peers.norm(gradients) if gradients else torch.zeros_like(brake.pulled)
+        norm = peers.norm(gradients) if gradients else torch.zeros_like(step_gate.pulled)
         seen = norm if loss is None else norm + loss
-        brake.pull_if(seen - seen != 0, fault=True)  # true of NaN and infinity only
+        step_gate.pull_if(seen - seen != 0, fault=True)  # true of NaN and infinity only
         norms.append(norm)
         held.append(gradients)
-    if on_cpu and brake.pulled.item():
+    if on_cpu and step_gate.pulled.item():
         return norms[0]
     for (optimizer, _), gradients, norm in zip(parts, held, norms, strict=True):
         divisor = None if max_norm is None else ((norm + 1e-6) / max_norm).clamp(min=1.0)
         if optimizer.defaults.get("fused"):
-            _step_fused(optimizer, divisor, brake.pulled)
+            _step_fused(optimizer, divisor, step_gate.pulled)
             continue
         for gradient in map(local, gradients):
             if divisor is not None:
                 gradient.div_(divisor)
             if not on_cpu:
-                gradient.masked_fill_(brake.pulled > 0, 0.0)
+                gradient.masked_fill_(step_gate.pulled > 0, 0.0)
         optimizer.step()
     return norms[0]
 

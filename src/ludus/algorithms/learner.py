@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 
 from ludus.algorithms.backends.numba.normalising import see_observations, see_rewards
-from ludus.algorithms.gradient_step import Brake
+from ludus.algorithms.gradient_step import StepGate
 from ludus.algorithms.peers import ALONE, Peers
 from ludus.config.hyperparameters import Hyperparameters
 from ludus.config.schema import PolicyConfig
@@ -31,7 +31,7 @@ H = TypeVar("H", bound=Hyperparameters)
 
 
 @dataclass(frozen=True)
-class Workplace:
+class LearnerContext:
     """What a learner is built from."""
 
     observation_space: spaces.Space[Any]
@@ -93,11 +93,11 @@ class Learner(ABC, Generic[E, H]):
     engine_note = "torch"
     """What does the arithmetic, for the run's header."""
 
-    def __init__(self, place: Workplace, hyperparams: H) -> None:
+    def __init__(self, place: LearnerContext, hyperparams: H) -> None:
         self.place = place
         self.peers = place.peers
         self.h = hyperparams
-        self.brake = Brake(place.device)
+        self.step_gate = StepGate(place.device)
 
     @abstractmethod
     def update(self, experience: E, fraction: float) -> Metrics:
@@ -130,12 +130,12 @@ class Learner(ABC, Generic[E, H]):
             self.place.reward_normalizer.kernel = see_rewards
 
     def lasting_tensors(self) -> Iterator[torch.Tensor]:
-        """What a captured update changes for good: the policy, the optimizers' memory, the brake."""
+        """What a captured update changes for good: the policy, the optimizers' memory, the step_gate."""
         yield from self.policy.state_dict(keep_vars=True).values()
         for optimizer in self.optimizers().values():
             for state in optimizer.state.values():
                 yield from (value for value in state.values() if isinstance(value, torch.Tensor))
-        yield from (self.brake.pulled, self.brake.fault)
+        yield from (self.step_gate.pulled, self.step_gate.fault)
 
     def warm_start(self, policy: dict[str, torch.Tensor]) -> None:
         """Start from the weights of another policy of the same shape; optimizers stay new."""

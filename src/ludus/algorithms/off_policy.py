@@ -11,8 +11,8 @@ from pydantic import Field
 from torch import nn
 
 from ludus.algorithms.backends.cuda_graph import Captured
-from ludus.algorithms.learner import Learner, Workplace, with_prefix
-from ludus.algorithms.replay import Batch, ReplayBuffer, space_bytes
+from ludus.algorithms.learner import Learner, LearnerContext, with_prefix
+from ludus.algorithms.replay import ReplayBatch, ReplayBuffer, space_bytes
 from ludus.config.hyperparameters import Hyperparameters
 from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError, NotFinite
@@ -41,14 +41,14 @@ class OffPolicyLearner(Learner[Transitions, H]):
 
     STATISTICS: ClassVar[tuple[str, ...]]
 
-    def __init__(self, place: Workplace, hyperparams: H) -> None:
+    def __init__(self, place: LearnerContext, hyperparams: H) -> None:
         super().__init__(place, hyperparams)
         if not place.to_play:
             require_memory(place, hyperparams.buffer_size)
         self.replay = ReplayBuffer(hyperparams.buffer_size)
         self.steps = 0
         self._graph: Captured | None = None
-        self._graph_batch: Batch | None = None
+        self._graph_batch: ReplayBatch | None = None
         self._rng = place.streams.numpy("replay")
 
     @abstractmethod
@@ -56,7 +56,7 @@ class OffPolicyLearner(Learner[Transitions, H]):
         """Set what schedules say of this fraction of the run."""
 
     @abstractmethod
-    def gradient_step(self, batch: Batch) -> torch.Tensor:
+    def gradient_step(self, batch: ReplayBatch) -> torch.Tensor:
         """One gradient step, without asking the device for anything. Returns the `STATISTICS`."""
 
     def after_step(self, fraction: float) -> None:
@@ -64,29 +64,29 @@ class OffPolicyLearner(Learner[Transitions, H]):
 
     def read(self, statistics: torch.Tensor) -> Metrics:
         """The metrics of a gradient step. NotFinite when its loss or gradient was not."""
-        self.brake.check()
+        self.step_gate.check()
         return {
             f"train/{name}": value for name, value in zip(self.STATISTICS, statistics.tolist(), strict=True)
         }
 
-    def learn(self, batch: Batch, fraction: float) -> Metrics:
+    def learn(self, batch: ReplayBatch, fraction: float) -> Metrics:
         """One gradient step and its metrics."""
         return self._learn_all([batch], fraction)
 
-    def _learn_all(self, batches: Iterable[Batch], fraction: float) -> Metrics:
+    def _learn_all(self, batches: Iterable[ReplayBatch], fraction: float) -> Metrics:
         """A gradient step on each batch, and the metrics of the last."""
         self.begin(fraction)
         statistics = None
         for batch in batches:
             statistics = self._captured_step(batch) if self.captured else self.gradient_step(batch)
             if self.place.device.type == "cpu":  # elsewhere it would wait for the device
-                self.brake.check()
+                self.step_gate.check()
             self.after_step(fraction)
         if statistics is None:
             return {}
         return self.read(statistics) | {"train/learning_rate": self.h.learning_rate(fraction)}
 
-    def _captured_step(self, batch: Batch) -> torch.Tensor:
+    def _captured_step(self, batch: ReplayBatch) -> torch.Tensor:
         """`gradient_step` as a CUDA graph, which reads the first batch's memory; another shape needs another graph."""
         if self._graph is None or self._graph_batch is None or not batch.fits(self._graph_batch):
             self._graph_batch = batch
@@ -159,7 +159,7 @@ def check_replay(config: TrainerConfig, h: OffPolicyHyperparameters) -> None:
         )
 
 
-def require_memory(place: Workplace, capacity: int) -> None:
+def require_memory(place: LearnerContext, capacity: int) -> None:
     """Raise ConfigError when a buffer of `capacity` transitions is more than this process can ever hold."""
     limit = memory_limit()
     size = 2 * space_bytes(place.observation_space) + space_bytes(place.action_space) + 5  # reward and end

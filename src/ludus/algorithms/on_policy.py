@@ -12,11 +12,11 @@ from pydantic import Field
 
 from ludus.algorithms.advantages import gae, vtrace
 from ludus.algorithms.backends.cuda_graph import CapturedPlay
-from ludus.algorithms.backends.numba.actor_critic import ActorCriticKernels, FlatSamples, why_not
+from ludus.algorithms.backends.numba.actor_critic import ActorCriticKernels, FlatSamples, unsupported_reason
 from ludus.algorithms.backends.numba.credit import gae as fast_gae
 from ludus.algorithms.backends.numba.credit import vtrace as fast_vtrace
-from ludus.algorithms.learner import Learner, Workplace, explained_variance
-from ludus.algorithms.peers import together
+from ludus.algorithms.learner import Learner, LearnerContext, explained_variance
+from ludus.algorithms.peers import on_all_ranks
 from ludus.config.hyperparameters import Hyperparameters, constant
 from ludus.config.schedule import Fraction, NonNegative, Positive
 from ludus.envs.finite import all_finite, first_bad
@@ -45,7 +45,7 @@ _REVALUED_AT_ONCE = 8_192  # samples: images of a whole rollout would not fit
 
 
 @dataclass(frozen=True)
-class Samples:
+class RolloutSamples:
     """A rollout's valid steps, flat, on the learner's device."""
 
     obs: torch.Tensor | dict[str, torch.Tensor]
@@ -72,13 +72,13 @@ class Samples:
             masks=None if self.masks is None else self.masks.numpy(),
         )
 
-    def at(self, indices: torch.Tensor) -> Samples:
+    def at(self, indices: torch.Tensor) -> RolloutSamples:
         return self.map(lambda tensor: tensor[indices])
 
-    def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Samples:
+    def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> RolloutSamples:
         """The same samples with every tensor changed."""
         obs = self.obs
-        return Samples(
+        return RolloutSamples(
             obs={key: change(value) for key, value in obs.items()} if isinstance(obs, dict) else change(obs),
             actions=change(self.actions),
             log_probs=change(self.log_probs),
@@ -102,7 +102,7 @@ class SampleStore:
     of a narrow table as of a wide one. Vectors begin where matrix products read them fastest, at every fourth number.
     """
 
-    def __init__(self, like: Samples, capacity: int) -> None:
+    def __init__(self, like: RolloutSamples, capacity: int) -> None:
         self._columns: list[slice | int | None] = []
         width = 0
         for tensor in like.tensors():
@@ -124,15 +124,15 @@ class SampleStore:
 
         self.samples = like.map(make)
 
-    def fits(self, samples: Samples) -> bool:
+    def fits(self, samples: RolloutSamples) -> bool:
         kept, new = self.samples.tensors(), samples.tensors()
         return len(kept) == len(new) and len(samples) <= len(self.samples)
 
-    def put(self, samples: Samples) -> None:
+    def put(self, samples: RolloutSamples) -> None:
         for kept, new in zip(self.samples.tensors(), samples.tensors(), strict=True):
             kept[: len(new)].copy_(new)
 
-    def at(self, indices: torch.Tensor) -> Samples:
+    def at(self, indices: torch.Tensor) -> RolloutSamples:
         """The samples at `indices`."""
         rows = self._rows[indices]
         columns = iter(self._columns)
@@ -154,7 +154,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
     policy: ActorCritic
     """What plays. `trained` is what learns: the same, unless it is sharded among peers."""
 
-    def __init__(self, place: Workplace, hyperparams: H) -> None:
+    def __init__(self, place: LearnerContext, hyperparams: H) -> None:
         super().__init__(place, hyperparams)
         self.policy = self.trained = self._make_policy()
         if place.peers.sharded:
@@ -169,12 +169,12 @@ class OnPolicyLearner(Learner[Rollout, H]):
         """See `use_kernels`; the same kernels act."""
         rng, threads = self.place.streams.numpy("actions"), self.place.threads
         self.use_kernels(
-            why_not(self.policy), lambda: ActorCriticKernels(self.policy, optimizer, rng, threads)
+            unsupported_reason(self.policy), lambda: ActorCriticKernels(self.policy, optimizer, rng, threads)
         )
         self.policy.fast = self.kernels
         if self.captured:
             generator = self.place.streams.torch("actions", str(self.place.device))
-            self.policy.value_beside()
+            self.policy.enable_value_stream()
             self.policy.fast = CapturedActorCritic(self.policy, self.place.n_envs, generator)
 
     def update(self, experience: Rollout, fraction: float) -> Metrics:
@@ -191,11 +191,11 @@ class OnPolicyLearner(Learner[Rollout, H]):
         raise NotImplementedError
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
-        self.take_up(sendable(self.policy.state_dict()) if self.peers.leads else {}, tensors, values)
+        self.restore(sendable(self.policy.state_dict()) if self.peers.leads else {}, tensors, values)
         self._told = self.peers.leads
 
-    @together
-    def take_up(
+    @on_all_ranks
+    def restore(
         self, weights: dict[str, torch.Tensor], tensors: dict[str, torch.Tensor], values: dict[str, Any]
     ) -> None:
         """`load`, with the policy's `weights`; none where it has them."""
@@ -209,18 +209,18 @@ class OnPolicyLearner(Learner[Rollout, H]):
     def tensors(self) -> dict[str, torch.Tensor]:
         return self.gather() if self.peers.sharded else super().tensors()
 
-    @together
+    @on_all_ranks
     def gather(self) -> dict[str, torch.Tensor]:
         """`tensors` of which every peer has a part."""
         return super().tensors()
 
-    def mine(self, samples: Samples) -> Samples:
+    def local_shard(self, samples: RolloutSamples) -> RolloutSamples:
         """This learner's share of a minibatch."""
         if self.peers.size == 1:
             return samples
         return samples.map(lambda tensor: tensor[self.peers.rank :: self.peers.size])
 
-    @together
+    @on_all_ranks
     def publish(self) -> None:
         """What was learnt in parts goes, whole, to the policy that plays."""
         plays = dict(self.policy.named_parameters())
@@ -244,7 +244,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
             reward_normalizer=self.place.reward_normalizer,
         )
 
-    def credit(self, rollout: Rollout, fraction: float) -> tuple[Samples, Metrics]:
+    def credit(self, rollout: Rollout, fraction: float) -> tuple[RolloutSamples, Metrics]:
         """The rollout with advantages and value targets, and how well the values predicted them.
 
         Where an older policy acted, the samples are as if this one had, and the advantages hold what that takes.
@@ -290,7 +290,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
                 _flat_obs(rollout.obs, keep, device),
                 None if rollout.masks is None else flat(rollout.masks),
             )
-        samples = Samples(
+        samples = RolloutSamples(
             obs=there[0],
             actions=flat(rollout.actions),
             log_probs=flat(rollout.log_probs),

@@ -1,10 +1,10 @@
-"""Learners that take every step together: each computes its share of a batch, and their gradients are added up.
+"""Learners that take every step on_all_ranks: each computes its share of a batch, and their gradients are added up.
 
 All hold the same weights (or each a part of every weight: `sharded`) and see the same experience, so that everything
 but the passes through the network is done by each alone, alike. Losses are sums over samples, divided by what the
 whole batch counts: the sum of the peers' gradients is then the gradient of one learner that has the whole batch.
 
-The first of them leads: what it is asked, it tells the others, who do the same (`together`).
+The first of them leads: what it is asked, it tells the others, who do the same (`on_all_ranks`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLLECTING = timedelta(days=7)
 
 
 class PeerLost(LudusError):
-    """A learner that steps are taken together with has gone; nothing of the step counts."""
+    """A rank of a shared step is gone; nothing of the step counts."""
 
 
 class Peers:
@@ -66,7 +66,7 @@ class Peers:
         """Give every peer the sum of their gradients."""
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
-        """The norm of these gradients taken together."""
+        """The norm of these gradients taken on_all_ranks."""
         return nn.utils.get_total_norm(gradients)
 
     def shard(self, modules: Sequence[nn.Module], root: nn.Module) -> None:
@@ -173,7 +173,7 @@ class HasPeers(Protocol):
 L = TypeVar("L", bound=HasPeers)
 
 
-def together(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, P], R]:
+def on_all_ranks(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, P], R]:
     """A method of a learner that all its peers have to run at once: the one that leads tells the others to.
 
     Arguments are positional, and can be pickled.

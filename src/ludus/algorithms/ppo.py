@@ -10,11 +10,11 @@ import torch
 from pydantic import Field
 
 from ludus.algorithms.backends.cuda_graph import Captured
-from ludus.algorithms.backends.numba.actor_critic import Settings
+from ludus.algorithms.backends.numba.actor_critic import UpdateSettings
 from ludus.algorithms.gradient_step import descend, make_adam, set_learning_rate
-from ludus.algorithms.learner import Workplace
-from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, Samples, SampleStore
-from ludus.algorithms.peers import together
+from ludus.algorithms.learner import LearnerContext
+from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, RolloutSamples, SampleStore
+from ludus.algorithms.peers import on_all_ranks
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
 from ludus.config.schedule import NonNegative
@@ -66,7 +66,7 @@ STATISTICS = (
 
 
 class PPO(OnPolicyLearner[PPOHyperparameters]):
-    def __init__(self, place: Workplace, hyperparams: PPOHyperparameters) -> None:
+    def __init__(self, place: LearnerContext, hyperparams: PPOHyperparameters) -> None:
         super().__init__(place, hyperparams)
         self.optimizer = make_adam(self.parameters, hyperparams.learning_rate(0.0), eps=1e-5)
         self._shuffle = place.streams.numpy("minibatches")
@@ -82,7 +82,7 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}
 
-    @together
+    @on_all_ranks
     def learn(self, experience: Rollout, fraction: float, shuffling: Any) -> Metrics:
         h = self.h
         self._shuffle.bit_generator.state = shuffling
@@ -98,7 +98,7 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
         metrics["train/n_epochs"] = float(epochs)
         return metrics
 
-    def _learn(self, samples: Samples, fraction: float) -> tuple[Metrics, int]:
+    def _learn(self, samples: RolloutSamples, fraction: float) -> tuple[Metrics, int]:
         """The epochs over minibatches: mean metrics of their gradient steps, and how many epochs were begun."""
         h = self.h
         clip = h.clip_range(fraction)
@@ -106,12 +106,12 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
         for name, value in self._coefficients.items():
             schedule = getattr(h, name, None)
             value.fill_(given.get(name, 0.0) if schedule is None else schedule(fraction))
-        self.brake.release()
+        self.step_gate.release()
         self._sums.zero_()
         if self.captured:
             self._capture(samples)
         epochs = 0
-        while epochs < h.n_epochs and not (epochs and self.brake.pulled.item()):
+        while epochs < h.n_epochs and not (epochs and self.step_gate.pulled.item()):
             epochs += 1
             order = self._permutation(len(samples))
             for start in range(0, len(order), h.batch_size):
@@ -123,7 +123,7 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
                     self._captured_minibatch()
                 else:
                     self._minibatch(samples.at(indices))
-        self.brake.check()
+        self.step_gate.check()
         sums = dict(zip(STATISTICS, self._sums.tolist(), strict=True))
         steps, looks = sums.pop("steps"), sums.pop("looks")
         counts = dict.fromkeys(sums, steps) | {"approx_kl": looks}
@@ -137,7 +137,7 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
             )
         return torch.as_tensor(self._shuffle.permutation(n), device=device)
 
-    def _capture(self, samples: Samples) -> None:
+    def _capture(self, samples: RolloutSamples) -> None:
         """Put the samples where the captured minibatch reads them; a new shape of sample needs a new one."""
         if self._store is None or not self._store.fits(samples):
             capacity = max(len(samples), self.h.n_steps * self.place.n_envs)
@@ -159,7 +159,7 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
         yield from super().lasting_tensors()
         yield self._sums
 
-    def _learn_fused(self, samples: Samples, fraction: float) -> tuple[Metrics, int]:
+    def _learn_fused(self, samples: RolloutSamples, fraction: float) -> tuple[Metrics, int]:
         """`_learn` in compiled calls on the same memory, drawing the same minibatches."""
         h = self.h
         assert self.kernels is not None
@@ -167,7 +167,7 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
             samples.flat(),
             (self._shuffle.permutation(len(samples)) for _ in range(h.n_epochs)),
             h.batch_size,
-            Settings(
+            UpdateSettings(
                 rate=h.learning_rate(fraction),
                 eps=1e-5,
                 max_norm=None if h.max_grad_norm is None else h.max_grad_norm(fraction),
@@ -180,7 +180,7 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
             ),
         )
 
-    def _minibatch(self, batch: Samples) -> None:
+    def _minibatch(self, batch: RolloutSamples) -> None:
         """One gradient step; none, here and after, when the policy has already moved too far."""
         h, c = self.h, self._coefficients
         advantages = batch.advantages
@@ -189,7 +189,7 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
                 deviation, mean = torch.std_mean(advantages)
                 advantages = (advantages - mean) / (deviation + 1e-8)
         n = len(batch)
-        batch = self.mine(replace(batch, advantages=advantages))
+        batch = self.local_shard(replace(batch, advantages=advantages))
         advantages = batch.advantages
         log_probs, entropy, values = self.trained.evaluate(batch.obs, batch.actions, batch.masks)
         log_ratio = log_probs - batch.log_probs
@@ -218,15 +218,15 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
         loss = policy_loss + c["ent_coef"] * entropy_loss + c["vf_coef"] * value_loss
         seen = self.peers.add_up(torch.cat([means.detach(), loss.detach()[None]]))
         approx_kl = seen[3]
-        looking = self.brake.pulled == 0
+        looking = self.step_gate.pulled == 0
         if h.target_kl is not None:
-            self.brake.pull_if(approx_kl > 1.5 * h.target_kl)
+            self.step_gate.pull_if(approx_kl > 1.5 * h.target_kl)
         max_norm = None if h.max_grad_norm is None else c["max_grad_norm"]
-        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.brake, self.peers)
+        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.step_gate, self.peers)
 
         with torch.no_grad():
             row = torch.cat([seen, norm[None], self._counts])
-            counted = torch.where(self._of_looking, looking, self.brake.pulled == 0)
+            counted = torch.where(self._of_looking, looking, self.step_gate.pulled == 0)
             # a step that was not taken counts for nothing, and its losses may be anything
             self._sums += torch.where(counted, row, self._nothing)
 

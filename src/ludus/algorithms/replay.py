@@ -17,7 +17,7 @@ from ludus.types import Array, BoolArray, Observation
 
 
 @dataclass(frozen=True)
-class Batch:
+class ReplayBatch:
     """Sampled transitions on the learner's device, as the networks take them."""
 
     obs: torch.Tensor | dict[str, torch.Tensor]
@@ -37,11 +37,11 @@ class Batch:
                 found.append(part)
         return found
 
-    def fits(self, other: Batch) -> bool:
+    def fits(self, other: ReplayBatch) -> bool:
         """Whether it can be copied into the memory of `other`."""
         return [part.shape for part in self.tensors()] == [part.shape for part in other.tensors()]
 
-    def fill(self, other: Batch) -> None:
+    def fill(self, other: ReplayBatch) -> None:
         """Copy `other`, which fits, into this one's memory."""
         for kept, new in zip(self.tensors(), other.tensors(), strict=True):
             kept.copy_(new)
@@ -101,7 +101,7 @@ class ReplayBuffer:
         rng: np.random.Generator,
         policy: Policy,
         reward_normalizer: RewardNormalizer | None,
-    ) -> Batch:
+    ) -> ReplayBatch:
         """`n` transitions drawn uniformly with replacement."""
         chosen = self.draw(n, rng)
         picked = {name: array[chosen] for name, array in self._arrays.items()}
@@ -110,7 +110,7 @@ class ReplayBuffer:
             rewards = reward_normalizer.scale(rewards)
         device = policy.device
         masks = picked.get("next_masks")
-        return Batch(
+        return ReplayBatch(
             obs=policy.prepare(_unflatten(picked, "obs")),
             actions=torch.as_tensor(picked["actions"], device=device),
             rewards=torch.as_tensor(rewards, dtype=torch.float32, device=device),

@@ -12,15 +12,15 @@ from gymnasium import spaces
 from pydantic import BeforeValidator, Field
 
 from ludus.algorithms.backends.cuda_graph import CapturedPlay
-from ludus.algorithms.backends.numba.soft_policy import SACKernels, why_not
+from ludus.algorithms.backends.numba.soft_policy import SACKernels, unsupported_reason
 from ludus.algorithms.gradient_step import descend, make_adam, set_learning_rate
 from ludus.algorithms.learner import (
-    Workplace,
+    LearnerContext,
     require_action_space,
     with_prefix,
 )
 from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearner, check_replay, follow
-from ludus.algorithms.replay import Batch
+from ludus.algorithms.replay import ReplayBatch
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
 from ludus.config.schedule import NonNegative, Positive, PositiveFraction, Schedule
@@ -74,7 +74,7 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
     policy: SACPolicy
     STATISTICS = ("actor_loss", "critic_loss", "grad_norm", "ent_coef", "ent_coef_loss")
 
-    def __init__(self, place: Workplace, hyperparams: SACHyperparameters) -> None:
+    def __init__(self, place: LearnerContext, hyperparams: SACHyperparameters) -> None:
         require_action_space("SAC", place.action_space, (spaces.Box,), "PPO, A2C or DQN")
         super().__init__(place, hyperparams)
         h = hyperparams
@@ -98,7 +98,7 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
         self._generator = place.streams.torch("learner", str(place.device))
         self.kernels: SACKernels | None = None
         self.use_kernels(
-            why_not(self.policy),
+            unsupported_reason(self.policy),
             lambda: SACKernels(
                 self.policy,
                 self.target,
@@ -153,9 +153,9 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
             self._max_norm.fill_(h.max_grad_norm(fraction))
         if h.ent_coef != "auto":
             self._temperature.fill_(h.ent_coef(fraction))
-        self.brake.release()
+        self.step_gate.release()
 
-    def gradient_step(self, batch: Batch) -> torch.Tensor:
+    def gradient_step(self, batch: ReplayBatch) -> torch.Tensor:
         h = self.h
         max_norm = None if h.max_grad_norm is None else self._max_norm
         actions, log_probs = self.policy.distribution(batch.obs).rsample_with_log_prob(self._generator)
@@ -166,7 +166,9 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
             temperature = self.log_temperature.detach().exp().squeeze(0)
             gap = (log_probs + self.target_entropy).detach()
             temperature_loss = -(self.log_temperature * gap).mean()
-            descend(self.temperature_optimizer, [self.log_temperature], temperature_loss, None, self.brake)
+            descend(
+                self.temperature_optimizer, [self.log_temperature], temperature_loss, None, self.step_gate
+            )
 
         # critics
         with torch.no_grad():
@@ -178,13 +180,13 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
         critic_loss = 0.5 * (
             torch.nn.functional.mse_loss(q1, targets) + torch.nn.functional.mse_loss(q2, targets)
         )
-        norm = descend(self.critic_optimizer, self.critic_parameters, critic_loss, max_norm, self.brake)
+        norm = descend(self.critic_optimizer, self.critic_parameters, critic_loss, max_norm, self.step_gate)
 
         # actor: the critics only pass the gradient on
         for parameter in self.critic_parameters:
             parameter.requires_grad_(False)
         actor_loss = (temperature * log_probs - torch.min(*self.policy.critics(batch.obs, actions))).mean()
-        descend(self.actor_optimizer, self.actor_parameters, actor_loss, max_norm, self.brake)
+        descend(self.actor_optimizer, self.actor_parameters, actor_loss, max_norm, self.step_gate)
         for parameter in self.critic_parameters:
             parameter.requires_grad_(True)
         return torch.stack([actor_loss, critic_loss, norm, temperature, temperature_loss]).detach()

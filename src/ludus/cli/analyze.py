@@ -13,7 +13,7 @@ from ludus.cli.output import Output
 from ludus.errors import UserError
 
 if TYPE_CHECKING:
-    from ludus.cli.player import Player
+    from ludus.cli.player import PolicyOnEnv
     from ludus.evaluation.analysis.recording import Recording
 
 ANALYZE_EXAMPLES = "ludus analyze latest;  ludus analyze RUN@best --episodes 20 --export parquet --png"
@@ -54,7 +54,7 @@ def analyze(
     quiet: Quiet = False,
 ) -> None:
     """Replay a policy and plot the env's signals, its actions and its values."""
-    from ludus.cli.configured import policy_meant
+    from ludus.cli.configured import resolve_policy
     from ludus.cli.player import seat
     from ludus.evaluation.analysis.charts import figures_of
     from ludus.evaluation.analysis.export import require_format, usual_format, write_steps
@@ -68,7 +68,7 @@ def analyze(
     require_format(kind)  # before anything is played
     if png:
         require_pictures()
-    meant = policy_meant(policy, root, env)
+    meant = resolve_policy(policy, root, env)
     if checkpoint is not None and "@" in meant.policy:
         raise UserError(
             f"'{meant.policy}' already says which checkpoint",
@@ -122,13 +122,13 @@ def analyze(
     )
 
 
-def _gamma(player: Player) -> float:
+def _gamma(player: PolicyOnEnv) -> float:
     """How the policy discounts; a bot does not."""
     config = player.policy.config
     return 1.0 if config is None else float(config.typed_hyperparams().gamma(0.0))
 
 
-def _folder(player: Player, seed: int, stochastic: bool) -> Path:
+def _folder(player: PolicyOnEnv, seed: int, stochastic: bool) -> Path:
     """In the run, or in this folder when there is none. The same play gets the same name."""
     policy = player.policy
     if policy.run is None or policy.checkpoint is None:
@@ -137,7 +137,7 @@ def _folder(player: Player, seed: int, stochastic: bool) -> Path:
     return policy.run.path / "analysis" / name
 
 
-def _subtitle(player: Player, seed: int, stochastic: bool) -> str:
+def _subtitle(player: PolicyOnEnv, seed: int, stochastic: bool) -> str:
     if player.policy.config is None:
         return f"{player.spec.id}, seeds from {seed}"
     manner = "actions sampled" if stochastic else "the likeliest actions"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ludus.experiments.learn import Score
-    from ludus.experiments.panels import Chart
+    from ludus.experiments.panels import PanelChart
     from ludus.experiments.workloads import Workload
 
 bench_app = typer.Typer(
@@ -208,7 +208,7 @@ def _budget(workloads: Sequence[Workload], steps: int | None) -> list[Workload]:
 
 
 def _write(
-    out: Path, name: str, summary: dict[str, Any], heading: str, panels: list[Chart], columns: int
+    out: Path, name: str, summary: dict[str, Any], heading: str, panels: list[PanelChart], columns: int
 ) -> list[str]:
     """NAME.json, NAME.html and NAME.svg under `out`; returns their paths."""
     from ludus.experiments.panels import write_page, write_svg

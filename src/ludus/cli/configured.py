@@ -34,7 +34,7 @@ class Meant:
     root: str
 
 
-def policy_meant(policy: str, root: str, env: str | None) -> Meant:
+def resolve_policy(policy: str, root: str, env: str | None) -> Meant:
     """`policy` itself, unless it is a config file: then what its play section names, else its newest run.
 
     Raises UserError when there is no such run.

@@ -30,13 +30,13 @@ def evaluate(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every episode.")] = False,
 ) -> None:
     """Evaluate a policy."""
-    from ludus.cli.configured import policy_meant
+    from ludus.cli.configured import resolve_policy
     from ludus.cli.player import seat
     from ludus.evaluation.evaluate import evaluate as play_all
     from ludus.tracking.progress import number
 
     output = Output(json, quiet=quiet, verbose=verbose)
-    meant = policy_meant(policy, root, env)
+    meant = resolve_policy(policy, root, env)
     player = seat(meant.policy, env, meant.root, seed)
     seeds = [seed + episode for episode in range(episodes)]
     with output.console.status("playing") if output.console.is_terminal and not quiet else nullcontext():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ludus.config.language import GameConfig
-    from ludus.league.match import MatchResult, Tally
+    from ludus.league.match import MatchResult, WinTally
     from ludus.league.records import MatchRecord
 
 MATCH_EXAMPLES = """Examples:
@@ -182,7 +182,7 @@ def _table(result: MatchResult) -> Table:
     return table
 
 
-def _cells(tally: Tally, width: int) -> list[str]:
+def _cells(tally: WinTally, width: int) -> list[str]:
     from ludus.league.match import wilson
 
     cells = [f"{tally.games:,}"]

@@ -13,7 +13,7 @@ from ludus.cli.output import Output
 from ludus.errors import UserError
 
 if TYPE_CHECKING:
-    from ludus.cli.player import Player
+    from ludus.cli.player import PolicyOnEnv
     from ludus.envs.make import EnvSpec
 
 _HUMAN = "human"
@@ -42,7 +42,7 @@ def play(
     quiet: Quiet = False,
 ) -> None:
     """Watch a policy play in a window, or film it; or play yourself."""
-    from ludus.cli.configured import policy_meant
+    from ludus.cli.configured import resolve_policy
     from ludus.cli.player import seat
     from ludus.evaluation.screen import check_drawable, has_screen, render_modes
 
@@ -60,7 +60,7 @@ def play(
         return
     if policy is None:
         raise UserError("no policy is given", fix="ludus play latest, or ludus play random --env CartPole-v1")
-    meant = policy_meant(policy, root, env)
+    meant = resolve_policy(policy, root, env)
     player = seat(meant.policy, env, meant.root, seed)
     modes = render_modes(player.spec)
     if video is None and has_screen() and "human" in modes:
@@ -75,7 +75,7 @@ def play(
     _tell(rewards, player.as_dict(), film, output, described=player.described)
 
 
-def _watch(player: Player, seeds: list[int], deterministic: bool) -> list[float]:
+def _watch(player: PolicyOnEnv, seeds: list[int], deterministic: bool) -> list[float]:
     from ludus.evaluation.play import watch
     from ludus.evaluation.screen import prepare_pygame
 
@@ -88,7 +88,7 @@ def _watch(player: Player, seeds: list[int], deterministic: bool) -> list[float]
         env.close()
 
 
-def _film(player: Player, seeds: list[int], path: Path, deterministic: bool) -> list[float]:
+def _film(player: PolicyOnEnv, seeds: list[int], path: Path, deterministic: bool) -> list[float]:
     from ludus.evaluation.encoding import check_name
     from ludus.evaluation.video import record_video
 
@@ -104,7 +104,7 @@ def _film(player: Player, seeds: list[int], path: Path, deterministic: bool) -> 
     return film.rewards
 
 
-def _film_path(player: Player, seed: int, env: str | None, stochastic: bool) -> Path:
+def _film_path(player: PolicyOnEnv, seed: int, env: str | None, stochastic: bool) -> Path:
     """Among the run's videos; in this folder when there is no run. The same play gets the same name."""
     policy = player.policy
     parts = ["play", policy.name if policy.checkpoint is None else policy.checkpoint.name]
@@ -164,10 +164,10 @@ def _play_by_hand(spec: EnvSpec, seeds: list[int], output: Output) -> None:
 
 def _play_balatro(seeds: list[int], output: Output) -> None:
     from ludus.envs.registration import BALATRO
-    from ludus.games.balatro.settings import Settings
+    from ludus.games.balatro.settings import BalatroSettings
     from ludus.games.balatro.terminal import play_in_terminal
 
-    tables = play_in_terminal(Settings(), seeds)
+    tables = play_in_terminal(BalatroSettings(), seeds)
     for table in tables:
         report = table.report
         end = "won" if report["won"] else (f"lost to {report['lost_to']}" if table.over else "left")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Player:
+class PolicyOnEnv:
     """A loaded policy and the env it plays."""
 
     policy: LoadedPolicy
@@ -40,7 +40,9 @@ class Player:
         }
 
 
-def seat(name: str, env_id: str | None, root: str, seed: int, beside: Player | None = None) -> Player:
+def seat(
+    name: str, env_id: str | None, root: str, seed: int, beside: PolicyOnEnv | None = None
+) -> PolicyOnEnv:
     """Load the policy called `name` for its own env, or for `env_id`; `seed` is for actions that are sampled.
 
     A bot, which has no env of its own, plays that of the player `beside` it.
@@ -68,16 +70,16 @@ def seat(name: str, env_id: str | None, root: str, seed: int, beside: Player | N
         policy = load(name, root, action_space=action_space)
         if name != RULES:
             policy.actor.action_space.seed(seed)
-        return Player(policy, spec)
+        return PolicyOnEnv(policy, spec)
     policy = load(name, root)
     if env_id is None:
-        return Player(policy, policy.env_spec().resolve())
+        return PolicyOnEnv(policy, policy.env_spec().resolve())
     own = policy.config.env if policy.config is not None else None
     spec = open_spec(
         EnvSpec(env_id) if own is None else replace(policy.env_spec(), id=env_id, kwargs={}), env_id
     )
     _check_fit(policy, spec)
-    return Player(policy, spec)
+    return PolicyOnEnv(policy, spec)
 
 
 def open_spec(spec: EnvSpec, env_id: str) -> EnvSpec:

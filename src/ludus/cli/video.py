@@ -14,7 +14,7 @@ from ludus.cli.output import Output
 from ludus.errors import UserError
 
 if TYPE_CHECKING:
-    from ludus.cli.player import Player
+    from ludus.cli.player import PolicyOnEnv
     from ludus.evaluation.video import Scene
 
 VIDEO_EXAMPLES = (
@@ -113,15 +113,15 @@ def video(
 
 def _players(
     policies: list[str], checkpoints: list[str], env: str | None, root: str, seed: int
-) -> list[Player]:
+) -> list[PolicyOnEnv]:
     """Every policy at every checkpoint asked for."""
-    from ludus.cli.configured import policy_meant
+    from ludus.cli.configured import resolve_policy
     from ludus.cli.player import seat
     from ludus.evaluation.load import BOTS
 
     names = []
     for policy in policies:
-        meant = policy_meant(policy, root, env)
+        meant = resolve_policy(policy, root, env)
         if checkpoints and ("@" in meant.policy or meant.policy == "random"):
             raise UserError(
                 f"'{meant.policy}' already says which checkpoint",
@@ -131,14 +131,14 @@ def _players(
         of_policy = [f"{meant.policy}@{checkpoint}" for checkpoint in checkpoints] or [meant.policy]
         names += [(name, meant.root) for name in of_policy]
     # bots last, whatever their place: they play what the first run plays
-    seated: dict[int, Player] = {}
+    seated: dict[int, PolicyOnEnv] = {}
     for place in sorted(range(len(names)), key=lambda place: names[place][0] in BOTS):
         name, folder = names[place]
         seated[place] = seat(name, env, folder, seed, beside=next(iter(seated.values()), None))
     return [seated[place] for place in range(len(names))]
 
 
-def _scene(player: Player) -> Scene:
+def _scene(player: PolicyOnEnv) -> Scene:
     from ludus.evaluation.video import Scene
 
     policy = player.policy
@@ -152,7 +152,7 @@ def _scene(player: Player) -> Scene:
     )
 
 
-def _path(players: list[Player], seed: int, gif: bool, stochastic: bool, env: str | None) -> Path:
+def _path(players: list[PolicyOnEnv], seed: int, gif: bool, stochastic: bool, env: str | None) -> Path:
     """Among the first run's videos; in this folder when there is no run. The same film gets the same name."""
     first = players[0].policy
     parts = ["video" if len(players) == 1 else "comparison"]

@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 
 from ludus.config.explain import explain
 from ludus.config.hyperparameters import canonical_hyperparameter
-from ludus.config.importers import SUFFIXES, Choice, Document, Imported, import_foreign, read_document
+from ludus.config.importers import SUFFIXES, Document, Imported, ImportOptions, import_foreign, read_document
 from ludus.config.plain_yaml import Key, parse_value, read_yaml, write_yaml
 from ludus.config.presets import preset_names, preset_path
 from ludus.config.schema import FIELD_ALIASES, FIELD_SWITCHES, TrainerConfig
@@ -175,12 +175,12 @@ def _own(document: Document) -> tuple[dict[str, Any], dict[Key, str]]:
     return document.data, dict(document.places)
 
 
-def _choice(overrides: Sequence[str], flags: Mapping[str, Any]) -> Choice:
+def _choice(overrides: Sequence[str], flags: Mapping[str, Any]) -> ImportOptions:
     """What a foreign file must know before it can be read, from wherever it was given."""
     given = {".".join(_canonical(key)): value for key, value in map(_parse_override, overrides)}
     given |= flags
     env = given.get("env.id", given.get("env"))
-    return Choice(
+    return ImportOptions(
         env=env if isinstance(env, str) else None,
         algorithm=given.get("algorithm"),
         engine=given.get("engine"),

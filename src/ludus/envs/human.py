@@ -18,8 +18,8 @@ from ludus.types import Array
 KeyBindings = dict[tuple[str, ...], Any]
 
 
-def _drive(steer: float, gas: float, brake: float) -> Array:
-    return np.array([steer, gas, brake], dtype=np.float32)
+def _drive(steer: float, gas: float, step_gate: float) -> Array:
+    return np.array([steer, gas, step_gate], dtype=np.float32)
 
 
 _LEFT_RIGHT_OR_COAST: KeyBindings = {("left",): 0, (): 1, ("right",): 2}

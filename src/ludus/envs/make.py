@@ -225,13 +225,18 @@ def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int) -> tuple[str, s
     if spec is not None and spec.runs_outside:
         return "process", "one worker for each engine"
     if spec is not None and unity.is_unity(spec.id):
-        reason = unity.why_not(spec)
+        reason = unity.unsupported_reason(spec)
         return ("endpoint", "all simulators asked at once") if reason is None else ("serial", reason)
-    if spec is not None and batched.why_not(spec) is None:
+    if spec is not None and batched.unsupported_reason(spec) is None:
         return "batched", "all envs in one compiled step"
     if n_envs == 1:
         return "serial", "there is only one env"
-    if spec is not None and n_envs >= pool.FEWEST_ENVS and pool.why_not(spec) is None and pool.is_installed():
+    if (
+        spec is not None
+        and n_envs >= pool.FEWEST_ENVS
+        and pool.unsupported_reason(spec) is None
+        and pool.is_installed()
+    ):
         return "envpool", "EnvPool has this env"
     try:
         seconds = _median_step_seconds(_factory(env))

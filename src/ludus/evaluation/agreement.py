@@ -35,7 +35,7 @@ Run = Callable[[tuple[Any, ...]], dict[str, Array]]
 
 
 @dataclass(frozen=True)
-class Agreement:
+class ExportAgreement:
     """What was compared: the largest difference of each output.
 
     `ties` counts actions that differed where the policy finds both equally good; they are no difference.
@@ -59,7 +59,7 @@ def write_checked(
     load: Callable[[Path], Run],
     graph: PolicyGraph,
     policy: LoadedPolicy,
-) -> Agreement:
+) -> ExportAgreement:
     """Write a file, load it back and compare it with `policy`; it gets its name only when they agree."""
     unchecked = path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{os.getpid()}")
     try:
@@ -72,7 +72,7 @@ def write_checked(
     return agreement
 
 
-def check_agreement(run: Run, graph: PolicyGraph, policy: LoadedPolicy, where: str) -> Agreement:
+def check_agreement(run: Run, graph: PolicyGraph, policy: LoadedPolicy, where: str) -> ExportAgreement:
     """Compare `run` with `policy.predict`, and its other outputs with `graph`'s; UserError when they differ."""
     rng = np.random.default_rng(0)
     differences: dict[str, float] = {}
@@ -94,7 +94,7 @@ def check_agreement(run: Run, graph: PolicyGraph, policy: LoadedPolicy, where: s
         for name in expected:
             difference = _difference(name, actual[name], expected[name], where)
             differences[name] = max(difference, differences.get(name, 0.0))
-    return Agreement(sum(BATCHES), differences, ties)
+    return ExportAgreement(sum(BATCHES), differences, ties)
 
 
 def random_inputs(

@@ -1,6 +1,6 @@
 """An episode told state by state: what the env shows, what the policy makes of it and does, what it gets for it.
 
-Videos draw these moments and `ludus analyze` records them, so that both say the same.
+Videos draw these steps and `ludus analyze` records them, so that both say the same.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from ludus.envs.signals import Signals
 from ludus.envs.vector.chunk import user_traceback
 from ludus.errors import EnvFault, LudusError
-from ludus.evaluation.evaluate import Actor, Game, choose
-from ludus.evaluation.policy_outputs import Mind, Thought
+from ludus.evaluation.evaluate import Actor, EpisodeState, choose
+from ludus.evaluation.policy_outputs import PolicyOutput, PolicyProbe
 from ludus.types import Array
 
 Env = gym.Env[Any, Any]
@@ -24,26 +24,26 @@ End = Literal["terminated", "truncated"]
 
 
 @dataclass(frozen=True)
-class Moment:
+class TraceStep:
     """One state of an episode, `step` steps after its start.
 
     `reward` is what the step that led here gave, `total` the sum so far. `signals` are in the order of their
-    names. `thought` and `action` are what the policy makes of this state and will do in it: None at the end.
+    names. `output` and `action` are what the policy makes of this state and will do in it: None at the end.
     """
 
     step: int
     reward: float
     total: float
     signals: tuple[float, ...]
-    thought: Thought | None
+    output: PolicyOutput | None
     action: Array | None
     ended: End | None = None
 
 
-class Telling:
-    """An episode on `env` from its seeded reset on, moment by moment.
+class EpisodeTrace:
+    """An episode on `env` from its seeded reset on, trace_step by trace_step.
 
-    While a moment is looked at, the env stands in the state it tells of. Without a `mind` no thoughts are told.
+    While a trace_step is looked at, the env stands in the state it tells of. Without a `probe` no thoughts are told.
     """
 
     def __init__(
@@ -53,27 +53,27 @@ class Telling:
         seed: int,
         signals: Signals,
         *,
-        mind: Mind | None = None,
+        probe: PolicyProbe | None = None,
         deterministic: bool = True,
     ) -> None:
         self._actor, self._env, self._seed = actor, env, seed
-        self._signals, self._mind, self._deterministic = signals, mind, deterministic
+        self._signals, self._probe, self._deterministic = signals, probe, deterministic
         self.reward = 0.0  # of the episode so far: at its end the env's own account of it
 
-    def __iter__(self) -> Iterator[Moment]:
-        game = Game(self._env, self._seed)
+    def __iter__(self) -> Iterator[TraceStep]:
+        game = EpisodeState(self._env, self._seed)
         step, total, over = 0, 0.0, False
         while not over:
-            thought = Thought() if self._mind is None else self._mind.think(game)
+            output = PolicyOutput() if self._probe is None else self._probe.inspect(game)
             values = self._read(game)
             action = np.asarray(choose(self._actor, [game], deterministic=self._deterministic)[0])
-            yield Moment(step, game.last_reward, total, values, thought, action)
+            yield TraceStep(step, game.last_reward, total, values, output, action)
             over = game.step(action if action.ndim else action[()]) is not None
             step, total = step + 1, total + game.last_reward
             self.reward = game.reward
-        yield Moment(step, game.last_reward, total, self._read(game), None, None, game.ended)
+        yield TraceStep(step, game.last_reward, total, self._read(game), None, None, game.ended)
 
-    def _read(self, game: Game) -> tuple[float, ...]:
+    def _read(self, game: EpisodeState) -> tuple[float, ...]:
         try:
             return self._signals.read(game.env, game.obs, game.info)
         except LudusError:

@@ -170,7 +170,7 @@ def play_episodes(
     while playing:
         before_step()
         actions = choose(actor, [game for _, game in playing], deterministic=deterministic)
-        going: list[tuple[int, Game]] = []
+        going: list[tuple[int, EpisodeState]] = []
         for (number, game), action in zip(playing, actions, strict=True):
             record = game.step(action)
             if record is None:
@@ -184,7 +184,7 @@ def play_episodes(
     return [records[index] for index in range(len(seeds))]
 
 
-def choose(actor: Actor, games: Sequence[Game], *, deterministic: bool = True) -> Array:
+def choose(actor: Actor, games: Sequence[EpisodeState], *, deterministic: bool = True) -> Array:
     """The actor's action in each of the games, as one batch."""
     masks = [game.mask for game in games if game.mask is not None]
     legal = None
@@ -201,13 +201,13 @@ def choose(actor: Actor, games: Sequence[Game], *, deterministic: bool = True) -
     return np.asarray(actions)
 
 
-def _next_game(env: Env, waiting: Iterator[tuple[int, int]]) -> tuple[int, Game] | None:
+def _next_game(env: Env, waiting: Iterator[tuple[int, int]]) -> tuple[int, EpisodeState] | None:
     """The next waiting episode, opened on `env`; None when all are taken."""
     following = next(waiting, None)
-    return None if following is None else (following[0], Game(env, following[1]))
+    return None if following is None else (following[0], EpisodeState(env, following[1]))
 
 
-class Game:
+class EpisodeState:
     """One env in the middle of one episode, from its seeded reset to its true end."""
 
     def __init__(self, env: Env, seed: int) -> None:

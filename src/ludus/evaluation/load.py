@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from ludus.algorithms.learner import Workplace
+from ludus.algorithms.learner import LearnerContext
 from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
 from ludus.envs.make import EnvSpec
@@ -56,7 +56,7 @@ class LoadedPolicy:
         return getattr(self.actor, "predict_with_memory", None)
 
     def reward_scale(self) -> float | None:
-        """What a reward of 1 was worth to it, as `Mind` wants it; None where its checkpoint does not tell."""
+        """What a reward of 1 was worth to it, as `PolicyProbe` wants it; None where its checkpoint does not tell."""
         if self.config is None or self.checkpoint is None or not self.config.normalize_reward:
             return 1.0
         with self.checkpoint.understood():
@@ -191,7 +191,7 @@ def new_learner(
     random_state = torch.get_rng_state()
     hyperparams: Any = config.typed_hyperparams()
     learner = entry.learner(
-        Workplace(
+        LearnerContext(
             observation_space=observation_space,
             action_space=action_space,
             n_envs=1,

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from ludus.envs.human import KeyBindings
 from ludus.errors import EnvFault, LudusError, UserError
-from ludus.evaluation.evaluate import Actor, Game, play_episodes
+from ludus.evaluation.evaluate import Actor, EpisodeState, play_episodes
 from ludus.types import EpisodeRecord
 
 Env = gym.Env[Any, Any]
@@ -95,7 +95,7 @@ def play_by_hand(
 
 
 def _play_episode(env: Env, seed: int, keyboard: _Keyboard, screen: _Screen, turns: bool) -> EpisodeRecord:
-    game = Game(env, seed)
+    game = EpisodeState(env, seed)
     action, record = keyboard.idle, None
     while record is None:
         screen.draw()

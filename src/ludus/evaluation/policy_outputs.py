@@ -13,7 +13,7 @@ import torch
 from gymnasium.spaces import Box
 from torch import Tensor, nn
 
-from ludus.evaluation.evaluate import Game
+from ludus.evaluation.evaluate import EpisodeState
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.distributions import Bernoulli, Categorical, Distribution, MultiCategorical
 from ludus.policies.extractors import ObservationTensor
@@ -25,7 +25,7 @@ Weighing = Literal["probability", "value"]
 
 
 @dataclass(frozen=True)
-class Thought:
+class PolicyOutput:
     """What a policy makes of one observation; None where it does not say.
 
     `value` is the discounted reward it expects from here on. `weights` holds a number for every choice: its
@@ -39,7 +39,7 @@ class Thought:
 
 
 @dataclass(frozen=True)
-class Situation:
+class ProbeInput:
     """One observation as the policy takes it: a batch of one, with what is legal and what is remembered."""
 
     obs: ObservationTensor
@@ -47,7 +47,7 @@ class Situation:
     memory: Any
 
 
-class Mind:
+class PolicyProbe:
     """Asks an actor what it thinks, without changing it or drawing a random number.
 
     `reward_scale` is what a normalised reward of 1 is worth in the env's own reward; None where values cannot be
@@ -58,24 +58,24 @@ class Mind:
         self._policy = getattr(actor, "actor", actor)
         self._scale = reward_scale
 
-    def think(self, game: Game) -> Thought:
+    def inspect(self, game: EpisodeState) -> PolicyOutput:
         """What the actor thinks where `game` stands; to be asked before it acts there."""
         policy = self._policy
         if not isinstance(policy, nn.Module):
-            return Thought()
+            return PolicyOutput()
         mask = None
         if game.mask is not None:
             mask = torch.as_tensor(game.mask[None], device=getattr(policy, "device", "cpu"))
         with torch.inference_mode(), _at_rest(policy):
             prepared = policy.prepare(stack([game.obs]))  # type: ignore[operator]
-            thought = appraise(policy, Situation(prepared, mask, game.memory))
+            output = inspect_policy(policy, ProbeInput(prepared, mask, game.memory))
         if self._scale in (None, 1.0):
-            return thought
-        value = None if thought.value is None else thought.value * self._scale
-        weights = thought.weights
-        if weights is not None and thought.weighing == "value":
+            return output
+        value = None if output.value is None else output.value * self._scale
+        weights = output.weights
+        if weights is not None and output.weighing == "value":
             weights = tuple(weight * self._scale for weight in weights)
-        return Thought(value, weights, thought.weighing)
+        return PolicyOutput(value, weights, output.weighing)
 
 
 @contextmanager
@@ -94,40 +94,40 @@ def _at_rest(policy: nn.Module) -> Iterator[None]:
 
 
 @singledispatch
-def appraise(policy: nn.Module, situation: Situation) -> Thought:
+def inspect_policy(policy: nn.Module, situation: ProbeInput) -> PolicyOutput:
     """What `policy` thinks. Register a function for a class of your own to have its thoughts shown."""
     if type(policy).__name__ == "SB3Policy":  # by name: its library is optional
-        from ludus.sb3.policy_outputs import appraise_sb3
+        from ludus.sb3.policy_outputs import inspect_sb3_policy
 
-        return appraise_sb3(policy, situation)
-    return Thought()
+        return inspect_sb3_policy(policy, situation)
+    return PolicyOutput()
 
 
-@appraise.register
-def _(policy: ActorCritic, situation: Situation) -> Thought:
+@inspect_policy.register
+def _(policy: ActorCritic, situation: ProbeInput) -> PolicyOutput:
     if isinstance(policy.action_space, Box):  # there are no choices to weigh
-        return Thought(float(policy.value(situation.obs)[0]))
+        return PolicyOutput(float(policy.value(situation.obs)[0]))
     distribution, values = policy(situation.obs, situation.mask)
-    return Thought(float(values[0]), probabilities(distribution))
+    return PolicyOutput(float(values[0]), probabilities(distribution))
 
 
-@appraise.register
-def _(policy: QPolicy, situation: Situation) -> Thought:
+@inspect_policy.register
+def _(policy: QPolicy, situation: ProbeInput) -> PolicyOutput:
     return of_q_values(policy.q_values(situation.obs), situation.mask)
 
 
-@appraise.register
-def _(policy: SACPolicy, situation: Situation) -> Thought:
+@inspect_policy.register
+def _(policy: SACPolicy, situation: ProbeInput) -> PolicyOutput:
     action = policy.distribution(situation.obs).mode()
-    return Thought(float(torch.minimum(*policy.critics(situation.obs, action))[0]))
+    return PolicyOutput(float(torch.minimum(*policy.critics(situation.obs, action))[0]))
 
 
-def of_q_values(q_values: Tensor, mask: Tensor | None) -> Thought:
-    """The thought behind the values [1, n] of all actions; an illegal one has no value."""
+def of_q_values(q_values: Tensor, mask: Tensor | None) -> PolicyOutput:
+    """The output behind the values [1, n] of all actions; an illegal one has no value."""
     if mask is not None:
         q_values = q_values.masked_fill(~mask, torch.nan)
     weights = q_values[0].tolist()
-    return Thought(float(np.nanmax(weights)), tuple(weights), "value")
+    return PolicyOutput(float(np.nanmax(weights)), tuple(weights), "value")
 
 
 def probabilities(distribution: Distribution) -> tuple[float, ...] | None:

@@ -21,7 +21,7 @@ def can_play_together(make_env: Callable[[], Any], actor: Any) -> bool:
     return (
         isinstance(make_env, EnvSpec)
         and make_env.id in _GAMES
-        and batched.why_not(make_env) is None
+        and batched.unsupported_reason(make_env) is None
         and getattr(actor, "predict_with_memory", None) is None
     )
 

@@ -18,11 +18,11 @@ import torch
 from ludus.envs.signals import Signals, signals_of
 from ludus.errors import UserError
 from ludus.evaluation.encoding import VideoWriter, not_a_picture, require_video
-from ludus.evaluation.episode_trace import Moment, Telling
+from ludus.evaluation.episode_trace import EpisodeTrace, TraceStep
 from ludus.evaluation.evaluate import Actor, guarded
 from ludus.evaluation.overlay import ink, panel
 from ludus.evaluation.overlay.data import PanelData, PanelFeed
-from ludus.evaluation.policy_outputs import Mind
+from ludus.evaluation.policy_outputs import PolicyProbe
 from ludus.evaluation.screen import prepare_pygame
 from ludus.types import Array
 
@@ -38,7 +38,7 @@ _FAST_FPS = 30  # from here on a step is one pixel of a plot
 class Scene:
     """A policy and the env it is filmed at, whose render mode is rgb_array. `title` and `subtitle` are shown.
 
-    `reward_scale`: see `Mind`.
+    `reward_scale`: see `PolicyProbe`.
     """
 
     actor: Actor
@@ -163,7 +163,7 @@ class _Tile:
         self._caption = "" if alone or overlay else "  ·  ".join(filter(None, (scene.title, scene.subtitle)))
         self._arrangement: panel.Arrangement = "beside" if alone else "below"
         self._signals = signals_of(env) if overlay else Signals()
-        self._mind = Mind(scene.actor, scene.reward_scale) if overlay else None
+        self._probe = PolicyProbe(scene.actor, scene.reward_scale) if overlay else None
         self._feed = (
             PanelFeed(scene.title or _name(env), scene.subtitle, self._signals, env.action_space)
             if overlay
@@ -171,8 +171,8 @@ class _Tile:
         )
         self._panel: panel.Panel | None = None
         self._size: tuple[int, ...] = ()
-        self._telling: Telling | None = None
-        self._moments: Iterator[Moment] = iter(())
+        self._telling: EpisodeTrace | None = None
+        self._moments: Iterator[TraceStep] = iter(())
         self.frame: Array = np.zeros((2, 2, 3), np.uint8)
         self.rewards: list[float] = []
 
@@ -180,8 +180,8 @@ class _Tile:
         """Start an episode; the one before ends here."""
         self.end()
         self._seed = seed
-        self._telling = Telling(
-            self._scene.actor, self.env, seed, self._signals, mind=self._mind, deterministic=deterministic
+        self._telling = EpisodeTrace(
+            self._scene.actor, self.env, seed, self._signals, probe=self._probe, deterministic=deterministic
         )
         self._moments = iter(self._telling)
         if self._feed is not None:
@@ -194,13 +194,13 @@ class _Tile:
         self._telling = None
 
     def advance(self) -> bool:
-        """Draw the next moment into `frame`; False when the episode is over."""
-        moment = next(self._moments, None)
-        if moment is None:
+        """Draw the next trace_step into `frame`; False when the episode is over."""
+        trace_step = next(self._moments, None)
+        if trace_step is None:
             return False
         picture = self._picture()
         if self._feed is not None:
-            data = self._feed.take(moment)
+            data = self._feed.take(trace_step)
             if self._on_panel is not None:
                 self._on_panel(data)
             picture = self._with_panel(picture, data)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ludus.errors import UserError
 from ludus.experiments.libraries import Library
-from ludus.experiments.panels import Chart, Line
+from ludus.experiments.panels import PanelChart, PanelLine
 from ludus.experiments.workloads import Workload
 from ludus.reports.statistics import Estimate, estimate, interquartile_mean
 from ludus.runs import strict_json
@@ -29,7 +29,7 @@ _GRID = 100
 
 
 @dataclass(frozen=True)
-class Trial:
+class LearnTrial:
     """One training: `curve` holds steps, seconds and mean reward of the last 100 episodes on the way, `rewards`
     those of the final policy's deterministic episodes. Seconds are without compiling and evaluating.
     """
@@ -77,7 +77,7 @@ def run_trials(
     episodes: int,
     out: Path,
     report: Callable[[str], None] = lambda text: None,
-) -> tuple[list[Trial], list[str]]:
+) -> tuple[list[LearnTrial], list[str]]:
     """The trials that are done at the end, and the names of those that another process is at."""
     done, elsewhere = [], []
     for seed in seeds:  # outermost: stopped half-way, every library has as many seeds
@@ -102,7 +102,7 @@ def _run_trial(
     out: Path,
     name: str,
     report: Callable[[str], None],
-) -> Trial | None:
+) -> LearnTrial | None:
     folder = out / workload.name / library.name / f"seed-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "result.json"
@@ -134,8 +134,8 @@ def _read(path: Path, task: dict[str, Any]) -> dict[str, Any] | None:
     return kept["answer"] if kept.get("task") == task else None
 
 
-def _trial(workload: str, library: str, seed: int, answer: dict[str, Any]) -> Trial:
-    return Trial(
+def _trial(workload: str, library: str, seed: int, answer: dict[str, Any]) -> LearnTrial:
+    return LearnTrial(
         workload=workload,
         library=library,
         seed=seed,
@@ -149,9 +149,9 @@ def _trial(workload: str, library: str, seed: int, answer: dict[str, Any]) -> Tr
     )
 
 
-def score(trials: Iterable[Trial]) -> list[Score]:
+def score(trials: Iterable[LearnTrial]) -> list[Score]:
     """One score per workload and library, in the order of their first trials, Ludus's own first."""
-    by_pair: dict[tuple[str, str], list[Trial]] = {}
+    by_pair: dict[tuple[str, str], list[LearnTrial]] = {}
     for trial in trials:
         by_pair.setdefault((trial.workload, trial.library), []).append(trial)
     own = {
@@ -183,7 +183,7 @@ def score(trials: Iterable[Trial]) -> list[Score]:
     return sorted(scores, key=lambda item: order.index(item.workload))
 
 
-def _rewards(group: Sequence[Trial]) -> Array:
+def _rewards(group: Sequence[LearnTrial]) -> Array:
     return np.array([trial.reward for trial in group])
 
 
@@ -193,9 +193,9 @@ def _place(value: float, interval: Estimate) -> str:
     return "above" if value > interval.high else "within"
 
 
-def charts(trials: Iterable[Trial]) -> list[Chart]:
+def charts(trials: Iterable[LearnTrial]) -> list[PanelChart]:
     """Two per workload: reward against steps and against seconds, as interquartile mean and quartiles of seeds."""
-    groups: dict[str, dict[str, list[Trial]]] = {}
+    groups: dict[str, dict[str, list[LearnTrial]]] = {}
     for trial in trials:
         if trial.curve:
             groups.setdefault(trial.workload, {}).setdefault(trial.library, []).append(trial)
@@ -203,15 +203,15 @@ def charts(trials: Iterable[Trial]) -> list[Chart]:
     for workload, libraries in groups.items():
         for column, label in ((0, "steps"), (1, "seconds, without compiling")):
             lines = tuple(_line(name, group, column) for name, group in libraries.items())
-            found.append(Chart(workload, label, "mean reward, last 100 episodes", lines))
+            found.append(PanelChart(workload, label, "mean reward, last 100 episodes", lines))
     return found
 
 
-def _line(name: str, group: Sequence[Trial], column: int) -> Line:
+def _line(name: str, group: Sequence[LearnTrial], column: int) -> PanelLine:
     curves = [np.array(trial.curve) for trial in group]
     start = max(curve[0, column] for curve in curves)
     grid = np.linspace(start, max(start, min(curve[-1, column] for curve in curves)), _GRID)
     values = np.stack([np.interp(grid, curve[:, column], curve[:, 2]) for curve in curves])
     low, high = np.quantile(values, (0.25, 0.75), axis=0)
     middle = interquartile_mean(values, axis=0)
-    return Line(name, grid.tolist(), middle.tolist(), low.tolist(), high.tolist())
+    return PanelLine(name, grid.tolist(), middle.tolist(), low.tolist(), high.tolist())

@@ -15,7 +15,7 @@ _HEAD = 34
 
 
 @dataclass(frozen=True)
-class Line:
+class PanelLine:
     """A named line; `low` and `high` are the band around it, where there is one."""
 
     name: str
@@ -26,17 +26,17 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Chart:
+class PanelChart:
     """One panel. A logarithmic x axis has its marks at the points, which are few; `x` must be above zero there."""
 
     title: str
     x_label: str
     y_label: str
-    lines: tuple[Line, ...]
+    lines: tuple[PanelLine, ...]
     log_x: bool = False
 
 
-def write_page(path: Path, heading: str, charts: Sequence[Chart], columns: int) -> None:
+def write_page(path: Path, heading: str, charts: Sequence[PanelChart], columns: int) -> None:
     """The charts as one Plotly page that needs no network."""
     from plotly.subplots import make_subplots
 
@@ -81,7 +81,7 @@ def write_page(path: Path, heading: str, charts: Sequence[Chart], columns: int) 
     figure.write_html(str(path), include_plotlyjs=True)
 
 
-def write_svg(path: Path, heading: str, charts: Sequence[Chart], columns: int) -> None:
+def write_svg(path: Path, heading: str, charts: Sequence[PanelChart], columns: int) -> None:
     """The charts as one picture, on white so that it can be read on a dark page too."""
     colors = _colors(charts)
     width, height = columns * _WIDTH, math.ceil(len(charts) / columns) * _HEIGHT + _HEAD
@@ -102,7 +102,7 @@ def write_svg(path: Path, heading: str, charts: Sequence[Chart], columns: int) -
     path.write_text("\n".join([*parts, "</svg>"]) + "\n", encoding="utf-8")
 
 
-def _panel(chart: Chart, colors: dict[str, str]) -> str:
+def _panel(chart: PanelChart, colors: dict[str, str]) -> str:
     xs = [value for line in chart.lines for value in line.x]
     ys = [value for line in chart.lines for part in (line.y, line.low, line.high) for value in part]
     x_ticks = sorted(set(xs)) if chart.log_x else ticks(min(0.0, *xs), max(xs))
@@ -165,7 +165,7 @@ def _number(value: float) -> str:
     return f"{round(value, 6):,g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def _colors(charts: Sequence[Chart]) -> dict[str, str]:
+def _colors(charts: Sequence[PanelChart]) -> dict[str, str]:
     """One colour per name, the same in every panel."""
     names = dict.fromkeys(line.name for chart in charts for line in chart.lines)
     return {name: _COLORS[index % len(_COLORS)] for index, name in enumerate(names)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ludus.experiments.panels import Chart, Line
+from ludus.experiments.panels import PanelChart, PanelLine
 from ludus.experiments.speed import Measurement
 from ludus.experiments.workloads import PPO, Workload
 
@@ -56,14 +56,14 @@ def scaling_row(workload: Workload, measured: Measurement) -> dict[str, Any]:
     }
 
 
-def charts(rows: Sequence[dict[str, Any]]) -> list[Chart]:
+def charts(rows: Sequence[dict[str, Any]]) -> list[PanelChart]:
     """Steps per second and memory against the number of envs, one line per env."""
     envs = list(dict.fromkeys(row["env"] for row in rows))
 
-    def lines(key: str) -> tuple[Line, ...]:
+    def lines(key: str) -> tuple[PanelLine, ...]:
         groups = [[row for row in rows if row["env"] == env] for env in envs]
         return tuple(
-            Line(
+            PanelLine(
                 f"{group[0]['env']} ({group[0]['vector']})",
                 [row["n_envs"] for row in group],
                 [row[key] for row in group],
@@ -72,6 +72,8 @@ def charts(rows: Sequence[dict[str, Any]]) -> list[Chart]:
         )
 
     return [
-        Chart("PPO: steps per second", "envs", "steps/s", lines("fps"), log_x=True),
-        Chart("PPO: memory of the process", "envs", "MiB at its highest", lines("memory_mib"), log_x=True),
+        PanelChart("PPO: steps per second", "envs", "steps/s", lines("fps"), log_x=True),
+        PanelChart(
+            "PPO: memory of the process", "envs", "MiB at its highest", lines("memory_mib"), log_x=True
+        ),
     ]

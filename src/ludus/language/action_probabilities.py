@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from ludus.errors import UserError
-from ludus.evaluation.policy_outputs import Situation, appraise
+from ludus.evaluation.policy_outputs import ProbeInput, inspect_policy
 from ludus.games.board.bots import boldness
-from ludus.games.board.codecs import Codec, codec_for
+from ludus.games.board.codecs import GameCodec, codec_for
 from ludus.games.board.rules import BET, CALL, KuhnPoker
 from ludus.language.models.enumeration import enumerate_completions
 from ludus.language.models.local import LocalSampler
@@ -89,15 +89,15 @@ def _(player: PolicyPlayer, turns: Sequence[Seated]) -> list[Chances]:
         seen, mask = player.codec.encode(turn.game)
         network: Any = player.network
         with torch.inference_mode():
-            thought = appraise(
-                network, Situation(network.prepare(stack([seen])), torch.as_tensor(mask[None]), None)
+            output = inspect_policy(
+                network, ProbeInput(network.prepare(stack([seen])), torch.as_tensor(mask[None]), None)
             )
-        if thought.weights is None:
+        if output.weights is None:
             raise UserError(
                 f"'{player.name}' does not tell how likely its actions are", fix="name another run"
             )
-        weights = {action: thought.weights[action] for action in _legal(turn)}
-        if player.deterministic or thought.weighing == "value":
+        weights = {action: output.weights[action] for action in _legal(turn)}
+        if player.deterministic or output.weighing == "value":
             best = max(weights, key=weights.__getitem__)
             weights = {action: float(action == best) for action in weights}
         found.append(_among_legal(player, turn, weights))
@@ -122,7 +122,7 @@ def _(player: BotPlayer, turns: Sequence[Seated]) -> list[Chances]:
     return found
 
 
-def _codec(turn: Seated) -> Codec[Any]:
+def _codec(turn: Seated) -> GameCodec[Any]:
     codec = codec_for(turn.game.spec.id, turn.game.spec.kwargs)
     assert codec is not None
     return codec

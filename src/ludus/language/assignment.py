@@ -12,7 +12,7 @@ from ludus.language.models.sampling import Request
 
 
 @dataclass
-class Part:
+class SamplerShare:
     """What one sampler is to do: load these adapters, then answer the requests at these places."""
 
     load: list[str] = field(default_factory=list)
@@ -54,14 +54,14 @@ class Assignment:
         for held in self._holds.values():
             held.clear()
 
-    def deal(self, requests: Sequence[Request]) -> dict[int, Part]:
+    def deal(self, requests: Sequence[Request]) -> dict[int, SamplerShare]:
         """Every request to one sampler, none with more than its share of them.
 
         An adapter goes to a further sampler only when all who hold it have their share: one that is rarely asked for
         stays with one, the learner's comes to be everywhere.
         """
         fair = -(-len(requests) // len(self._holds))
-        parts: dict[int, Part] = {sampler: Part() for sampler in self.samplers}
+        parts: dict[int, SamplerShare] = {sampler: SamplerShare() for sampler in self.samplers}
         for place, request in enumerate(requests):
             free = [sampler for sampler in parts if len(parts[sampler].places) < fair]
             holding = [s for s in free if request.adapter is None or request.adapter in self._holds[s]]

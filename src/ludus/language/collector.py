@@ -28,7 +28,7 @@ MAX_LOST = 50  # games in a row that could not be played to their end: then some
 
 
 @dataclass(frozen=True)
-class Table:
+class GameSetup:
     """A game as it is played here: its rules, how a turn becomes a prompt, how a completion becomes a move."""
 
     spec: GameSpec
@@ -80,7 +80,7 @@ class MatchCollector(Collector):
 
     def __init__(
         self,
-        tables: Sequence[Table],
+        tables: Sequence[GameSetup],
         league: League,
         roster: Roster,
         settings: GamesConfig,
@@ -103,7 +103,7 @@ class MatchCollector(Collector):
 
     def collect(self, policy: Any = None) -> Turns:
         """`policy` is what the learners' players sample from already."""
-        self._tally = Tally()
+        self._tally = TurnTally()
         finished: list[MatchRecord] = []
         wanted, across = self.settings.turns, self.settings.across_updates
         enough = 0
@@ -306,7 +306,7 @@ class Spread:
         self._length = list(state["length"])
 
 
-class Tally:
+class TurnTally:
     """What is counted during one collection."""
 
     def __init__(self) -> None:
@@ -395,7 +395,7 @@ def _open_to_plain(match: OpenMatch) -> dict[str, Any]:
     }
 
 
-def _open_from_plain(plain: dict[str, Any], tables: Sequence[Table]) -> OpenMatch:
+def _open_from_plain(plain: dict[str, Any], tables: Sequence[GameSetup]) -> OpenMatch:
     turns = []
     for saved in plain["turns"]:
         arrays = {name: np.array(saved[name], dtype=np.float32) for name in ("log_probs", "raw_log_probs")}

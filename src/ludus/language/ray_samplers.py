@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ludus.config.language import LanguageConfig, SamplerConfig
 from ludus.errors import ConfigError, LudusError, UserError
-from ludus.language.assignment import Assignment, Part
+from ludus.language.assignment import Assignment, SamplerShare
 from ludus.language.models.sampling import Completion, Request
 from ludus.scale.cluster import RaySession, import_ray
 from ludus.scale.losses import Losses
@@ -46,13 +46,13 @@ class _Actor:
     def __init__(self, plan: SamplerPlan) -> None:
         import torch
 
-        from ludus.language.models.engine import Engine, LocalEngine
+        from ludus.language.models.engine import LocalEngine, SamplingEngine
         from ludus.language.models.models import load_language_model
         from ludus.runs.streams import Streams
 
         torch.set_num_threads(max(1, int(plan.cpus)))
         model = load_language_model(plan.language, plan.device, Streams(plan.seed).torch("model"))
-        self._engine: Engine
+        self._engine: SamplingEngine
         if plan.language.sampler.kind == "vllm":
             from ludus.language.models.vllm_engine import VLLMEngine
 
@@ -217,7 +217,7 @@ class SamplerFleet:
                 self._assignment.join(index)
 
     def _ask(
-        self, index: int, part: Part, requests: list[Request], settings: SamplerConfig, seed: int
+        self, index: int, part: SamplerShare, requests: list[Request], settings: SamplerConfig, seed: int
     ) -> Any:
         for name in part.load:
             self._actors[index].load.remote(name, self._weights[name])

@@ -21,9 +21,9 @@ from ludus.evaluation.players import make_player
 from ludus.language.algorithms.guard import CollapseGuard
 from ludus.language.algorithms.learner import LanguageLearner, LanguagePlace, learner_names
 from ludus.language.algorithms.warmup import Point, warm_up
-from ludus.language.collector import MatchCollector, Table
+from ludus.language.collector import GameSetup, MatchCollector
 from ludus.language.evaluation import MatchEvaluation
-from ludus.language.models.engine import Engine, PublishedSampler, Resizable
+from ludus.language.models.engine import PublishedSampler, Resizable, SamplingEngine
 from ludus.language.models.learned import LearnedWeights
 from ludus.language.models.local import LocalSampler
 from ludus.language.models.model import LanguageModel
@@ -47,7 +47,7 @@ from ludus.tracking.tracker import MetricsLog
 from ludus.training.grouping import Rescaled, cpus_wanted, under_torchrun
 from ludus.training.resolve import SMALL_NETWORK, available_threads, check_device
 from ludus.training.run_trainer import RunTrainer, take_over
-from ludus.training.training_run import Crew, policy_state, require_finite
+from ludus.training.training_run import SessionParts, policy_state, require_finite
 from ludus.types import Metrics, Progress
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class LanguageTrainer(RunTrainer):
         super().__init__(None, config, display=display)
         self._opponents: dict[str, Player] = {}
         self._samplers: dict[bool, LocalSampler | PublishedSampler] = {}
-        self._engine: Engine | None = None
+        self._engine: SamplingEngine | None = None
         self._gpu: HeldGPU | None = None
         self.guard = None if config.guard is None else CollapseGuard(config.guard)
 
@@ -300,7 +300,7 @@ class LanguageTrainer(RunTrainer):
     # Within
 
     def _make_run(
-        self, directory: RunDirectory, crew: Crew, log: MetricsLog, signals: StopSignals
+        self, directory: RunDirectory, crew: SessionParts, log: MetricsLog, signals: StopSignals
     ) -> SelfPlayRun:
         if isinstance(self._active, SelfPlayRun):  # trained before: its logs end here
             self._active.tracker.close()
@@ -364,10 +364,10 @@ class LanguageTrainer(RunTrainer):
         return self.roster.learner_with(self.roster.learners[0], sampler)
 
 
-def make_table(game: GameConfig) -> Table:
+def make_table(game: GameConfig) -> GameSetup:
     """The game as its config says it is played. ConfigError or UnknownName where it cannot be."""
     TextGame(game.spec())  # which knows its games and how many play them
-    return Table(game.spec(), make_template(game.template), make_extractor(game.extract), game.weight)
+    return GameSetup(game.spec(), make_template(game.template), make_extractor(game.extract), game.weight)
 
 
 def _resolved(config: TrainerConfig, *, resumed: bool) -> TrainerConfig:

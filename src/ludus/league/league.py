@@ -62,7 +62,7 @@ class Member:
 
 
 @dataclass
-class Pair:
+class PairRecord:
     """How the games between two members ended, seen from the first. Draws and cut-off games apart."""
 
     wins: Count = 0
@@ -89,9 +89,9 @@ class Pair:
         self.recent_points = self.recent_points * _MEMORY + points
         self.recent_games = self.recent_games * _MEMORY + 1
 
-    def reversed(self) -> Pair:
+    def reversed(self) -> PairRecord:
         """The same games, seen from the second."""
-        return Pair(
+        return PairRecord(
             self.losses, self.draws, self.wins, self.recent_games - self.recent_points, self.recent_games
         )
 
@@ -121,7 +121,7 @@ class League:
         self.config = config
         self.members: dict[str, Member] = {}
         self.ratings = Ratings()
-        self._pairs: dict[tuple[str, str], Pair] = {}
+        self._pairs: dict[tuple[str, str], PairRecord] = {}
 
     def add(
         self, name: str, kind: Kind, *, version: int | None = None, plays: Iterable[str] | None = None
@@ -174,11 +174,11 @@ class League:
         self.ratings.forget(name)
         self._pairs = {pair: result for pair, result in self._pairs.items() if name not in pair}
 
-    def pair(self, name: str, other: str) -> Pair:
+    def pair(self, name: str, other: str) -> PairRecord:
         """How `name` fared against `other`."""
         if (other, name) in self._pairs:
             return self._pairs[other, name].reversed()
-        return self._pairs.get((name, other), Pair())
+        return self._pairs.get((name, other), PairRecord())
 
     def probabilities(self, learner: str, game: str) -> dict[str, float]:
         """How likely each member is to be the learner's next opponent at `game`."""
@@ -222,12 +222,12 @@ class League:
         elif len(rewards) > 1:
             self.ratings.rate(rewards)
             for one, two in itertools.combinations(sorted(rewards), 2):
-                self._pairs.setdefault((one, two), Pair()).add(rewards[one] - rewards[two])
+                self._pairs.setdefault((one, two), PairRecord()).add(rewards[one] - rewards[two])
 
     def table(self) -> list[Standing]:
         """Everybody, the best first."""
         drawn = sum(member.chosen for member in self.members.values())
-        totals = {name: Pair() for name in self.members}
+        totals = {name: PairRecord() for name in self.members}
         for (one, two), pair in self._pairs.items():
             for name, seen in ((one, pair), (two, pair.reversed())):
                 if name in totals:
@@ -294,7 +294,7 @@ class League:
 
 # the state of a run may be a stranger's: see Checkpoint.understood
 _MEMBERS = TypeAdapter(list[Member])
-_PAIRS = TypeAdapter(list[tuple[str, str, Pair]])
+_PAIRS = TypeAdapter(list[tuple[str, str, PairRecord]])
 
 
 def mean_rewards(players: Iterable[str], rewards: Iterable[float]) -> dict[str, float]:

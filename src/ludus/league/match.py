@@ -26,7 +26,7 @@ _HOPELESS = 16  # games that could not be played, before any that could: the oth
 
 
 @dataclass(frozen=True)
-class Tally:
+class WinTally:
     """Games of one against another, seen from the first; those cut off and skipped are none of the three."""
 
     wins: int = 0
@@ -56,8 +56,8 @@ class MatchResult:
     first: str
     second: str
     game: str
-    total: Tally
-    by_seat: tuple[Tally, ...]
+    total: WinTally
+    by_seat: tuple[WinTally, ...]
     """With the first on each seat in turn."""
     cut_off: int
     """Games that did not end by themselves."""
@@ -260,8 +260,8 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     return (0.0 if successes == 0 else centre - half), (1.0 if successes == trials else centre + half)
 
 
-def _tally(differences: Sequence[float]) -> Tally:
-    return Tally(
+def _tally(differences: Sequence[float]) -> WinTally:
+    return WinTally(
         sum(one > 0 for one in differences),
         sum(one == 0 for one in differences),
         sum(one < 0 for one in differences),

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from torch import Generator
 
     from ludus.config.language import GameSpec
-    from ludus.games.board.bots import Bot
-    from ludus.games.board.codecs import Codec
+    from ludus.games.board.bots import TextBot
+    from ludus.games.board.codecs import GameCodec
     from ludus.language.models.sampling import Completion, Request, Sampler
     from ludus.language.models.tokenizer import Tokenizer
     from ludus.language.text_games.game import TextGame
@@ -178,7 +178,7 @@ class BotPlayer:
 
     kind: Kind = "bot"
 
-    def __init__(self, name: str, bots: Mapping[GameSpec, Bot]) -> None:
+    def __init__(self, name: str, bots: Mapping[GameSpec, TextBot]) -> None:
         self.name = name
         self.plays = frozenset(spec.id for spec in bots)
         self._bots = bots
@@ -215,7 +215,7 @@ class PolicyPlayer:
         name: str,
         network: Network,
         game: str,
-        codec: Codec[Any],
+        codec: GameCodec[Any],
         *,
         deterministic: bool = True,
         generator: Generator | None = None,

@@ -63,7 +63,7 @@ class ActorCritic(Policy):
         parts = (self.features_extractor, self.value_features_extractor, self.policy_net, self.value_net)
         return [part for part in parts if part is not None and any(True for _ in part.parameters())]
 
-    def value_beside(self) -> None:
+    def enable_value_stream(self) -> None:
         """From now on compute values on a CUDA stream of their own, where they share no parameters with actions."""
         shares = self.value_net is None or (
             self.value_features_extractor is None and any(True for _ in self.features_extractor.parameters())

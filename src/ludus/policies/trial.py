@@ -12,7 +12,7 @@ _MOST_SHOWN = 120
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialOutput:
     """What came out, and in words the layer it came from ("" when it came from no layer)."""
 
     output: Any
@@ -23,7 +23,7 @@ class WrongInput(ValueError):
     """A layer was given what it cannot take. The text says which, what it is, and the shapes."""
 
 
-def try_out(module: nn.Module, inputs: Any) -> Trial:
+def try_out(module: nn.Module, inputs: Any) -> TrialOutput:
     """Run `module` once without gradient. WrongInput when one of torch's own layers refuses its input.
 
     Batch statistics and random numbers are left alone. Other errors pass through.
@@ -42,7 +42,7 @@ def try_out(module: nn.Module, inputs: Any) -> Trial:
     finally:
         watch.end()
         module.train(training)
-    return Trial(output, watch.last_layer)
+    return TrialOutput(output, watch.last_layer)
 
 
 class _Watch:

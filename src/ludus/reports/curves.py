@@ -14,7 +14,7 @@ from ludus.reports.arranging import EVALUATION, SPREAD, Drawing
 from ludus.reports.charts import COLORS, pale, style
 from ludus.reports.page import draw
 from ludus.reports.statistics import band, centred_average
-from ludus.tracking.following import Series, thin
+from ludus.tracking.following import MetricSeries, thin
 from ludus.types import Array
 
 POINTS = 600
@@ -27,17 +27,17 @@ _FEW = 20  # points that are shown as they are
 
 
 @dataclass(frozen=True)
-class Line:
+class CurveLine:
     """What is drawn under one name: the runs of one config, a seed each."""
 
     name: str
     color: str
-    runs: tuple[Mapping[str, Series], ...]
+    runs: tuple[Mapping[str, MetricSeries], ...]
     episodes: int | None = None
     """How many an evaluation plays."""
 
 
-def draw_chart(drawing: Drawing, lines: Sequence[Line]) -> str:
+def draw_chart(drawing: Drawing, lines: Sequence[CurveLine]) -> str:
     """One figure as HTML, with its title; empty where none of `lines` has anything for it."""
     figure = _Figure()
     several = len(drawing.lines) > 1
@@ -60,7 +60,7 @@ def draw_chart(drawing: Drawing, lines: Sequence[Line]) -> str:
     return f"<div><h3>{escape(drawing.title)}</h3>{figure.html(legend=any(drawing.lines.values()))}</div>"
 
 
-def draw_quantiles(title: str, series: Series) -> str:
+def draw_quantiles(title: str, series: MetricSeries) -> str:
     """How the values of single episodes were spread, over the course of training."""
     stretches = np.array_split(np.arange(len(series)), min(60, max(1, len(series) // 5)))
     steps = np.array([series.steps[part].mean() for part in stretches])
@@ -81,7 +81,7 @@ class _Figure:
         self.figure = go.Figure()
         self.clocks: list[Array | None] = []
 
-    def add_smoothed(self, series: Series, name: str, color: str, *, raw: bool) -> None:
+    def add_smoothed(self, series: MetricSeries, name: str, color: str, *, raw: bool) -> None:
         """The values, and over them their centred average where they are many."""
         keep = thin(series.values, POINTS)
         steps, seconds = series.steps[keep], series.seconds[keep]
@@ -94,7 +94,7 @@ class _Figure:
         self.add_line(steps, smooth[keep], seconds, name, color, 2)
 
     def add_evaluations(
-        self, series: Series, spread: Series | None, episodes: int | None, name: str, color: str
+        self, series: MetricSeries, spread: MetricSeries | None, episodes: int | None, name: str, color: str
     ) -> None:
         """Means, with the 95 % interval of each where the spread and number of its episodes are known."""
         if spread is not None and len(spread) == len(series) and episodes is not None and episodes > 1:
@@ -103,7 +103,7 @@ class _Figure:
             self.add_between(series.steps, low, high, series.seconds, pale(color), name)
         self.add_line(series.steps, series.values, series.seconds, name, color, 2, markers=len(series) < 100)
 
-    def add_band(self, runs: Sequence[Series], name: str, color: str) -> None:
+    def add_band(self, runs: Sequence[MetricSeries], name: str, color: str) -> None:
         """Interquartile mean over seeds with its bootstrap interval; who ended earlier keeps the last value."""
         grid = np.unique(np.concatenate([series.steps for series in runs]))
         if len(grid) > _GRID:

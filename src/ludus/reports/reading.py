@@ -21,7 +21,7 @@ from ludus.runs.directory import RunDirectory, list_runs
 from ludus.runs.hints import Hints, step_of
 from ludus.runs.lock import is_locked
 from ludus.runs.manifest import Manifest
-from ludus.tracking.following import START, Columns, Follower, Position, Series, is_number, last_row
+from ludus.tracking.following import START, Columns, Follower, MetricSeries, Position, is_number, last_row
 from ludus.types import Progress
 
 VIDEO_SUFFIXES = (".mp4", ".gif", ".webm")
@@ -59,7 +59,7 @@ class RunSummary:
 class MetricsRead:
     """What one look at a metrics file found. Hand `position` to the next look."""
 
-    series: dict[str, Series]
+    series: dict[str, MetricSeries]
     position: Position
     rows: int
     rewound: bool

@@ -12,7 +12,7 @@ from ludus.games.balatro.report_section import game_section
 from ludus.reports.arranging import EVALUATION, arrange
 from ludus.reports.charts import COLORS
 from ludus.reports.configs import alike, differences, relevant, tell_apart
-from ludus.reports.curves import Line, draw_chart, draw_quantiles
+from ludus.reports.curves import CurveLine, draw_chart, draw_quantiles
 from ludus.reports.page import CLOCK_BUTTON, html_page, notices, rows_to_table, section
 from ludus.reports.reading import (
     RunSummary,
@@ -28,7 +28,7 @@ from ludus.reports.run_files import checkpoint_section, hyperparameter_section, 
 from ludus.runs.atomic import write_atomic
 from ludus.runs.directory import RunDirectory
 from ludus.runs.mirror.state import MirrorState
-from ludus.tracking.following import Series
+from ludus.tracking.following import MetricSeries
 from ludus.tracking.progress import duration, number
 
 _CURVES_NOTE = "Lines are averages over neighbouring rows; the rows themselves stand behind them, faintly."
@@ -46,8 +46,8 @@ class ReportedRun:
     summary: RunSummary
     info: dict[str, Any]
     config: dict[str, Any]
-    series: dict[str, Series]
-    episodes: dict[str, Series]
+    series: dict[str, MetricSeries]
+    episodes: dict[str, MetricSeries]
     mirror: MirrorState | None
     notices: tuple[str, ...]
     """What is wrong with its files, or with their copy elsewhere."""
@@ -106,7 +106,7 @@ def write_report(
 
 def run_page(run: ReportedRun, path: Path) -> str:
     """The page about one run; `path` is where it will stand, for links to what is not inside it."""
-    line = Line(run.label, COLORS[0], (run.series,), run.evaluation_episodes)
+    line = CurveLine(run.label, COLORS[0], (run.series,), run.evaluation_episodes)
     parts = [notices(run.notices), _tiles(run), *_chapters([line], _CURVES_NOTE)]
     spread = [
         draw_quantiles(f"{name} of episodes", run.episodes[name])
@@ -136,7 +136,7 @@ def comparison_page(runs: Sequence[ReportedRun], path: Path) -> str:
     first = [runs[members[0]] for members in groups]
     labels = tell_apart([run.label for run in first], [run.config for run in first])
     lines = [
-        Line(
+        CurveLine(
             label,
             COLORS[index % len(COLORS)],
             tuple(runs[member].series for member in members),
@@ -162,7 +162,7 @@ def comparison_page(runs: Sequence[ReportedRun], path: Path) -> str:
     return html_page(f"{shown} on {envs}", f"{len(runs)} runs", parts, CLOCK_BUTTON)
 
 
-def _chapters(lines: Sequence[Line], note: str) -> list[str]:
+def _chapters(lines: Sequence[CurveLine], note: str) -> list[str]:
     names = {name for line in lines for run in line.runs for name in run}
     parts: list[str] = []
     for chapter in arrange(names):
@@ -198,12 +198,12 @@ def _tiles(run: ReportedRun) -> str:
     return f'<div class="tiles">{cells}</div>'
 
 
-def _legend(lines: Sequence[Line]) -> str:
+def _legend(lines: Sequence[CurveLine]) -> str:
     """Stays in sight while the page is scrolled."""
     return f'<div class="legend-bar">{"".join(f"<span>{_dot(line)}{escape(line.name)}</span>" for line in lines)}</div>'
 
 
-def _table(ordered: Sequence[tuple[ReportedRun, Line]]) -> str:
+def _table(ordered: Sequence[tuple[ReportedRun, CurveLine]]) -> str:
     rows = []
     for run, line in ordered:
         summary = run.summary
@@ -238,7 +238,7 @@ def _table(ordered: Sequence[tuple[ReportedRun, Line]]) -> str:
     return section("Runs", "", rows_to_table(head, rows, text=("algorithm", "env", "status")))
 
 
-def _differing(runs: Sequence[ReportedRun], lines: Sequence[Line]) -> str:
+def _differing(runs: Sequence[ReportedRun], lines: Sequence[CurveLine]) -> str:
     if len(runs) < 2:
         return ""
     found = differences([relevant(run.config) for run in runs])
@@ -270,5 +270,5 @@ def _status(status: str) -> str:
     return f'<span class="{look}">{escape(status)}</span>' if look else escape(status)
 
 
-def _dot(line: Line) -> str:
+def _dot(line: CurveLine) -> str:
     return f'<span class="dot" style="background:{line.color}"></span>'

@@ -22,7 +22,7 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from torch.nn.utils import parameters_to_vector
 
-from ludus.algorithms.learner import Learner, Workplace, require_action_space, with_prefix
+from ludus.algorithms.learner import Learner, LearnerContext, require_action_space, with_prefix
 from ludus.config.when import When
 from ludus.errors import ConfigError
 from ludus.policies.observations import ObservationNormalizer
@@ -59,7 +59,9 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
 
     policy: SB3Policy
 
-    def __init__(self, cls: type[BaseAlgorithm], place: Workplace, hyperparams: SB3Hyperparameters) -> None:
+    def __init__(
+        self, cls: type[BaseAlgorithm], place: LearnerContext, hyperparams: SB3Hyperparameters
+    ) -> None:
         super().__init__(place, hyperparams)
         _require_fitting_actions(cls, place.action_space)
         normalizer = ObservationNormalizer(place.observation_space) if place.normalize_obs else None

@@ -14,7 +14,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
-from ludus.algorithms.learner import Workplace
+from ludus.algorithms.learner import LearnerContext
 from ludus.config.schema import PolicyConfig
 from ludus.errors import ConfigError, UnknownName, nearest
 from ludus.policies.extractors import ObservationTensor, auto_extractor, make_extractor
@@ -78,7 +78,7 @@ def policy_class(
     return name
 
 
-def policy_arguments(cls: type[BaseAlgorithm], name: str, place: Workplace) -> dict[str, Any]:
+def policy_arguments(cls: type[BaseAlgorithm], name: str, place: LearnerContext) -> dict[str, Any]:
     """`policy_kwargs` for the policy called `name`: only what was chosen, the rest is SB3's default."""
     h = place.hyperparams
     assert isinstance(h, SB3Hyperparameters)

@@ -11,31 +11,33 @@ from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor
 
-from ludus.evaluation.policy_outputs import Situation, Thought, of_q_values
+from ludus.evaluation.policy_outputs import PolicyOutput, ProbeInput, of_q_values
 
 
-def appraise_sb3(policy: Any, situation: Situation) -> Thought:
+def inspect_sb3_policy(policy: Any, situation: ProbeInput) -> PolicyOutput:
     """What an `SB3Policy` thinks; nothing where its algorithm has no such estimate (ARS)."""
     net, obs = policy.net, situation.obs
     if isinstance(net, RecurrentActorCriticPolicy):
-        return Thought(None, _probabilities(_remembered(net, situation)))  # its critic's memory is not kept
+        return PolicyOutput(
+            None, _probabilities(_remembered(net, situation))
+        )  # its critic's memory is not kept
     if isinstance(net, MaskableActorCriticPolicy):
         legal = None if situation.mask is None else situation.mask.cpu().numpy()
         masked: Any = net.get_distribution(obs, action_masks=legal)
-        return Thought(float(net.predict_values(obs)), _probabilities(masked))
+        return PolicyOutput(float(net.predict_values(obs)), _probabilities(masked))
     if isinstance(net, ActorCriticPolicy):
-        return Thought(float(net.predict_values(obs)), _probabilities(net.get_distribution(obs)))
+        return PolicyOutput(float(net.predict_values(obs)), _probabilities(net.get_distribution(obs)))
     if hasattr(net, "q_net"):
         return of_q_values(net.q_net(obs), None)
     if hasattr(net, "quantile_net"):
         return of_q_values(net.quantile_net(obs).mean(dim=1), None)
     if hasattr(net, "critic"):
         actions = net.actor(obs, deterministic=True) if _samples(net.actor) else net.actor(obs)
-        return Thought(_critics(net.critic(obs, actions)))
-    return Thought()
+        return PolicyOutput(_critics(net.critic(obs, actions)))
+    return PolicyOutput()
 
 
-def _remembered(net: Any, situation: Situation) -> Any:
+def _remembered(net: Any, situation: ProbeInput) -> Any:
     layers, _, size = net.lstm_hidden_state_shape
     memory = situation.memory
     hidden, cell = (

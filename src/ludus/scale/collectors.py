@@ -22,7 +22,7 @@ from ludus.rollout.collector import Collector
 from ludus.rollout.experience import Experience, Rollout, join_rollouts, join_transitions
 from ludus.scale.fleet import Fleet, ShardLost
 from ludus.scale.losses import Losses
-from ludus.scale.shard import Harvest, Memory, Version, statistics
+from ludus.scale.shard import Memory, ShardResult, Version, statistics
 from ludus.types import Metrics
 
 _log = logging.getLogger("ludus.scale")
@@ -158,7 +158,7 @@ class SyncCollector(ShardedCollector):
         super().__init__(fleet, rewards, max_failures)
         self._barrier = 0
         self._at_barrier = list(self._memories)
-        self._diaries = [_Diary() for _ in range(len(fleet))]
+        self._diaries = [ActionLog() for _ in range(len(fleet))]
 
     def barrier(self, number: int) -> None:
         self._barrier = number
@@ -166,7 +166,7 @@ class SyncCollector(ShardedCollector):
             None if memory is None else replace(memory, returns=None) for memory in self._memories
         ]
         self._at_barrier = list(self._memories)
-        self._diaries = [_Diary() for _ in range(len(self.fleet))]
+        self._diaries = [ActionLog() for _ in range(len(self.fleet))]
         self._tell_all("barrier", number)
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
@@ -178,7 +178,7 @@ class SyncCollector(ShardedCollector):
         version = self._publish(policy)
         there = [index for index in range(len(self.fleet)) if index not in self._lost]
         pending = {self.fleet.ask(index, "collect", version): index for index in there}
-        harvests: dict[int, Harvest] = {}
+        harvests: dict[int, ShardResult] = {}
         while pending or self._lost:
             for ticket in self.fleet.wait(list(pending), _LOOK_AROUND_SECONDS):
                 index = pending.pop(ticket)
@@ -197,7 +197,7 @@ class SyncCollector(ShardedCollector):
         self._merge_statistics(policy, in_order)
         return join([harvest.experience for harvest in in_order])
 
-    def _merge_statistics(self, policy: Policy, harvests: list[Harvest]) -> None:
+    def _merge_statistics(self, policy: Policy, harvests: list[ShardResult]) -> None:
         """What all shards have seen. The first one's as they are: a single shard leaves what it would have alone."""
         for name, running in statistics(policy, self._rewards).items():
             before = running.moments()
@@ -245,7 +245,7 @@ class AsyncCollector(ShardedCollector):
         super().__init__(fleet, rewards, max_failures)
         self._max_staleness = max_staleness
         self._away = max(1, min(away, max_staleness))
-        self._outings: list[_Outing] = []
+        self._outings: list[PendingCollection] = []
         self._befores: dict[int, dict[str, Moments]] = {}
         self._playing = False
         self._staleness: list[int] = []
@@ -271,7 +271,9 @@ class AsyncCollector(ShardedCollector):
             for index in range(len(self.fleet)):
                 while self._may_set_out(index):
                     version = self._publish(policy) if version is None else version
-                    self._outings.append(_Outing(index, number, self.fleet.ask(index, "collect", version)))
+                    self._outings.append(
+                        PendingCollection(index, number, self.fleet.ask(index, "collect", version))
+                    )
             taken = self._enough(number)
             if taken is not None:
                 break
@@ -310,7 +312,7 @@ class AsyncCollector(ShardedCollector):
         )  # more where others are lost
         return away < self._away and len(self._outings) < updates * len(self.fleet)
 
-    def _enough(self, number: int) -> list[_Outing] | None:
+    def _enough(self, number: int) -> list[PendingCollection] | None:
         """What update `number` learns from; None while some of it is not there yet."""
         due = [outing for outing in self._outings if outing.version <= number - self._max_staleness]
         if any(outing.harvest is None for outing in due):
@@ -348,23 +350,23 @@ class AsyncCollector(ShardedCollector):
 
 
 @dataclass(eq=False)
-class _Outing:
+class PendingCollection:
     """A collection that a shard was sent out for, with which version, and what it brought home."""
 
     shard: int
     version: int
     ticket: Any
-    harvest: Harvest | None = None
+    harvest: ShardResult | None = None
 
 
-class _Diary:
+class ActionLog:
     """What a shard has played since the barrier, while that is little enough to be played again."""
 
     def __init__(self) -> None:
         self.actions: list[Any] = []
         self.seconds = 0.0
 
-    def write(self, harvest: Harvest) -> None:
+    def write(self, harvest: ShardResult) -> None:
         self.seconds += harvest.seconds
         if self.seconds > REPLAY_SECONDS:
             self.actions = []

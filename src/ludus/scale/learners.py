@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ludus.algorithms.learner import Workplace
+from ludus.algorithms.learner import LearnerContext
 from ludus.algorithms.peers import DistributedPeers, PeerLost, Peers
 from ludus.config.scale import ScaleConfig
 from ludus.config.schema import TrainerConfig
@@ -33,7 +33,7 @@ from ludus.scale.processes import LearnerProcess
 _log = logging.getLogger("ludus.scale")
 _START_SECONDS = 300.0
 _STEP = timedelta(minutes=10)  # for the share of another learner; one that takes longer hangs
-_ORDERS = ("take_up", "take_start", "learn", "compare", "gather", "publish", "go_back")
+_ORDERS = ("restore", "take_start", "learn", "compare", "gather", "publish", "go_back")
 """What a learner may be told to do."""
 
 
@@ -42,7 +42,7 @@ class Order:
     """What the others are to build: a language learner by the config alone, any other with its `place`."""
 
     config: TrainerConfig
-    place: Workplace | None = None
+    place: LearnerContext | None = None
 
 
 class LearnerGroup:

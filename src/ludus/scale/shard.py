@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 
-from ludus.algorithms.learner import Learner, Workplace
+from ludus.algorithms.learner import Learner, LearnerContext
 from ludus.config.hyperparameters import Hyperparameters
 from ludus.config.schema import PolicyConfig
 from ludus.policies.base import Policy
@@ -36,7 +36,7 @@ class ShardPlan:
     first_env: int
     n_envs: int
     make_envs: Callable[[int], VectorEnv[Any, Any, Any]]
-    learner: Callable[[Workplace, Any], Learner[Any, Any]]
+    learner: Callable[[LearnerContext, Any], Learner[Any, Any]]
     hyperparams: Hyperparameters
     policy: PolicyConfig
     seed: int
@@ -103,7 +103,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Harvest:
+class ShardResult:
     """What a shard brings back: experience, what its statistics are now, and what it must remember."""
 
     shard: int
@@ -129,7 +129,7 @@ class Shard:
         try:
             h: Any = plan.hyperparams
             self._rewards = RewardNormalizer(plan.n_envs, h.gamma(0.0)) if plan.normalize_reward else None
-            place = Workplace(
+            place = LearnerContext(
                 observation_space=envs.single_observation_space,
                 action_space=envs.single_action_space,
                 n_envs=plan.n_envs,
@@ -173,13 +173,13 @@ class Shard:
         if self._rewards is not None:
             self._rewards.reset_returns()
 
-    def collect(self, version: Version) -> Harvest:
+    def collect(self, version: Version) -> ShardResult:
         """Play with `version` until there is enough for this shard's part of an update."""
         started = time.monotonic()
         version.load_into(self.policy, self._rewards)
         self._stepper.diary = [] if self.plan.keeps_diary else None
         experience = self._collector.collect(self.policy)
-        return Harvest(
+        return ShardResult(
             shard=self.plan.index,
             version=version.number,
             experience=experience,

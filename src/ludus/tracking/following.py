@@ -107,7 +107,7 @@ def last_row(path: Path | str) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class Series:
+class MetricSeries:
     """One metric over time: env steps, values, and seconds of training, each of the same length."""
 
     steps: Array
@@ -117,12 +117,12 @@ class Series:
     def __len__(self) -> int:
         return len(self.steps)
 
-    def thinned(self, max_points: int | None) -> Series:
+    def thinned(self, max_points: int | None) -> MetricSeries:
         """At most `max_points` of the points: of every stretch its lowest and its highest, so that no peak is lost."""
         if max_points is None or len(self) <= max_points:
             return self
         keep = thin(self.values, max_points)
-        return Series(self.steps[keep], self.values[keep], self.seconds[keep])
+        return MetricSeries(self.steps[keep], self.values[keep], self.seconds[keep])
 
 
 @dataclass
@@ -173,7 +173,7 @@ class Columns:
         """Whether there is a column of that name: of too many, the first are kept."""
         return name in self._steps
 
-    def series(self, max_points: int | None = None) -> dict[str, Series]:
+    def series(self, max_points: int | None = None) -> dict[str, MetricSeries]:
         """What was taken so far. Rows without a time, as evaluations are, lie between those that have one."""
         return {name: self.one(name).thinned(max_points) for name in self._steps}
 
@@ -190,12 +190,12 @@ class Columns:
             self._times = _thinned(self._times, every_second)
         self._points = sum(map(len, self._values.values()))
 
-    def one(self, name: str) -> Series:
+    def one(self, name: str) -> MetricSeries:
         """One column; empty where there is none of that name."""
         # copies: an array whose memory is lent cannot grow
         steps = np.array(self._steps.get(name, ()), dtype=float)
         values = np.array(self._values.get(name, ()), dtype=float)
-        return Series(steps, values, np.interp(steps, np.array(self._ticks), np.array(self._times)))
+        return MetricSeries(steps, values, np.interp(steps, np.array(self._ticks), np.array(self._times)))
 
 
 def _thinned(column: array[float], keep: Array) -> array[float]:

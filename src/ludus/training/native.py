@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from gymnasium.vector import VectorEnv
 
-from ludus.algorithms.learner import Learner, Workplace
+from ludus.algorithms.learner import Learner, LearnerContext
 from ludus.algorithms.peers import ALONE
 from ludus.config.schema import TrainerConfig
 from ludus.envs.vector.process import usable_cores
@@ -77,7 +77,7 @@ class NativeTrainer(RunTrainer):
             torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
         try:
             gamma = hyperparams.gamma(0.0)
-            self._place = Workplace(
+            self._place = LearnerContext(
                 observation_space=envs.single_observation_space,
                 action_space=envs.single_action_space,
                 n_envs=self._source.n_envs,

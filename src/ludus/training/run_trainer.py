@@ -42,7 +42,7 @@ from ludus.training.loop import train_loop
 from ludus.training.provenance import command_line, versions
 from ludus.training.resuming import check_rows, newest_whole
 from ludus.training.trackers import closing, open_trackers
-from ludus.training.training_run import Crew, TrainingRun, policy_state
+from ludus.training.training_run import SessionParts, TrainingRun, policy_state
 from ludus.types import Progress
 
 _log = logging.getLogger("ludus.training")
@@ -273,7 +273,7 @@ class RunTrainer(RLTrainer):
         log = MetricsLog(
             directory.metrics_path, directory.episodes_path, open_trackers(self.config, directory, resumed_at)
         )
-        crew = Crew(
+        crew = SessionParts(
             config=self.config,
             streams=self.streams,
             collector=self.collector,
@@ -304,7 +304,7 @@ class RunTrainer(RLTrainer):
         stack.callback(close)
 
     def _make_run(
-        self, directory: RunDirectory, crew: Crew, log: MetricsLog, signals: StopSignals
+        self, directory: RunDirectory, crew: SessionParts, log: MetricsLog, signals: StopSignals
     ) -> TrainingRun:
         return TrainingRun(directory, crew, log, signals, self.display, self.config.total_timesteps)
 

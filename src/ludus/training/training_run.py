@@ -45,7 +45,7 @@ _log = logging.getLogger("ludus.training")
 
 
 @dataclass(frozen=True)
-class Crew:
+class SessionParts:
     """The parts of a trainer that a run saves, drives and asks."""
 
     config: TrainerConfig
@@ -64,7 +64,7 @@ class TrainingRun:
     def __init__(
         self,
         directory: RunDirectory,
-        crew: Crew,
+        crew: SessionParts,
         log: MetricsLog,
         signals: StopSignals,
         display: ProgressDisplay | None,

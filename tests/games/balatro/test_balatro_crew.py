@@ -13,10 +13,10 @@ import time
 import numpy as np
 import pytest
 
-from ludus.games.balatro.settings import Settings
+from ludus.games.balatro.settings import BalatroSettings
 from ludus.games.balatro.vector import BalatroVectorEnv
 
-SETTINGS = Settings(actions="moves", max_hand=10)
+SETTINGS = BalatroSettings(actions="moves", max_hand=10)
 
 
 def played(env: BalatroVectorEnv, steps: int = 30) -> np.ndarray:
@@ -61,7 +61,7 @@ def test_a_step_that_was_broken_off_is_played_to_its_end_before_the_next() -> No
 
 @pytest.mark.parametrize("actions", ["cards", "moves"])
 def test_an_interrupt_while_a_step_is_awaited_breaks_nothing(actions: str) -> None:
-    env = BalatroVectorEnv(2048, Settings(actions=actions, max_hand=10), threads=2)
+    env = BalatroVectorEnv(2048, BalatroSettings(actions=actions, max_hand=10), threads=2)
     _, info = env.reset(seed=3)
 
     def interrupt(*_: object) -> None:
@@ -94,7 +94,7 @@ def test_an_env_may_go_in_the_middle_of_a_step() -> None:
 
 
 def test_what_is_legal_after_a_step_that_was_broken_off_is_what_the_games_say() -> None:
-    env, other = (BalatroVectorEnv(512, Settings(max_hand=8), threads=2) for _ in range(2))
+    env, other = (BalatroVectorEnv(512, BalatroSettings(max_hand=8), threads=2) for _ in range(2))
     for one in (env, other):
         _, info = one.reset(seed=3)
     first = info["action_mask"].argmax(axis=1)

@@ -13,7 +13,7 @@ from ludus.games.balatro import names as n
 from ludus.games.balatro import state as st
 from ludus.games.balatro.facts import ITEM_NAMES
 from ludus.games.balatro.score import put_joker
-from ludus.games.balatro.settings import Settings
+from ludus.games.balatro.settings import BalatroSettings
 from ludus.games.balatro.vector import BalatroVectorEnv
 from ludus.types import Array
 
@@ -75,7 +75,7 @@ def any_actions(mask: Array, rng: np.random.Generator) -> Array:
 )
 def test_the_mask_allows_what_the_rules_permit_and_nothing_else(deck: str, stake: int, max_hand: int) -> None:
     rng = np.random.default_rng(max_hand)
-    envs = BalatroVectorEnv(12, Settings(deck=deck, stake=stake, max_ante=None, max_hand=max_hand))
+    envs = BalatroVectorEnv(12, BalatroSettings(deck=deck, stake=stake, max_ante=None, max_hand=max_hand))
     envs.reset(seed=3)
     phases, seen = set(), np.zeros(act.n_actions(max_hand), dtype=bool)
     for _ in range(450):

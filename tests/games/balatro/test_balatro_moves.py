@@ -23,10 +23,10 @@ from ludus.games.balatro.outs import OUTS, SUIT_OUTS, count_outs
 from ludus.games.balatro.preview import copy_known, put_back
 from ludus.games.balatro.score import put_joker
 from ludus.games.balatro.scoring import evaluate
-from ludus.games.balatro.settings import Settings
+from ludus.games.balatro.settings import BalatroSettings
 from ludus.games.balatro.vector import BalatroVectorEnv
 
-SETTINGS = Settings(actions="moves", max_hand=10)
+SETTINGS = BalatroSettings(actions="moves", max_hand=10)
 WORKED_OUT = observation_size(10)
 
 
@@ -112,7 +112,7 @@ def test_threads_change_nothing() -> None:
 def test_the_endings_of_a_step_are_the_same_while_the_next_one_is_played() -> None:
     """With a curriculum, whose runs begin by how the last ones ended."""
     curriculum = {"initial": 1, "success_threshold": 0.05, "window": 20}
-    settings = Settings(actions="moves", max_hand=10, max_steps=40)
+    settings = BalatroSettings(actions="moves", max_hand=10, max_steps=40)
     one, other = (BalatroVectorEnv(200, settings, curriculum, threads=2) for _ in range(2))
     obs, infos = one.reset(seed=1)
     other.reset(seed=1)
@@ -195,7 +195,7 @@ def test_envs_write_where_they_are_told() -> None:
 
 def test_unknown_actions_are_refused() -> None:
     with pytest.raises(UnknownName):
-        Settings(actions="mooves")
+        BalatroSettings(actions="mooves")
 
 
 @entry

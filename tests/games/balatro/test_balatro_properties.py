@@ -13,7 +13,7 @@ from ludus.games.balatro import names as n
 from ludus.games.balatro import state as st
 from ludus.games.balatro.env import BalatroEnv
 from ludus.games.balatro.score import put_joker
-from ludus.games.balatro.settings import Settings
+from ludus.games.balatro.settings import BalatroSettings
 from ludus.games.balatro.vector import BalatroVectorEnv
 from ludus.types import Array
 
@@ -88,7 +88,7 @@ def check_pile(s: Array, cards: list[int]) -> None:
 )
 def test_random_games_keep_their_books(deck: str, stake: int) -> None:
     rng = np.random.default_rng(stake)
-    envs = BalatroVectorEnv(16, Settings(deck=deck, stake=stake, max_ante=None))
+    envs = BalatroVectorEnv(16, BalatroSettings(deck=deck, stake=stake, max_ante=None))
     obs, infos = envs.reset(seed=7)
     antes, phases = set(), set()
     for step in range(1500):
@@ -112,7 +112,7 @@ def test_random_games_keep_their_books(deck: str, stake: int) -> None:
     stake=hs.integers(1, 8),
 )
 def test_many_games_together_are_the_same_as_each_alone(seed: int, deck: str, stake: int) -> None:
-    together = BalatroVectorEnv(4, Settings(deck=deck, stake=stake))
+    together = BalatroVectorEnv(4, BalatroSettings(deck=deck, stake=stake))
     _, infos = together.reset(seed=seed)
     alone = [BalatroEnv(deck=deck, stake=stake) for _ in range(4)]
     for i, env in enumerate(alone):
@@ -139,7 +139,7 @@ def test_many_games_together_are_the_same_as_each_alone(seed: int, deck: str, st
 def test_a_mask_that_is_written_over_the_last_one_is_as_one_written_anew(
     deck: str, max_hand: int, actions: str
 ) -> None:
-    envs = BalatroVectorEnv(16, Settings(deck=deck, max_ante=None, max_hand=max_hand, actions=actions))
+    envs = BalatroVectorEnv(16, BalatroSettings(deck=deck, max_ante=None, max_hand=max_hand, actions=actions))
     obs, infos = envs.reset(seed=5)
     assert isinstance(obs, np.ndarray)
     mask, rng = infos["action_mask"], np.random.default_rng(5)

@@ -13,13 +13,13 @@ from ludus.games.balatro import names as n
 from ludus.games.balatro import state as st
 from ludus.games.balatro.cards import HIDDEN
 from ludus.games.balatro.screen import HEIGHT, WIDTH, screen
-from ludus.games.balatro.settings import Settings
-from ludus.games.balatro.table import Table
+from ludus.games.balatro.settings import BalatroSettings
+from ludus.games.balatro.table import HumanTable
 from ludus.games.balatro.terminal import _pressed, play_in_terminal
 
 
-def at_cards(seed: int = 1) -> Table:
-    table = Table(seed=seed)
+def at_cards(seed: int = 1) -> HumanTable:
+    table = HumanTable(seed=seed)
     table.press("1")  # the first in the list is to take the blind
     assert table.s[st.PHASE] == n.SELECTING_HAND
     return table
@@ -69,7 +69,7 @@ def test_the_screen_keeps_within_its_bounds_whatever_is_pressed(colours: bool) -
     keys = ["1", "2", "3", "4", "5", "p", "d", "h", "enter", "tab", "down", "left", "a", "b", "space"]
     phases = set()
     for seed in range(3):
-        table = Table(Settings(deck="Plasma Deck"), seed)
+        table = HumanTable(BalatroSettings(deck="Plasma Deck"), seed)
         table.f[st.TARGET] = 1.0
         for _ in range(150):
             table.press(str(rng.choice(keys)))
@@ -100,7 +100,7 @@ def test_the_same_seed_is_the_same_run_as_in_the_env() -> None:
 
     env = BalatroEnv()
     env.reset(seed=7)
-    assert (env.games.s[0] == Table(seed=7).s).all()
+    assert (env.games.s[0] == HumanTable(seed=7).s).all()
 
 
 def test_keys_of_a_terminal_have_names() -> None:
@@ -115,4 +115,4 @@ def test_keys_of_a_terminal_have_names() -> None:
 
 def test_without_a_terminal_nobody_plays() -> None:
     with pytest.raises(UserError, match="terminal"):
-        play_in_terminal(Settings(), [0])
+        play_in_terminal(BalatroSettings(), [0])

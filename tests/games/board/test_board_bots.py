@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ludus.errors import UnknownName, UserError
-from ludus.games.board.bots import Bot, ReadingBot, bots_for, in_equilibrium, make_bot
+from ludus.games.board.bots import ReadingBot, TextBot, bots_for, in_equilibrium, make_bot
 from ludus.games.board.codecs import codec_for
 from ludus.games.board.rules import BET, CALL, CHECK, FOLD, Hand, KuhnPoker
 from ludus.language.text_games.game import GameSpec, TextGame
@@ -18,7 +18,7 @@ pytest.importorskip("textarena")
 
 def play(spec: GameSpec, seats: tuple[str, str], games: int) -> list[tuple[float, ...]]:
     rng = np.random.default_rng(0)
-    bots: list[Bot] = [make_bot(name, spec, rng) for name in seats]
+    bots: list[TextBot] = [make_bot(name, spec, rng) for name in seats]
     game = TextGame(spec)
     results = []
     for seed in range(games):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.games.board.codecs import GAMES, Codec, codec_for
+from ludus.games.board.codecs import GAMES, GameCodec, codec_for
 from ludus.games.board.rules import BET, CALL, CHECK, FOLD, ConnectFour, Hand, KuhnPoker
 from ludus.language.text_games.arena import registry
 from ludus.language.text_games.game import GameSpec, TextGame
@@ -16,7 +16,7 @@ from ludus.language.text_games.game import GameSpec, TextGame
 pytest.importorskip("textarena")
 
 
-def codec_of(game_id: str, **kwargs: Any) -> Codec[Any]:
+def codec_of(game_id: str, **kwargs: Any) -> GameCodec[Any]:
     codec = codec_for(game_id, kwargs)
     assert codec is not None
     return codec

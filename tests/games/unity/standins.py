@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ludus.envs.make import EnvSpec
-from ludus.games.unity.simulator.client import StandIn, StandInOptions
+from ludus.games.unity.simulator.client import StandInOptions, UnityStandIn
 
 
 def free_ports(n: int) -> int:
@@ -33,7 +33,7 @@ def free_ports(n: int) -> int:
 class Crew:
     """Some stand-ins at `port`, `port + 1`, …; each can be stopped and replaced by itself."""
 
-    def __init__(self, standins: Sequence[StandIn], port: int) -> None:
+    def __init__(self, standins: Sequence[UnityStandIn], port: int) -> None:
         self.port = port
         self.standins = list(standins)
         self._loop = asyncio.new_event_loop()
@@ -43,7 +43,7 @@ class Crew:
         for place in range(len(self.standins)):
             self.start(place)
 
-    def start(self, place: int, standin: StandIn | None = None) -> None:
+    def start(self, place: int, standin: UnityStandIn | None = None) -> None:
         if standin is not None:
             self.standins[place] = standin
 
@@ -71,7 +71,7 @@ class Crew:
 
 @contextlib.contextmanager
 def playing(
-    n: int, use_case: str = "uc1", make: Callable[..., StandIn] = StandIn, **options: Any
+    n: int, use_case: str = "uc1", make: Callable[..., UnityStandIn] = UnityStandIn, **options: Any
 ) -> Iterator[Crew]:
     """`n` stand-ins that try to connect to ports that nobody uses yet."""
     chosen = StandInOptions(use_case, **options)

@@ -15,14 +15,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ludus.errors import ConfigError
-from ludus.games.unity.cdr import CdrError, Codec, compile_messages
+from ludus.games.unity.cdr import CdrCodec, CdrError, compile_messages
 from ludus.games.unity.use_case import load_use_case, shipped_use_cases
 
 DATA = Path(__file__).parents[2] / "data" / "unity"
 HEADER = "00010000"
 
 
-def codec(**fields: str) -> Codec:
+def codec(**fields: str) -> CdrCodec:
     inner = {"Point": {"x": "float32", "y": "float64"}, "Named": {"name": "string", "at": "Point"}}
     return compile_messages({**inner, "M": fields})["M"]
 

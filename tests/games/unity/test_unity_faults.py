@@ -21,7 +21,7 @@ from ludus.envs.make import make_env
 from ludus.errors import EnvFault, SimulatorLost, UserError
 from ludus.games.unity.frames import pack_frame
 from ludus.games.unity.hook import UseCaseHook
-from ludus.games.unity.simulator.client import StandIn, StandInOptions
+from ludus.games.unity.simulator.client import StandInOptions, UnityStandIn
 from ludus.games.unity.vector import UnityVectorEnv
 
 
@@ -44,7 +44,7 @@ def play(envs: UnityVectorEnv, steps: int) -> None:
         envs.step(np.zeros((envs.num_envs, 2), np.float32))
 
 
-class Hanging(StandIn):
+class Hanging(UnityStandIn):
     """Hears nothing any more once it is asked for a step, and keeps the line open."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -62,14 +62,14 @@ class Hanging(StandIn):
             forwarding.cancel()
 
 
-class Babbling(StandIn):
+class Babbling(UnityStandIn):
     """Answers steps with bytes that are no message."""
 
     def answer(self, service: str, payload: bytes, received: int) -> bytes:
         return super().answer(service, payload, received) if service == "reset" else b"\0\1\0\0garbage"
 
 
-class Flooding(StandIn):
+class Flooding(UnityStandIn):
     """Answers a step with frame after frame, all of them valid and none of them the answer."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -91,7 +91,7 @@ class Flooding(StandIn):
             forwarding.cancel()
 
 
-class Dropping(StandIn):
+class Dropping(UnityStandIn):
     """Hangs up in the middle of the answer to a step."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -148,7 +148,7 @@ def test_one_that_dies_between_episodes_is_reset_over_by_the_others() -> None:
     ],
 )
 def test_one_that_hangs_babbles_floods_or_drops_is_cut_off_by_name(
-    kind: type[StandIn], what: str, caplog: pytest.LogCaptureFixture, record_fault: Any
+    kind: type[UnityStandIn], what: str, caplog: pytest.LogCaptureFixture, record_fault: Any
 ) -> None:
     with playing(2) as crew, caplog.at_level(logging.WARNING, "ludus"):
         crew.stop(0)
@@ -161,7 +161,7 @@ def test_one_that_hangs_babbles_floods_or_drops_is_cut_off_by_name(
         )
         assert what in caplog.text
         crew.stop(0)
-        crew.start(0, StandIn(0, StandInOptions("uc1")))
+        crew.start(0, UnityStandIn(0, StandInOptions("uc1")))
         steps_until(envs, False, 0)
         envs.close()
 

@@ -15,7 +15,7 @@ from standins import playing, unity_spec
 from ludus.envs.make import choose_backend, make_env, make_vectorized_env
 from ludus.errors import ConfigError, SimulatorsTaken, UserError
 from ludus.games.unity.env import UnityEnv
-from ludus.games.unity.simulator.client import StandIn, StandInOptions
+from ludus.games.unity.simulator.client import StandInOptions, UnityStandIn
 from ludus.games.unity.vector import UnityVectorEnv
 
 
@@ -61,7 +61,7 @@ def test_what_the_simulator_shows_follows_the_actions() -> None:
 def test_every_simulator_is_asked_before_any_answer_is_awaited() -> None:
     n = 4
 
-    class Held(StandIn):
+    class Held(UnityStandIn):
         """Holds its answer to a step until all simulators have been asked: a driver that waits for one would hang."""
 
         asked: set[int] = set()  # noqa: RUF012  # shared on purpose
@@ -181,7 +181,7 @@ def test_logs_of_simulators_are_told_when_the_run_has_begun(caplog: pytest.LogCa
 
 
 def test_every_answer_of_the_standin_says_that_it_is_none_of_unitys() -> None:
-    standin = StandIn(0, StandInOptions("uc1"))
+    standin = UnityStandIn(0, StandInOptions("uc1"))
     from ludus.games.unity.episode import Episode, compile_use_case
 
     compiled = compile_use_case("uc1")

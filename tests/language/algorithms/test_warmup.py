@@ -11,9 +11,9 @@ from language_setup import learner, tiny_model, weights
 
 from ludus.config.language import GameConfig, WarmupConfig
 from ludus.errors import ConfigError, UserError
-from ludus.language.algorithms.demonstrations import Pair, completion_for, demonstrations, stop_token
+from ludus.language.algorithms.demonstrations import Demonstration, completion_for, demonstrations, stop_token
 from ludus.language.algorithms.warmup import imitate, warm_up
-from ludus.language.collector import Table
+from ludus.language.collector import GameSetup
 from ludus.language.models.tokenizer import ByteTokenizer
 from ludus.language.text_games.extraction import make_extractor
 from ludus.language.text_games.templates import make_template
@@ -23,12 +23,14 @@ TOKENIZER = ByteTokenizer()
 END = TOKENIZER.encode("<|end|>")[0]
 
 
-def table(game: str = "TicTacToe-v0", extract: str = "brackets", **given: Any) -> Table:
+def table(game: str = "TicTacToe-v0", extract: str = "brackets", **given: Any) -> GameSetup:
     config = GameConfig(id=game, template={"prompt": "{seat}\n{board}\n"}, extract=extract, **given)
-    return Table(config.spec(), make_template(config.template), make_extractor(extract), config.weight)
+    return GameSetup(config.spec(), make_template(config.template), make_extractor(extract), config.weight)
 
 
-def shown(settings: WarmupConfig, *tables: Table, longest: int = 300, seed: int = 0) -> list[Pair]:
+def shown(
+    settings: WarmupConfig, *tables: GameSetup, longest: int = 300, seed: int = 0
+) -> list[Demonstration]:
     return demonstrations(tables or (table(),), settings, TOKENIZER, longest, Streams(seed))
 
 
@@ -126,8 +128,8 @@ def test_a_source_that_is_not_there(tmp_path: Path) -> None:
     assert caught.value.fix == "did you mean 'minimax'?" and caught.value.key == "warmup.source"
 
 
-def copying_pairs(n: int) -> list[Pair]:
-    return [Pair((97, 98, 97 + i % 3), (97 + i % 3, END)) for i in range(n)]
+def copying_pairs(n: int) -> list[Demonstration]:
+    return [Demonstration((97, 98, 97 + i % 3), (97 + i % 3, END)) for i in range(n)]
 
 
 def test_a_model_comes_to_imitate_its_pairs() -> None:

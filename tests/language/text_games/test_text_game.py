@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from ludus.errors import UnknownName, UserError
 from ludus.language.text_games import seclusion, watchdog
-from ludus.language.text_games.game import GameSpec, Outcome, TextGame
+from ludus.language.text_games.game import GameOutcome, GameSpec, TextGame
 from ludus.language.text_games.seclusion import Seclusion
 
 pytest.importorskip("textarena")
@@ -39,7 +39,7 @@ def test_a_game_is_played_by_the_seats_in_turn_until_one_has_won() -> None:
         assert game.play(f"[{cell}]")
     assert seats == [0, 1, 0, 1, 0]
     assert game.over
-    assert game.outcome() == Outcome((1.0, -1.0), "Player 0 has won!", (False, False), cut_off=False)
+    assert game.outcome() == GameOutcome((1.0, -1.0), "Player 0 has won!", (False, False), cut_off=False)
 
 
 def test_what_is_seen_is_the_same_however_often_it_is_asked_and_holds_board_and_rules_apart() -> None:
@@ -81,7 +81,7 @@ def test_a_game_without_end_is_cut_off_and_pays_nobody() -> None:
         assert not game.over
         game.play(f"[{cell}]")
     assert game.over
-    assert game.outcome() == Outcome((0.0, 0.0), "not over after 3 turns", (False, False), cut_off=True)
+    assert game.outcome() == GameOutcome((0.0, 0.0), "not over after 3 turns", (False, False), cut_off=True)
     with pytest.raises(RuntimeError, match="over"):
         game.play("[2]")
 
@@ -344,7 +344,7 @@ def test_a_gymnasium_env_of_texts_is_a_game_with_one_seat() -> None:
         assert not game.over
         assert game.play(f"[{number}]")
     assert game.observe().rules == f"Count down from {start}."
-    assert game.outcome() == Outcome((float(start),), "zero", (False,), cut_off=False)
+    assert game.outcome() == GameOutcome((float(start),), "zero", (False,), cut_off=False)
     assert (
         TextGame.replay(spec, 3, game.actions[:2])
         .observe()

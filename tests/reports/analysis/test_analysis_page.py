@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from ludus.errors import MissingExtra
-from ludus.evaluation.analysis.charts import Chart, Figure, Series
+from ludus.evaluation.analysis.charts import AnalysisChart, ChartSeries, Figure
 from ludus.reports.analysis.page import plotted, write_page
 from ludus.reports.analysis.pictures import write_pictures
 
@@ -19,21 +19,23 @@ STEPS = np.arange(50)
 EVIL = "<script>alert(1)</script></script>&"
 
 
-def wave(name: str, phase: float = 0.0) -> Series:
-    return Series(name, STEPS, np.sin(STEPS / 5 + phase))
+def wave(name: str, phase: float = 0.0) -> ChartSeries:
+    return ChartSeries(name, STEPS, np.sin(STEPS / 5 + phase))
 
 
 def episode(number: int) -> Figure:
     charts = (
-        Chart("reward", "step", "", "lines", (wave("reward"),)),
-        Chart("joints", "step", "rad", "lines", (wave("hip"), wave("knee", 1.0), wave(EVIL, 2.0))),
-        Chart("action", "step", "", "steps", (Series("action", STEPS, STEPS % 3.0),), ("a", "b", EVIL)),
-        Chart(
+        AnalysisChart("reward", "step", "", "lines", (wave("reward"),)),
+        AnalysisChart("joints", "step", "rad", "lines", (wave("hip"), wave("knee", 1.0), wave(EVIL, 2.0))),
+        AnalysisChart(
+            "action", "step", "", "steps", (ChartSeries("action", STEPS, STEPS % 3.0),), ("a", "b", EVIL)
+        ),
+        AnalysisChart(
             "contacts",
             "step",
             "",
             "bands",
-            (Series("left", STEPS, STEPS % 2.0), wave("right")),
+            (ChartSeries("left", STEPS, STEPS % 2.0), wave("right")),
             ("left", "right"),
         ),
     )
@@ -47,10 +49,14 @@ FIGURES = [
         "phase",
         "Phase",
         "",
-        tuple(Chart(f"p{i}", "x", "dx", "lines", (wave("one"), wave("two", 1))) for i in range(4)),
+        tuple(AnalysisChart(f"p{i}", "x", "dx", "lines", (wave("one"), wave("two", 1))) for i in range(4)),
     ),
-    Figure("actions", "Actions", "", (Chart("a", "choice", "share", "bars", (wave("a"),), ("x", "y")),)),
-    Figure("value", "Value", "", (Chart("v", "return", "value", "points", (wave("v"),), diagonal=True),)),
+    Figure(
+        "actions", "Actions", "", (AnalysisChart("a", "choice", "share", "bars", (wave("a"),), ("x", "y")),)
+    ),
+    Figure(
+        "value", "Value", "", (AnalysisChart("v", "return", "value", "points", (wave("v"),), diagonal=True),)
+    ),
 ]
 
 

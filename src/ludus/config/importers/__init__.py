@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 from ludus.config.importers import zoo
 from ludus.config.importers.document import SUFFIXES, Document, read_document
-from ludus.config.importers.translation import Choice, Imported, PlaySection, Remark
+from ludus.config.importers.translation import Imported, ImportOptions, PlaySection, Remark
 from ludus.games.diambra import importer as diambra
 from ludus.games.unity import import_env as unity
 from ludus.games.unity import importer as pipeline
 
 __all__ = [
     "SUFFIXES",
-    "Choice",
     "Document",
+    "ImportOptions",
     "Imported",
     "PlaySection",
     "Remark",
@@ -25,7 +25,7 @@ __all__ = [
     "read_document",
 ]
 
-_FORMATS: list[tuple[Callable[[Document], bool], Callable[[Document, Choice], Imported]]] = [
+_FORMATS: list[tuple[Callable[[Document], bool], Callable[[Document, ImportOptions], Imported]]] = [
     (pipeline.recognise, pipeline.translate),
     (diambra.recognise, diambra.translate),
     (unity.recognise, unity.translate),
@@ -33,7 +33,7 @@ _FORMATS: list[tuple[Callable[[Document], bool], Callable[[Document, Choice], Im
 ]
 
 
-def import_foreign(document: Document, choice: Choice) -> Imported | None:
+def import_foreign(document: Document, choice: ImportOptions) -> Imported | None:
     """`document` in Ludus's terms; None when it is not of a foreign format that is known here.
 
     Raises ConfigError with the file, line and key at fault.

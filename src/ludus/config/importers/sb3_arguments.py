@@ -11,7 +11,7 @@ from typing import Any
 
 from ludus.config.importers.literals import Symbol, parse_literal
 from ludus.config.importers.sb3_network import put_network
-from ludus.config.importers.translation import SB3_DEFAULT, Choice, Translation
+from ludus.config.importers.translation import SB3_DEFAULT, ImportOptions, Translation
 from ludus.config.plain_yaml import Key
 from ludus.config.registry import algorithm_names
 
@@ -82,7 +82,7 @@ _RUN_SETTINGS = ("seed", "device", "tensorboard_log", "verbose")
 _LINEAR = re.compile(r"lin_([-+0-9.eE]+)")
 
 
-def put_engine(t: Translation, algorithm: str, choice: Choice) -> Choice:
+def put_engine(t: Translation, algorithm: str, choice: ImportOptions) -> ImportOptions:
     """An algorithm that only Stable-Baselines3 has is trained by it, unless an engine was chosen."""
     if choice.engine is None and algorithm.upper() not in map(str.upper, algorithm_names()):
         t.put("engine", "sb3", place=f"{algorithm} is Stable-Baselines3's")
@@ -90,7 +90,7 @@ def put_engine(t: Translation, algorithm: str, choice: Choice) -> Choice:
     return choice
 
 
-def put_arguments(t: Translation, at: Key, algorithm: str, choice: Choice, policy_kwargs: Key) -> None:
+def put_arguments(t: Translation, at: Key, algorithm: str, choice: ImportOptions, policy_kwargs: Key) -> None:
     """Translate the constructor arguments that stand in the section `at`, the network's at `policy_kwargs`.
 
     `n_envs` must have been put before.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ludus.config.importers.literals import Symbol, parse_literal
-from ludus.config.importers.translation import SB3_DEFAULT, Choice, Translation
+from ludus.config.importers.translation import SB3_DEFAULT, ImportOptions, Translation
 from ludus.config.plain_yaml import Key
 
 # What Stable-Baselines3 puts between features and heads when nothing is said.
@@ -18,7 +18,7 @@ _SHIPPED_EXTRACTORS = ("FlattenExtractor", "NatureCNN", "CombinedExtractor")
 
 
 def put_network(
-    t: Translation, at: Key, algorithm: str, choice: Choice, policy_kwargs: Key, sde: bool
+    t: Translation, at: Key, algorithm: str, choice: ImportOptions, policy_kwargs: Key, sde: bool
 ) -> None:
     """Translate the policy class named in the section `at` and the entries of `policy_kwargs`, text or mapping."""
     policy = t.take(*at, "policy", default="MlpPolicy")
@@ -60,7 +60,7 @@ class _Network:
         self,
         t: Translation,
         algorithm: str,
-        choice: Choice,
+        choice: ImportOptions,
         given: Mapping[str, Any],
         source: Key,
         sde: bool,

@@ -16,7 +16,7 @@ SB3_DEFAULT = "default of Stable-Baselines3"
 
 
 @dataclass(frozen=True)
-class Choice:
+class ImportOptions:
     """What the command line decides before a file is read: it may hold settings for many."""
 
     env: str | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from ludus.config.importers.document import Document
 from ludus.config.importers.literals import parse_literal
 from ludus.config.importers.sb3_arguments import put_arguments
-from ludus.config.importers.translation import SB3_DEFAULT, Choice, Imported, Translation
+from ludus.config.importers.translation import SB3_DEFAULT, Imported, ImportOptions, Translation
 from ludus.config.plain_yaml import Key
 from ludus.config.registry import algorithm_names
 from ludus.config.schema import FIELD_ALIASES, FIELD_SWITCHES, TrainerConfig
@@ -64,7 +64,7 @@ def entries(document: Document) -> list[str]:
     return [str(name) for name, block in document.data.items() if isinstance(block, dict)]
 
 
-def translate(document: Document, choice: Choice) -> Imported:
+def translate(document: Document, choice: ImportOptions) -> Imported:
     env_id, entry = _choose(document, choice.env)
     algorithm = choice.algorithm or _algorithm_of(document)
     # the other entries are not this config's: they are neither used nor lost

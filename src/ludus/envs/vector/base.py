@@ -15,7 +15,7 @@ from gymnasium.error import ClosedEnvironmentError
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from ludus.envs.vector.batch import Batch, copy_row, copy_rows
+from ludus.envs.vector.batch import StepArrays, copy_row, copy_rows
 from ludus.envs.vector.chunk import Entry, EnvFacts
 from ludus.errors import CheckpointError
 from ludus.types import Array, Observation
@@ -31,7 +31,7 @@ class ChunkedVectorEnv(VectorEnv[Any, Any, Any]):
     the returned observations; it is there on every reset and step once any env has given a mask in its info.
     """
 
-    _batch: Batch
+    _batch: StepArrays
 
     def _describe(self, facts: EnvFacts, n_envs: int, env_id: str) -> None:
         """Sets the public attributes of a VectorEnv; to be called once by the backend's constructor."""

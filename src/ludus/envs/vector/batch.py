@@ -22,7 +22,7 @@ _ALIGNMENT = 64  # a cache line, so that no two arrays share one
 _PLAIN_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
-class Batch:
+class StepArrays:
     """Actions in; observations, rewards, flags and masks out, for `n_envs` envs.
 
     `memory` is a writable buffer of at least `batch_nbytes(...)` bytes; None allocates private memory.
@@ -53,7 +53,7 @@ class Batch:
 
 
 def batch_nbytes(observation_space: gym.Space[Any], action_space: gym.Space[Any], n_envs: int) -> int:
-    """Bytes of memory a `Batch` of these spaces needs."""
+    """Bytes of memory a `StepArrays` of these spaces needs."""
     *_, (_, shape, dtype, offset) = _layout(observation_space, action_space, n_envs)
     return offset + math.prod(shape) * dtype.itemsize
 

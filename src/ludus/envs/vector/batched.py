@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 _BALATRO = "ludus/Balatro-v0"
 
 
-def why_not(spec: EnvSpec) -> str | None:
+def unsupported_reason(spec: EnvSpec) -> str | None:
     """None when a batched game can stand in for the envs of `spec`, else the reason."""
     if spec.id != _BALATRO:
-        return classic.why_not(spec)
+        return classic.unsupported_reason(spec)
     from ludus.games.balatro import vector as balatro  # its kernels take a second to load
 
-    return balatro.why_not(spec)
+    return balatro.unsupported_reason(spec)
 
 
 def make_batched(spec: EnvSpec, n_envs: int) -> VectorEnv[Any, Any, Any]:
@@ -30,7 +30,7 @@ def make_batched(spec: EnvSpec, n_envs: int) -> VectorEnv[Any, Any, Any]:
         return classic.BatchedVectorEnv(spec, n_envs)
     from ludus.games.balatro.vector import BalatroVectorEnv
 
-    reason = why_not(spec)
+    reason = unsupported_reason(spec)
     if reason is not None:
         raise ConfigError(f"vector: batched cannot be used: {reason}", key="vector", fix="use vector: auto")
     return BalatroVectorEnv.of_spec(spec, n_envs)

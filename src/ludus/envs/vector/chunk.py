@@ -16,7 +16,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from ludus.envs.vector.batch import Batch, mask_width
+from ludus.envs.vector.batch import StepArrays, mask_width
 from ludus.errors import CheckpointError, EnvFault, LudusError, UserError
 from ludus.types import Observation
 
@@ -81,7 +81,7 @@ class EnvChunk:
         env = self._envs[0]
         return EnvFacts(env.observation_space, env.action_space, dict(env.metadata), env.render_mode)
 
-    def attach(self, batch: Batch) -> None:
+    def attach(self, batch: StepArrays) -> None:
         """Play into `batch` from now on."""
         self._batch = batch
         self._mask_width = mask_width(self._envs[0].action_space)

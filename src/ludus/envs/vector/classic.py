@@ -79,7 +79,7 @@ def _pendulum(states: Any, actions: Any, obs: Any, rewards: Any, terminated: Any
 
 
 @dataclass(frozen=True)
-class Game:
+class BatchedGame:
     """How one env steps and starts. `start` draws a state; `observe` shows it."""
 
     step: Callable[..., None]
@@ -89,9 +89,13 @@ class Game:
 
 
 GAMES = {
-    "CartPole-v1": Game(_cartpole, 4, lambda rng: rng.uniform(-0.05, 0.05, size=(4,)), lambda state: state),
-    "MountainCar-v0": Game(_mountain_car, 2, lambda rng: [rng.uniform(-0.6, -0.4), 0], lambda state: state),
-    "Pendulum-v1": Game(
+    "CartPole-v1": BatchedGame(
+        _cartpole, 4, lambda rng: rng.uniform(-0.05, 0.05, size=(4,)), lambda state: state
+    ),
+    "MountainCar-v0": BatchedGame(
+        _mountain_car, 2, lambda rng: [rng.uniform(-0.6, -0.4), 0], lambda state: state
+    ),
+    "Pendulum-v1": BatchedGame(
         _pendulum,
         2,
         lambda rng: rng.uniform([-np.pi, -1.0], [np.pi, 1.0]),
@@ -100,7 +104,7 @@ GAMES = {
 }
 
 
-def why_not(spec: EnvSpec) -> str | None:
+def unsupported_reason(spec: EnvSpec) -> str | None:
     """None when this backend can stand in for the envs of `spec`, else the reason."""
     if spec.id not in GAMES:
         return f"{spec.id} is not written as a batched game"
@@ -113,7 +117,7 @@ class BatchedVectorEnv(VectorEnv[Any, Any, Any]):
     """`n_envs` games of `spec`, stepped together; an ended episode is reset in the same step (SAME_STEP)."""
 
     def __init__(self, spec: EnvSpec, n_envs: int) -> None:
-        reason = why_not(spec)
+        reason = unsupported_reason(spec)
         if reason is not None:
             raise ConfigError(
                 f"vector: batched cannot be used: {reason}", key="vector", fix="use vector: auto"

@@ -41,7 +41,7 @@ _ACTION, _STATE = ("env_id", "players.env_id", "action"), ("obs", "reward", "don
 FEWEST_ENVS = 4  # below, handing work to EnvPool's threads costs more than it saves
 
 
-def why_not(spec: EnvSpec) -> str | None:
+def unsupported_reason(spec: EnvSpec) -> str | None:
     """None when EnvPool can stand in for the envs of `spec`, else the reason."""
     if spec.id not in VERIFIED:
         return f"{spec.id} is not among the envs verified against Gymnasium"
@@ -65,7 +65,7 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
     def __init__(self, spec: EnvSpec, n_envs: int, *, threads: int | None = None) -> None:
         if not is_installed():
             raise MissingExtra("vector: envpool", "envpool")
-        reason = why_not(spec)
+        reason = unsupported_reason(spec)
         if reason is not None:
             raise ConfigError(
                 f"vector: envpool cannot be used: {reason}", key="vector", fix="use vector: auto"

@@ -22,7 +22,7 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.vector.base import ChunkedVectorEnv, StepResult, WrapperStates, seed_per_env
-from ludus.envs.vector.batch import Batch, batch_nbytes
+from ludus.envs.vector.batch import StepArrays, batch_nbytes
 from ludus.envs.vector.chunk import Entry, EnvFacts, EnvFn, check_same_spaces
 from ludus.envs.vector.handle import WorkerHandle, WorkerLost
 from ludus.envs.vector.shared import anonymous_file, map_file
@@ -238,7 +238,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         self._describe(facts[0], n_envs, self.env_id)
         spaces = (facts[0].observation_space, facts[0].action_space)
         memory = map_file(self._memory_fd, batch_nbytes(*spaces, n_envs))
-        self._batch = Batch(*spaces, n_envs, memory)
+        self._batch = StepArrays(*spaces, n_envs, memory)
         self._exchange_at_start(Kind.ATTACH, [pack(n_envs)] * len(self._shares), self._deadline)
 
     def _exchange_at_start(self, kind: Kind, requests: list[bytes], seconds: float) -> dict[int, Any]:

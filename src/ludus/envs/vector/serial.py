@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ludus.envs.vector.base import ChunkedVectorEnv
-from ludus.envs.vector.batch import Batch
+from ludus.envs.vector.batch import StepArrays
 from ludus.envs.vector.chunk import Entry, EnvChunk, EnvFn
 from ludus.errors import UserError
 
@@ -22,7 +22,7 @@ class SerialVectorEnv(ChunkedVectorEnv):
         self._chunk = EnvChunk(env_fns, env_id=env_id)
         facts = self._chunk.facts()
         try:
-            self._batch = Batch(facts.observation_space, facts.action_space, len(env_fns))
+            self._batch = StepArrays(facts.observation_space, facts.action_space, len(env_fns))
         except UserError:
             self._chunk.close()
             raise

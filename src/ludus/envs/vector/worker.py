@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import gymnasium as gym
 
-from ludus.envs.vector.batch import Batch, batch_nbytes
+from ludus.envs.vector.batch import StepArrays, batch_nbytes
 from ludus.envs.vector.chunk import EnvChunk, EnvFn, user_traceback
 from ludus.envs.vector.shared import map_file
 from ludus.envs.vector.wire import Channel, Kind, pack, pack_error, unpack
@@ -85,7 +85,7 @@ def _answer(chunk: EnvChunk, kind: Kind, payload: bytes, memory_fd: int) -> byte
         facts, n_envs = chunk.facts(), unpack(payload)
         nbytes = batch_nbytes(facts.observation_space, facts.action_space, n_envs)
         memory = map_file(memory_fd, nbytes)
-        chunk.attach(Batch(facts.observation_space, facts.action_space, n_envs, memory))
+        chunk.attach(StepArrays(facts.observation_space, facts.action_space, n_envs, memory))
         return b""
     else:
         method, arguments = unpack(payload)

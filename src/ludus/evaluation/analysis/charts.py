@@ -20,7 +20,7 @@ Kind = Literal["lines", "steps", "points", "bars", "bands"]
 
 
 @dataclass(frozen=True)
-class Series:
+class ChartSeries:
     """Points of a chart, under one name. For bands, `y` is 1 where it is on."""
 
     name: str
@@ -29,14 +29,14 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Chart:
+class AnalysisChart:
     """One pair of axes. `names` are put at 0, 1, … of the y axis; `diagonal` is where x equals y."""
 
     title: str
     x_label: str
     y_label: str
     kind: Kind
-    series: tuple[Series, ...]
+    series: tuple[ChartSeries, ...]
     names: tuple[str, ...] = ()
     diagonal: bool = False
 
@@ -48,7 +48,7 @@ class Figure:
     name: str
     title: str
     note: str
-    charts: tuple[Chart, ...]
+    charts: tuple[AnalysisChart, ...]
     stacked: bool = False
 
 
@@ -64,15 +64,15 @@ def _over_episode(recording: Recording, number: int, episode: RecordedEpisode) -
     rows, columns = episode.rows, recording.columns
     steps = columns["step"][rows]
 
-    def series(name: str, column: str | None = None) -> Series:
-        return Series(name, steps, columns[column or name][rows].astype(float))
+    def series(name: str, column: str | None = None) -> ChartSeries:
+        return ChartSeries(name, steps, columns[column or name][rows].astype(float))
 
-    charts = [Chart("reward", "step", "", "lines", (series("reward"),))]
+    charts = [AnalysisChart("reward", "step", "", "lines", (series("reward"),))]
     if recording.tells_values:
         two = (series("value"), series("what came", "discounted_return_to_go"))
-        charts.append(Chart("value and discounted return to go", "step", "", "lines", two))
+        charts.append(AnalysisChart("value and discounted return to go", "step", "", "lines", two))
     charts.append(_action_chart(recording, rows, steps))
-    groups: dict[str, list[Series]] = {}
+    groups: dict[str, list[ChartSeries]] = {}
     contacts = []
     for signal, column in zip(recording.signals.signals, recording.signal_columns, strict=True):
         one = series(column)
@@ -84,10 +84,12 @@ def _over_episode(recording: Recording, number: int, episode: RecordedEpisode) -
         for first in range(0, len(lines_of_unit), MOST_LINES):
             lines = tuple(lines_of_unit[first : first + MOST_LINES])
             title = lines[0].name if len(lines) == 1 else f"signals in {unit}" if unit else "signals"
-            charts.append(Chart(title, "step", unit, "lines", lines))
+            charts.append(AnalysisChart(title, "step", unit, "lines", lines))
     if contacts:
         charts.append(
-            Chart("contacts", "step", "", "bands", tuple(contacts), tuple(one.name for one in contacts))
+            AnalysisChart(
+                "contacts", "step", "", "bands", tuple(contacts), tuple(one.name for one in contacts)
+            )
         )
     return Figure(
         f"episode-{number + 1}",
@@ -99,18 +101,18 @@ def _over_episode(recording: Recording, number: int, episode: RecordedEpisode) -
     )
 
 
-def _action_chart(recording: Recording, rows: slice, steps: Array) -> Chart:
+def _action_chart(recording: Recording, rows: slice, steps: Array) -> AnalysisChart:
     names = recording.action_columns
     if isinstance(recording.action_space, spaces.Discrete):
         start, n = int(recording.action_space.start), int(recording.action_space.n)
         choices = recording.columns["action"][rows].astype(float) - start
         told = recording.signals.actions if n <= 12 else ()
-        return Chart("action", "step", "", "steps", (Series("action", steps, choices),), told)
+        return AnalysisChart("action", "step", "", "steps", (ChartSeries("action", steps, choices),), told)
     lines = tuple(
-        Series(name.removeprefix("action "), steps, recording.columns[name][rows].astype(float))
+        ChartSeries(name.removeprefix("action "), steps, recording.columns[name][rows].astype(float))
         for name in names[: 2 * MOST_LINES]
     )
-    return Chart("actions", "step", "", "lines", lines)
+    return AnalysisChart("actions", "step", "", "lines", lines)
 
 
 def _phases(recording: Recording, shown: Sequence[RecordedEpisode]) -> Figure:
@@ -121,10 +123,10 @@ def _phases(recording: Recording, shown: Sequence[RecordedEpisode]) -> Figure:
             continue
         of, rate = (recording.columns[columns[name]] for name in (signal.rate_of, signal.name))
         lines = tuple(
-            Series(f"episode {number + 1}", of[episode.rows], rate[episode.rows])
+            ChartSeries(f"episode {number + 1}", of[episode.rows], rate[episode.rows])
             for number, episode in enumerate(shown)
         )
-        charts.append(Chart(f"{signal.rate_of}", signal.rate_of, signal.name, "lines", lines))
+        charts.append(AnalysisChart(f"{signal.rate_of}", signal.rate_of, signal.name, "lines", lines))
     return Figure(
         "phase-portraits",
         "Phase portraits",
@@ -142,7 +144,13 @@ def _actions(recording: Recording) -> Figure:
             counts, edges = np.histogram(values, bins=BINS)
             x, y = (edges[:-1] + edges[1:]) / 2, counts / max(1, counts.sum())
             charts.append(
-                Chart(name.removeprefix("action "), "value", "share of steps", "bars", (Series(name, x, y),))
+                AnalysisChart(
+                    name.removeprefix("action "),
+                    "value",
+                    "share of steps",
+                    "bars",
+                    (ChartSeries(name, x, y),),
+                )
             )
             continue
         choices, counts = np.unique(values, return_counts=True)
@@ -157,8 +165,8 @@ def _actions(recording: Recording) -> Figure:
             told[int(choice) - start] if int(choice) - start < len(told) else f"{choice:g}"
             for choice in choices[order]
         )
-        bars = Series(name, np.arange(len(order)), counts[order] / counts.sum())
-        charts.append(Chart(title, "choice", "share of steps", "bars", (bars,), labels))
+        bars = ChartSeries(name, np.arange(len(order)), counts[order] / counts.sum())
+        charts.append(AnalysisChart(title, "choice", "share of steps", "bars", (bars,), labels))
     return Figure("actions", "Actions", "How often each was taken, over all recorded steps.", tuple(charts))
 
 
@@ -167,23 +175,23 @@ def _value(recording: Recording) -> Figure:
         return Figure("value", "", "", ())
     came, value = (recording.columns[name] for name in ("discounted_return_to_go", "value"))
     every = max(1, len(value) // MOST_POINTS)
-    points = Series("steps", came[::every], value[::every])
+    points = ChartSeries("steps", came[::every], value[::every])
     explained = explained_variance(value, came)
     note = (
         f"What the policy expected against what came, discounted by {recording.gamma:g}. It explains "
         f"{explained:.0%} of the variance. Rewards beyond a time limit are expected but never came."
     )
-    chart = Chart("value", "discounted return to go", "value", "points", (points,), diagonal=True)
+    chart = AnalysisChart("value", "discounted return to go", "value", "points", (points,), diagonal=True)
     return Figure("value", "Value against return", note, (chart,))
 
 
 def _returns(recording: Recording) -> Figure:
     numbers = np.arange(1, len(recording.episodes) + 1)
-    returns = Series("return", numbers, np.array(recording.rewards))
-    lengths = Series("length", numbers, np.array([float(one.length) for one in recording.episodes]))
+    returns = ChartSeries("return", numbers, np.array(recording.rewards))
+    lengths = ChartSeries("length", numbers, np.array([float(one.length) for one in recording.episodes]))
     charts = (
-        Chart("return", "episode", "", "bars", (returns,)),
-        Chart("length", "episode", "steps", "bars", (lengths,)),
+        AnalysisChart("return", "episode", "", "bars", (returns,)),
+        AnalysisChart("length", "episode", "steps", "bars", (lengths,)),
     )
     return Figure("returns", "Returns", "Of every recorded episode.", charts)
 

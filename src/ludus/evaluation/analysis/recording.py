@@ -11,9 +11,9 @@ import numpy as np
 from gymnasium import spaces
 
 from ludus.envs.signals import Signals, signals_of
-from ludus.evaluation.episode_trace import End, Moment, Telling
+from ludus.evaluation.episode_trace import End, EpisodeTrace, TraceStep
 from ludus.evaluation.evaluate import Actor
-from ludus.evaluation.policy_outputs import Mind
+from ludus.evaluation.policy_outputs import PolicyProbe
 from ludus.types import Array
 
 Env = gym.Env[Any, Any]
@@ -47,7 +47,7 @@ class RecordedEpisode:
 class Recording:
     """Episodes of one policy.
 
-    A row holds the signals of a state, what the policy thought of it (`value`, in the env's reward, and the
+    A row holds the signals of a state, what the policy makes of it (`value`, in the env's reward, and the
     `probability` of its choice; NaN where it does not say), what it did, and the `reward` that followed. `return`
     is the sum up to and with that reward, `return_to_go` the sum from it on, and `discounted_return_to_go` the same
     with `gamma`, which is what a value estimates. Nothing is added for what lies beyond a time limit.
@@ -83,17 +83,17 @@ def record_episodes(
     """Play one episode from each seed and record every step of it; `on_episode` is told how many are done."""
     env = make_env()
     try:
-        signals, mind = signals_of(env), Mind(actor, reward_scale)
+        signals, probe = signals_of(env), PolicyProbe(actor, reward_scale)
         told, episodes, first = [], [], 0
         for number, seed in enumerate(seeds):
-            telling = Telling(actor, env, seed, signals, mind=mind, deterministic=deterministic)
-            moments = list(telling)
-            ended = moments[-1].ended
-            assert ended is not None  # nothing else ends a telling
-            rows = slice(first, first + len(moments) - 1)
+            trace = EpisodeTrace(actor, env, seed, signals, probe=probe, deterministic=deterministic)
+            steps = list(trace)
+            ended = steps[-1].ended
+            assert ended is not None  # nothing else ends a trace
+            rows = slice(first, first + len(steps) - 1)
             first = rows.stop
-            episodes.append(RecordedEpisode(seed, telling.reward, len(moments) - 1, ended, rows))
-            told.append(_steps(number, seed, moments, env.action_space, gamma))
+            episodes.append(RecordedEpisode(seed, trace.reward, len(steps) - 1, ended, rows))
+            told.append(_steps(number, seed, steps, env.action_space, gamma))
             if on_episode is not None:
                 on_episode(number + 1)
         action_names = _action_names(env.action_space, signals)
@@ -108,16 +108,16 @@ def record_episodes(
 
 
 def _steps(
-    number: int, seed: int, moments: Sequence[Moment], space: spaces.Space[Any], gamma: float
+    number: int, seed: int, steps: Sequence[TraceStep], space: spaces.Space[Any], gamma: float
 ) -> list[Array]:
     """The columns of one episode, in the order of their names."""
-    taken, length = moments[:-1], len(moments) - 1
-    rewards = np.array([moment.reward for moment in moments[1:]])
+    taken, length = steps[:-1], len(steps) - 1
+    rewards = np.array([trace_step.reward for trace_step in steps[1:]])
     last = np.zeros(length, bool)
     last[-1:] = True
-    actions = np.array([np.ravel(np.asarray(moment.action)) for moment in taken])
-    signals = np.array([moment.signals for moment in taken]).reshape(length, -1)
-    values = [np.nan if m.thought is None or m.thought.value is None else m.thought.value for m in taken]
+    actions = np.array([np.ravel(np.asarray(trace_step.action)) for trace_step in taken])
+    signals = np.array([trace_step.signals for trace_step in taken]).reshape(length, -1)
+    values = [np.nan if m.output is None or m.output.value is None else m.output.value for m in taken]
     return [
         np.full(length, number, np.int32),
         np.full(length, seed, np.int64),
@@ -127,9 +127,9 @@ def _steps(
         to_go(rewards, 1.0),
         to_go(rewards, gamma),
         np.array(values, dtype=float),
-        np.array([_chance(moment, space) for moment in taken], dtype=float),
-        last & (moments[-1].ended == "terminated"),
-        last & (moments[-1].ended == "truncated"),
+        np.array([_chance(trace_step, space) for trace_step in taken], dtype=float),
+        last & (steps[-1].ended == "terminated"),
+        last & (steps[-1].ended == "truncated"),
         *actions.T,
         *signals.T,
     ]
@@ -144,13 +144,13 @@ def to_go(rewards: Array, gamma: float) -> Array:
     return sums
 
 
-def _chance(moment: Moment, space: spaces.Space[Any]) -> float:
-    thought = moment.thought
-    if thought is None or thought.weights is None or thought.weighing != "probability":
+def _chance(trace_step: TraceStep, space: spaces.Space[Any]) -> float:
+    output = trace_step.output
+    if output is None or output.weights is None or output.weighing != "probability":
         return np.nan
-    if not isinstance(space, spaces.Discrete) or moment.action is None:
+    if not isinstance(space, spaces.Discrete) or trace_step.action is None:
         return np.nan
-    return thought.weights[int(moment.action) - int(space.start)]
+    return output.weights[int(trace_step.action) - int(space.start)]
 
 
 def _action_names(space: spaces.Space[Any], signals: Signals) -> tuple[str, ...]:

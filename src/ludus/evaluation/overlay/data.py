@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium import spaces
 
 from ludus.envs.signals import Signals
-from ludus.evaluation.episode_trace import End, Moment
-from ludus.evaluation.policy_outputs import Thought
+from ludus.evaluation.episode_trace import End, TraceStep
+from ludus.evaluation.policy_outputs import PolicyOutput
 from ludus.types import Array
 
 MOST_BARS = 8
@@ -65,7 +65,7 @@ class PanelData:
 
 
 class PanelFeed:
-    """From the moments of one policy's episodes to what its panel shows."""
+    """From the steps of one policy's episodes to what its panel shows."""
 
     def __init__(self, title: str, subtitle: str, signals: Signals, action_space: spaces.Space[Any]) -> None:
         self._title, self._subtitle = title, subtitle
@@ -83,35 +83,37 @@ class PanelFeed:
         self._whole = np.ones(rows, bool)
         self._bars: tuple[str, tuple[Bar, ...]] = ("action", ())
 
-    def take(self, moment: Moment) -> PanelData:
-        """What to show of `moment`; moments come in order."""
-        value = None if moment.thought is None else moment.thought.value
-        self._append((moment.reward, moment.total, np.nan if value is None else value, *moment.signals))
-        if moment.action is not None and moment.thought is not None:
-            self._bars = self._weigh(moment.action, moment.thought)
+    def take(self, trace_step: TraceStep) -> PanelData:
+        """What to show of `trace_step`; steps come in order."""
+        value = None if trace_step.output is None else trace_step.output.value
+        self._append(
+            (trace_step.reward, trace_step.total, np.nan if value is None else value, *trace_step.signals)
+        )
+        if trace_step.action is not None and trace_step.output is not None:
+            self._bars = self._weigh(trace_step.action, trace_step.output)
         tells_value = not np.isnan(self._low[2])
         second = (
             self._reading("value", 2, np.nan if value is None else value)
             if tells_value
-            else self._reading("return", 1, moment.total)
+            else self._reading("return", 1, trace_step.total)
         )
         return PanelData(
             title=self._title,
             subtitle="  ·  ".join(part for part in (self._subtitle, self._note) if part),
-            step=moment.step,
-            reward=moment.reward,
-            total=moment.total,
+            step=trace_step.step,
+            reward=trace_step.reward,
+            total=trace_step.total,
             value=value,
-            plots=(self._reading("reward", 0, moment.reward), second),
+            plots=(self._reading("reward", 0, trace_step.reward), second),
             bars_title=self._bars[0],
             bars=self._bars[1],
             signals=tuple(
                 self._reading(signal.name, 3 + index, told, signal.contact)
                 for index, (signal, told) in enumerate(
-                    zip(self._signals.signals, moment.signals, strict=True)
+                    zip(self._signals.signals, trace_step.signals, strict=True)
                 )
             ),
-            ended=moment.ended,
+            ended=trace_step.ended,
         )
 
     def _append(self, told: Sequence[float]) -> None:
@@ -134,28 +136,28 @@ class PanelFeed:
 
     # The action
 
-    def _weigh(self, action: Array, thought: Thought) -> tuple[str, tuple[Bar, ...]]:
-        space, weights = self._space, thought.weights
+    def _weigh(self, action: Array, output: PolicyOutput) -> tuple[str, tuple[Bar, ...]]:
+        space, weights = self._space, output.weights
         if isinstance(space, spaces.Discrete):
-            return self._choices(int(action) - int(space.start), int(space.n), thought)
+            return self._choices(int(action) - int(space.start), int(space.n), output)
         if isinstance(space, spaces.MultiDiscrete):
             return "action", self._several(np.ravel(action - space.start), space.nvec.ravel(), weights)
         if isinstance(space, spaces.MultiBinary):
             return "action", self._bits(np.ravel(action), weights)
         return "action", self._components(np.ravel(action).astype(float))
 
-    def _choices(self, chosen: int, n: int, thought: Thought) -> tuple[str, tuple[Bar, ...]]:
+    def _choices(self, chosen: int, n: int, output: PolicyOutput) -> tuple[str, tuple[Bar, ...]]:
         """The best choices among n, or all of them where there is room, in their own order."""
-        if thought.weights is None:
+        if output.weights is None:
             return "action", (Bar(self._name(chosen), float(chosen), "", 0.0, 1.0, True),)
-        weights = np.array(thought.weights)
+        weights = np.array(output.weights)
         shown: list[int] = list(range(n))
         if n > MOST_BARS:
             ranked = np.argsort(-np.nan_to_num(weights, nan=-np.inf), kind="stable")
             shown = ranked[:MOST_BARS].tolist()
             if chosen not in shown:
                 shown[-1] = chosen
-        if thought.weighing == "probability":
+        if output.weighing == "probability":
             bars = (
                 Bar(self._name(i), weights[i], f"{weights[i]:.1%}", 0.0, float(weights[i]), i == chosen)
                 for i in shown

@@ -248,7 +248,7 @@ def main(library: str, mode: str, task: dict) -> None:
 
 
 if __name__ == "__main__":
-    from lifeline import end_with_whoever_asked
+    from lifeline import exit_with_parent
 
-    end_with_whoever_asked()
+    exit_with_parent()
     main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))

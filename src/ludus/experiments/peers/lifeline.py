@@ -8,7 +8,7 @@ import threading
 import time
 
 
-def end_with_whoever_asked() -> None:
+def exit_with_parent() -> None:
     """Stop when stdin ends, which whoever started this holds open: politely, and by force where that does not help."""
 
     def watch() -> None:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what takes long to import is imported when `end_with_whoever_asked` watches
+if TYPE_CHECKING:  # what takes long to import is imported when `exit_with_parent` watches
     from ludus import TrainerConfig
 
 POINTS = 100
@@ -121,7 +121,7 @@ def main(mode: str, task: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    from lifeline import end_with_whoever_asked
+    from lifeline import exit_with_parent
 
-    end_with_whoever_asked()
+    exit_with_parent()
     main(sys.argv[1], json.loads(sys.argv[2]))

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ludus.experiments.comparison.live import progress_bar
-from ludus.experiments.sweep.running import Work
+from ludus.experiments.sweep.running import SweepWork
 from ludus.experiments.sweep.study import Sweep
 from ludus.tracking.progress import duration, number
 
@@ -27,7 +27,7 @@ class SweepDisplay:
         self._console = console
         self._quiet = quiet
         self._live: Live | None = None
-        self._working: dict[str, Work] = {}
+        self._working: dict[str, SweepWork] = {}
         self._counts: dict[str, int] = {}
         self._best: tuple[int, float] | None = None
         self._total = 0
@@ -63,11 +63,11 @@ class SweepDisplay:
         )
         self._live.start()
 
-    def started(self, work: Work) -> None:
+    def started(self, work: SweepWork) -> None:
         self._working[work.job.name] = work
         self._counts.pop("RUNNING", None)  # those found at the start are taken up again, or another's
 
-    def ended(self, work: Work, state: str, value: float | None, error: str | None) -> None:
+    def ended(self, work: SweepWork, state: str, value: float | None, error: str | None) -> None:
         self._working.pop(work.job.name, None)
         self._counts[state] = self._counts.get(state, 0) + 1
         if state == "COMPLETE" and value is not None and (self._best is None or value > self._best[1]):

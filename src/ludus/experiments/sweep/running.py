@@ -14,7 +14,7 @@ from ludus.experiments.processes.job import Job
 from ludus.experiments.processes.pool import Ended, Pool
 from ludus.experiments.processes.sharing import share_cores
 from ludus.experiments.processes.watch import RunWatch
-from ludus.experiments.sweep.study import Sweep, Trial
+from ludus.experiments.sweep.study import Sweep, SweepTrial
 from ludus.runs.signals import StopSignals
 from ludus.types import Progress
 
@@ -23,10 +23,10 @@ _ASK_SECONDS = 1.0
 
 
 @dataclass
-class Work:
+class SweepWork:
     """A trial in training. `evaluations` are those reported so far; `pruned`: it was told to stop for them."""
 
-    trial: Trial
+    trial: SweepTrial
     job: Job
     watch: RunWatch
     evaluations: dict[int, float] = field(default_factory=dict)
@@ -38,9 +38,9 @@ class SweepAudience(Protocol):
 
     def begin(self, sweep: Sweep, total: int, jobs: int) -> None: ...
 
-    def started(self, work: Work) -> None: ...
+    def started(self, work: SweepWork) -> None: ...
 
-    def ended(self, work: Work, state: str, value: float | None, error: str | None) -> None: ...
+    def ended(self, work: SweepWork, state: str, value: float | None, error: str | None) -> None: ...
 
     def waiting(self, others: int) -> None: ...
 
@@ -56,7 +56,7 @@ def run_sweep(sweep: Sweep, total: int, audience: SweepAudience, jobs: int | Non
     next call, or by another process that works on the same sweep, which for this waits for the last of them.
     """
     jobs, threads = share_cores(total, jobs)
-    working: dict[str, Work] = {}
+    working: dict[str, SweepWork] = {}
     more, ask_at, told = True, 0.0, False
     with StopSignals() as signals:
         audience.begin(sweep, total, jobs)
@@ -91,15 +91,15 @@ def run_sweep(sweep: Sweep, total: int, audience: SweepAudience, jobs: int | Non
         return signals.exit_code
 
 
-def _take(sweep: Sweep, total: int, threads: int) -> Work | None:
+def _take(sweep: Sweep, total: int, threads: int) -> SweepWork | None:
     trial = sweep.next_trial(total)
     if trial is None:
         return None
     job = sweep.job(trial, threads)
-    return Work(trial, job, RunWatch(job.run, sweep.config.total_timesteps), dict(trial.reported))
+    return SweepWork(trial, job, RunWatch(job.run, sweep.config.total_timesteps), dict(trial.reported))
 
 
-def _falls_behind(work: Work, every: When | None) -> bool:
+def _falls_behind(work: SweepWork, every: When | None) -> bool:
     """Report the new evaluations of a trial; whether they say that it should be given up, once."""
     for row in work.watch.look():
         if row.get(SCORE) is None or every is None:
@@ -119,7 +119,7 @@ def _seconds(watch: RunWatch) -> float:
     return watch.number("time/seconds") or 0.0
 
 
-def _conclude(sweep: Sweep, work: Work, ended: Ended, audience: SweepAudience) -> None:
+def _conclude(sweep: Sweep, work: SweepWork, ended: Ended, audience: SweepAudience) -> None:
     _falls_behind(work, sweep.config.evaluation.every)  # what was written since the last look
     result = read_run(work.job.run, 0, [work.job.session])
     state, value, error = "COMPLETE", result.score, None

@@ -68,7 +68,7 @@ def choose_space(config: TrainerConfig, file: Path | None = None) -> tuple[dict[
 
 
 @dataclass(frozen=True)
-class Trial:
+class SweepTrial:
     """One trial that this process works on: `settings` are the config keys it tries. It holds `lock`.
 
     `reported` are evaluations that another process has reported of it before.
@@ -129,7 +129,7 @@ class Sweep:
         found = [trial for trial in self.study.get_trials(deepcopy=False) if "misfit" not in trial.user_attrs]
         return [trial for trial in found if not states or trial.state.name in states]
 
-    def next_trial(self, total: int) -> Trial | None:
+    def next_trial(self, total: int) -> SweepTrial | None:
         """A trial to work on: one that its process left unfinished, else a new one; None when `total` are there."""
         with _alone(self.path):
             for frozen in self.trials("RUNNING"):
@@ -138,7 +138,7 @@ class Sweep:
                     return trial
             return self._ask() if len(self.trials()) < total else None
 
-    def tell(self, trial: Trial, value: float | None, state: str, error: str | None = None) -> None:
+    def tell(self, trial: SweepTrial, value: float | None, state: str, error: str | None = None) -> None:
         """Write down how a trial ended: COMPLETE with its value, PRUNED, or FAIL with the error."""
         from optuna.trial import TrialState
 
@@ -150,11 +150,11 @@ class Sweep:
             with _alone(self.path):
                 self.write_best()
 
-    def let_go(self, trial: Trial) -> None:
+    def let_go(self, trial: SweepTrial) -> None:
         """Leave a trial as it is, for whoever goes on with the sweep."""
         trial.lock.__exit__(None, None, None)
 
-    def job(self, trial: Trial, threads: int) -> Job:
+    def job(self, trial: SweepTrial, threads: int) -> Job:
         for folder in ("sessions", "logs"):
             (self.path / folder).mkdir(exist_ok=True)
         run = self.path / "trials" / f"{trial.number:04d}" / "run"
@@ -195,7 +195,7 @@ class Sweep:
 
     # Within
 
-    def _ask(self) -> Trial:
+    def _ask(self) -> SweepTrial:
         """A new trial whose settings fit together; those that do not are noted as misfits and cost nothing."""
         problem: ConfigError | None = None
         for _ in range(_MISFITS_IN_A_ROW):
@@ -207,12 +207,12 @@ class Sweep:
             problem = self._misfit(settings)
             if problem is None:
                 lock = RunLock(self._folder(handle.number))
-                return Trial(handle.number, settings, {}, handle, lock.__enter__())
+                return SweepTrial(handle.number, settings, {}, handle, lock.__enter__())
             self._discard(handle, problem.what)
         assert problem is not None
         raise ConfigError(_OUT_OF_TRIES.format(problem.what), key=problem.key, where="sweep", fix=problem.fix)
 
-    def _adopt(self, number: int) -> Trial | None:
+    def _adopt(self, number: int) -> SweepTrial | None:
         """The trial, if the process that worked on it is gone and there is something left to do."""
         from optuna.trial import Trial as Handle
 
@@ -230,7 +230,7 @@ class Sweep:
             drawn = settings.keys() == self.space.keys()
             problem = self._misfit(settings) if drawn else None
             if drawn and problem is None:
-                return Trial(number, settings, frozen.intermediate_values, handle, lock)
+                return SweepTrial(number, settings, frozen.intermediate_values, handle, lock)
             self._discard(handle, "never all drawn" if problem is None else problem.what)
         lock.__exit__(None, None, None)
         return None

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from ludus.errors import UserError
-from ludus.games.balatro.replay import Agreement, read_rows
+from ludus.games.balatro.replay import ReplayAgreement, read_rows
 from ludus.games.balatro.score import HandScore, score
 
 
-def score_file(path: str | Path) -> Agreement:
+def score_file(path: str | Path) -> ReplayAgreement:
     """Scores every hand of a file. Raises UserError for a line that is no such case."""
-    agreement = Agreement()
+    agreement = ReplayAgreement()
     for line, row in read_rows(Path(path)):
         answer = _score(path, line, row)
         agreement.cases += 1

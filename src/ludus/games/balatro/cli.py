@@ -14,7 +14,7 @@ from ludus.cli.output import Output, plain_table
 from ludus.errors import EXIT_FAULT
 
 if TYPE_CHECKING:
-    from ludus.games.balatro.replay import Agreement
+    from ludus.games.balatro.replay import ReplayAgreement
 
 balatro_app = typer.Typer(
     cls=Commands,
@@ -58,10 +58,10 @@ def score(
 @balatro_app.command("replay")
 def replay(files: Files, json: Json = False) -> None:
     """Replay recorded games with their own draws and shops. Exit code 1 where the engine shows something else."""
-    from ludus.games.balatro.replay import Agreement, replay_file
+    from ludus.games.balatro.replay import ReplayAgreement, replay_file
 
     output = Output(json)
-    total = Agreement()
+    total = ReplayAgreement()
     for path in files:
         one = replay_file(path)
         output.print(f"{path}: {one.agree} of {one.cases}")
@@ -114,7 +114,7 @@ def bench(
     output.result({"balatro": rows})
 
 
-def _report(agreement: Agreement, noun: str, output: Output) -> None:
+def _report(agreement: ReplayAgreement, noun: str, output: Output) -> None:
     for entry in agreement.disagree:
         output.print(_line(entry))
     output.print(f"{agreement.agree} of {agreement.cases} {noun} agree")

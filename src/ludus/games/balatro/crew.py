@@ -49,7 +49,7 @@ def _inline(function: Any) -> Any:
     return intrinsic(function)
 
 
-class Crew:
+class StepThreadPool:
     """`number` threads, or none at all where it is 1: then the caller plays. One order at a time."""
 
     def __init__(self, number: int) -> None:

@@ -14,7 +14,7 @@ from ludus.games.balatro.move_table import workroom, write_moves
 from ludus.games.balatro.moves import N_MOVES
 from ludus.games.balatro.render import draw_game, show
 from ludus.games.balatro.report import episode_report
-from ludus.games.balatro.settings import Rewards, Settings
+from ludus.games.balatro.settings import BalatroSettings, Rewards
 from ludus.games.balatro.spaces import action_space, as_dict, dict_space, flat_space, move_space
 from ludus.types import Array, BoolArray
 
@@ -26,7 +26,7 @@ SEED_LIMIT = 1 << 62
 class BalatroEnv(gym.Env[Any, Any]):
     """A run of Balatro, from the choice of the first blind to the end; `info["action_mask"]` says what is legal.
 
-    The arguments are those of `Settings`. An action that is not legal changes nothing and costs
+    The arguments are those of `BalatroSettings`. An action that is not legal changes nothing and costs
     `rewards["illegal"]`. At the end `info["is_success"]` says whether the run was won, `info["balatro"]` how far it
     came. A curriculum sets the last ante by `set_difficulty`.
     """
@@ -48,8 +48,8 @@ class BalatroEnv(gym.Env[Any, Any]):
         rewards: dict[str, float] | Rewards | None = None,
         render_mode: str | None = None,
     ) -> None:
-        pay = Settings(rewards=rewards).rewards if rewards else Rewards()  # type: ignore[arg-type]  # read there
-        self.settings = Settings(deck, stake, max_ante, max_hand, max_steps, observation, actions, pay)
+        pay = BalatroSettings(rewards=rewards).rewards if rewards else Rewards()  # type: ignore[arg-type]  # read there
+        self.settings = BalatroSettings(deck, stake, max_ante, max_hand, max_steps, observation, actions, pay)
         self.render_mode = render_mode
         self._moves = actions == "moves"
         self.action_space = move_space() if self._moves else action_space(max_hand)

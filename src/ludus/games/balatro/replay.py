@@ -54,7 +54,7 @@ _NO_LOG = np.zeros((0, 6))
 
 
 @dataclass
-class Agreement:
+class ReplayAgreement:
     """How many recorded games or cases the engine agrees with, and where it does not."""
 
     cases: int = 0
@@ -81,7 +81,7 @@ def card_name(card: int) -> str:
     return f"{_SUITS[card >> 4 & 3]}_{_RANKS[(card & 15) - 2]}"
 
 
-class Table:
+class ReplayTable:
     """One game that is fed from a recording."""
 
     def __init__(self, seed: int = 1, deck: int = 0, stake: int = 1) -> None:
@@ -160,10 +160,10 @@ def _queue(given: Iterable[tuple[int, int]]) -> Any:
     return np.array([number for pair in given for number in pair], dtype=np.int64)
 
 
-def scenario_table(start: Mapping[str, Any]) -> Table:
+def scenario_table(start: Mapping[str, Any]) -> ReplayTable:
     """The game that a scenario starts from: a round that has just begun, with the hand shown."""
     deck = number_of(DECK_NAMES, f"{start.get('deck', 'RED')} Deck") or 0
-    table = Table(deck=deck)
+    table = ReplayTable(deck=deck)
     s, f = table.s, table.f
     s[st.ANTE] = start.get("ante", 1)
     s[st.MONEY] = start.get("dollars", 0)
@@ -221,7 +221,7 @@ def replay_scenario(scenario: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"name": scenario.get("name", ""), **(furthest or {})}
 
 
-def _replay_steps(table: Table, steps: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+def _replay_steps(table: ReplayTable, steps: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
     for number, step in enumerate(steps):
         difference = table.explained(partial(_replay_step, table, step))
         if difference is not None:
@@ -229,7 +229,7 @@ def _replay_steps(table: Table, steps: Iterable[Mapping[str, Any]]) -> dict[str,
     return None
 
 
-def _replay_step(table: Table, step: Mapping[str, Any]) -> dict[str, Any] | None:
+def _replay_step(table: ReplayTable, step: Mapping[str, Any]) -> dict[str, Any] | None:
     after = step["after"]
     over = after.get("phase") not in (None, "SELECTING_HAND")
     table.cards(step["action"], list(step["cards"]), None if over else after.get("hand"))
@@ -259,7 +259,7 @@ class TraceReplay:
     """A recorded game, action by action."""
 
     def __init__(self) -> None:
-        self.table: Table | None = None
+        self.table: ReplayTable | None = None
 
     def step(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
         """Carries out one recorded action; None when what follows agrees, else the difference."""
@@ -271,7 +271,7 @@ class TraceReplay:
             deck = number_of(DECK_NAMES, arguments["deck"])
             if deck is None:
                 raise UserError(f"unknown deck '{arguments['deck']}'")
-            self.table = Table(deck=deck, stake=int(arguments.get("stake", 1)))
+            self.table = ReplayTable(deck=deck, stake=int(arguments.get("stake", 1)))
         else:
             if self.table is None:
                 raise UserError(f"'{name}' comes before 'start_run'")
@@ -285,7 +285,7 @@ class TraceReplay:
         getattr(self, f"_{name}", self._unknown)(self.table, arguments, after or {})
         return None if after is None else self._compare(after)
 
-    def _unknown(self, table: Table, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
+    def _unknown(self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
         raise UserError("the recording has an action that is not known")
 
     def _compare(self, after: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -311,7 +311,7 @@ class TraceReplay:
         return _difference(after, own, keys)
 
     def _skip_or_select_blind(
-        self, table: Table, arguments: dict[str, Any], after: Mapping[str, Any]
+        self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]
     ) -> None:
         s = table.s
         if arguments["action"] == "skip":
@@ -324,7 +324,7 @@ class TraceReplay:
         given = [(chance.GIVEN_DRAW, card_number(c)) for c in after.get("hand") or ()]
         table.do(act.TAKE_BLIND, given)
 
-    def _skip(self, table: Table, after: Mapping[str, Any]) -> None:
+    def _skip(self, table: ReplayTable, after: Mapping[str, Any]) -> None:
         """The tag is not shown; it is one that leaves the money shown."""
         s = table.s
         wanted, money = int(after["dollars"]), int(s[st.MONEY])
@@ -342,18 +342,22 @@ class TraceReplay:
         table.do(act.SKIP_BLIND)
 
     def _play_hand_or_discard(
-        self, table: Table, arguments: dict[str, Any], after: Mapping[str, Any]
+        self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]
     ) -> None:
         kind = "play" if arguments["action"] == "play_hand" else "discard"
         table.cards(kind, list(arguments["cards"]), after.get("hand") or None)
 
-    def _rearrange_hand(self, table: Table, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
+    def _rearrange_hand(
+        self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]
+    ) -> None:
         table.order_hand(list(arguments["cards"]))
 
-    def _rearrange_jokers(self, table: Table, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
+    def _rearrange_jokers(
+        self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]
+    ) -> None:
         table.order_jokers(list(arguments["jokers"]))
 
-    def _cash_out(self, table: Table, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
+    def _cash_out(self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
         wanted, s = int(after.get("dollars", 0)), table.s
         given = _given_shop(after.get("shop"))
         vouchers = [value for kind, value in given if kind == chance.GIVEN_VOUCHER]
@@ -366,7 +370,7 @@ class TraceReplay:
             s[st.SHOP_VOUCHER] = vouchers[0]
             s[st.ANTE_VOUCHER] = vouchers[0]
 
-    def _shop(self, table: Table, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
+    def _shop(self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
         index = int(arguments.get("index", 0))
         number = {
             "next_round": act.NEXT_ROUND,
@@ -381,18 +385,22 @@ class TraceReplay:
         given = _given_shop(after.get("shop")) if number == act.REROLL else []
         table.do(number, given)
 
-    def _place(self, table: Table, index: int) -> int:
+    def _place(self, table: ReplayTable, index: int) -> int:
         """The place of the index-th item still in the shop: the game closes ranks after a purchase."""
         filled = [k for k in range(st.SHOP_SLOTS) if table.s[st.SHOP + k] != 0]
         return filled[index] if index < len(filled) else index
 
-    def _sell_joker(self, table: Table, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
+    def _sell_joker(self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
         table.do(act.SELL_JOKER + int(arguments["index"]))
 
-    def _sell_consumable(self, table: Table, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
+    def _sell_consumable(
+        self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]
+    ) -> None:
         table.do(act.SELL_CONSUMABLE + int(arguments["index"]))
 
-    def _use_consumable(self, table: Table, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
+    def _use_consumable(
+        self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]
+    ) -> None:
         table.do(act.USE + int(arguments["index"]))
         if table.s[st.PHASE] == n.TARGETING:
             table.do(act.play_action(list(arguments.get("cards") or ())))
@@ -421,9 +429,9 @@ def _shop_of(s: Any) -> dict[str, list[str]]:
     }
 
 
-def replay_file(path: str | Path) -> Agreement:
+def replay_file(path: str | Path) -> ReplayAgreement:
     """Replays a file of scenarios (a case is a line) or a trace (a case is an action). Raises UserError."""
-    agreement = Agreement()
+    agreement = ReplayAgreement()
     rows = read_rows(Path(path))
     trace = TraceReplay()
     for line, row in rows:

@@ -10,7 +10,7 @@ from ludus.games.balatro import state as st
 from ludus.games.balatro.facts import BLIND_NAMES, HANDS, ITEM_NAMES, TAG_NAMES
 from ludus.games.balatro.lineup import consumable_limit, joker_limit
 from ludus.games.balatro.render import blind_name, card_words, joker_text, short, target_of
-from ludus.games.balatro.table import KEYS, PLAYING, Table
+from ludus.games.balatro.table import KEYS, PLAYING, HumanTable
 
 WIDTH, HEIGHT = 80, 24
 _RANKS = ("", "", "2", "3", "4", "5", "6", "7", "8", "9", "10", "J", "Q", "K", "A")
@@ -19,7 +19,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 Paint = Callable[[str, str], str]
 
 
-def screen(table: Table, *, colours: bool = True) -> str:
+def screen(table: HumanTable, *, colours: bool = True) -> str:
     """What is to be seen, in at most 24 lines of 80 columns."""
     paint = _in_colours if colours else _plain
     head, cards = _head(table, paint), _cards(table, paint)
@@ -30,7 +30,7 @@ def screen(table: Table, *, colours: bool = True) -> str:
     return "\n".join(_cut(line) for line in lines[:HEIGHT])
 
 
-def _head(table: Table, paint: Paint) -> list[str]:
+def _head(table: HumanTable, paint: Paint) -> list[str]:
     s, f = table.s, table.f
     target, chips = target_of(s, f), float(f[st.CHIPS])
     filled = int(30 * min(1.0, chips / target)) if target else 0
@@ -58,7 +58,7 @@ def _head(table: Table, paint: Paint) -> list[str]:
     return lines
 
 
-def _list(table: Table, room: int, paint: Paint) -> list[str]:
+def _list(table: HumanTable, room: int, paint: Paint) -> list[str]:
     if table.over:
         report = table.report
         end = (
@@ -77,7 +77,7 @@ def _list(table: Table, room: int, paint: Paint) -> list[str]:
     return lines
 
 
-def _cards(table: Table, paint: Paint) -> list[str]:
+def _cards(table: HumanTable, paint: Paint) -> list[str]:
     s = table.s
     count = int(s[st.N_HAND])
     if table.over or not count:
@@ -105,7 +105,7 @@ def _cards(table: Table, paint: Paint) -> list[str]:
     return rows
 
 
-def _keys(table: Table, paint: Paint) -> str:
+def _keys(table: HumanTable, paint: Paint) -> str:
     if table.over:
         return paint("90", "enter leaves")
     if table.s[st.PHASE] == n.TARGETING and not table.listing:

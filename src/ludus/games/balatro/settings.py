@@ -27,7 +27,7 @@ class Rewards:
 
 
 @dataclass(frozen=True)
-class Settings:
+class BalatroSettings:
     """Raises ConfigError or UnknownName where a value makes no sense.
 
     `max_ante` is the ante whose boss ends the run as won; None plays on until it is lost. `max_hand` is how many

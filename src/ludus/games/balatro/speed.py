@@ -25,7 +25,7 @@ from ludus.games.balatro.env import NO_LOG, NO_QUEUE, BalatroEnv
 from ludus.games.balatro.facts import ITEM_NAMES
 from ludus.games.balatro.observation import observation_size
 from ludus.games.balatro.score import put_joker
-from ludus.games.balatro.settings import Settings
+from ludus.games.balatro.settings import BalatroSettings
 from ludus.games.balatro.vector import BalatroVectorEnv
 from ludus.types import Array, BoolArray
 
@@ -143,7 +143,7 @@ def vector_env_speed(n_envs: int, max_hand: int, steps: int) -> dict[str, Any]:
 
 
 def _prepared_envs(n_envs: int, max_hand: int) -> tuple[BalatroVectorEnv, Array, BoolArray]:
-    envs = BalatroVectorEnv(n_envs, Settings(max_ante=None, max_hand=max_hand), threads=1)
+    envs = BalatroVectorEnv(n_envs, BalatroSettings(max_ante=None, max_hand=max_hand), threads=1)
     envs.reset(seed=1)
     prepare(envs.games, np.random.default_rng(0))
     obs, infos = envs.restore(envs.snapshot())

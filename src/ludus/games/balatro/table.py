@@ -1,7 +1,7 @@
 """A person at the table: a run, and what each key does.
 
-`Table` knows nothing of terminals: `press(key)` takes a key by its name, `screen.py` shows what is there. In a hand,
-cards are chosen by number or with the arrows; everything else is a list of what is legal now.
+`HumanTable` knows nothing of terminals: `press(key)` takes a key by its name, `screen.py` shows what is there. In a
+hand, cards are chosen by number or with the arrows; everything else is a list of what is legal now.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ludus.games.balatro.observation import observation_size
 from ludus.games.balatro.render import card_text, item_text, short
 from ludus.games.balatro.report import episode_report
 from ludus.games.balatro.scoring import evaluate
-from ludus.games.balatro.settings import Settings
+from ludus.games.balatro.settings import BalatroSettings
 from ludus.games.balatro.shop import booster_price, reroll_cost, shop_price, voucher_price
 from ludus.types import Array, BoolArray
 
@@ -37,11 +37,11 @@ KEYS = "123456789abcefgijklmnorstuvwxyz"  # what chooses from a list; d, h, p an
 PLAYING = (n.SELECTING_HAND, n.TARGETING)
 
 
-class Table:
+class HumanTable:
     """One run, played key by key. `over` once it has ended, `left` once the player has gone."""
 
-    def __init__(self, settings: Settings | None = None, seed: int = 0) -> None:
-        self.settings = settings or Settings()
+    def __init__(self, settings: BalatroSettings | None = None, seed: int = 0) -> None:
+        self.settings = settings or BalatroSettings()
         self.left = False
         self.reward, self.steps = 0.0, 0
         self._games = st.Games.empty(1)

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from ludus.errors import UserError
 from ludus.games.balatro.screen import HEIGHT, WIDTH, screen
-from ludus.games.balatro.settings import Settings
-from ludus.games.balatro.table import Table
+from ludus.games.balatro.settings import BalatroSettings
+from ludus.games.balatro.table import HumanTable
 
 _SEQUENCES = {
     "[A": "up",
@@ -27,7 +27,7 @@ _NAMES = {" ": "space", "\r": "enter", "\n": "enter", "\t": "tab", "\x03": "q", 
 _ESCAPE_S = 0.05  # an arrow key sends its three characters at once
 
 
-def play_in_terminal(settings: Settings, seeds: Sequence[int]) -> list[Table]:
+def play_in_terminal(settings: BalatroSettings, seeds: Sequence[int]) -> list[HumanTable]:
     """One run after the other until the player leaves; the tables as they stood then. UserError without a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError(
@@ -42,10 +42,10 @@ def play_in_terminal(settings: Settings, seeds: Sequence[int]) -> list[Table]:
             where="this terminal",
             fix="make it larger",
         )
-    played: list[Table] = []
+    played: list[HumanTable] = []
     with _keys() as keys:
         for seed in seeds:
-            table = Table(settings, seed)
+            table = HumanTable(settings, seed)
             played.append(table)
             _draw(table)
             for key in keys:
@@ -58,7 +58,7 @@ def play_in_terminal(settings: Settings, seeds: Sequence[int]) -> list[Table]:
     return played
 
 
-def _draw(table: Table) -> None:
+def _draw(table: HumanTable) -> None:
     sys.stdout.write("\x1b[H" + screen(table).replace("\n", "\x1b[K\r\n") + "\x1b[K\x1b[J")
     sys.stdout.flush()
 

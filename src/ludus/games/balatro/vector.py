@@ -16,13 +16,13 @@ from ludus.envs.vector.base import seed_per_env
 from ludus.envs.vector.process import usable_cores
 from ludus.games.balatro import state as st
 from ludus.games.balatro.actions import n_actions
-from ludus.games.balatro.crew import FINAL_MASK, FINAL_S, GAMES_S, MAX_HAND, MAX_STEPS, TABLE, Crew
+from ludus.games.balatro.crew import FINAL_MASK, FINAL_S, GAMES_S, MAX_HAND, MAX_STEPS, TABLE, StepThreadPool
 from ludus.games.balatro.curriculum import AnteCurriculum
 from ludus.games.balatro.engine import begin
 from ludus.games.balatro.env import NO_QUEUE, SEED_LIMIT
 from ludus.games.balatro.moves import N_MOVES
 from ludus.games.balatro.report import episode_report
-from ludus.games.balatro.settings import Settings
+from ludus.games.balatro.settings import BalatroSettings
 from ludus.games.balatro.spaces import action_space, as_dict, dict_space, flat_space, move_space
 from ludus.types import Array, BoolArray, Observation
 
@@ -74,7 +74,9 @@ class _Stepping:
 class _Endings:
     """The last rows of runs that end in a step, and what was seen there."""
 
-    def __init__(self, n_envs: int, obs_size: int, n_actions: int, n_choices: int, crew: Crew) -> None:
+    def __init__(
+        self, n_envs: int, obs_size: int, n_actions: int, n_choices: int, crew: StepThreadPool
+    ) -> None:
         self.games = st.Games.empty(n_envs)
         self.returns = np.zeros(n_envs)
         self.obs: Array = np.zeros((n_envs, obs_size), dtype=np.float32)
@@ -84,7 +86,7 @@ class _Endings:
         self.place = crew.board[FINAL_S : FINAL_MASK + 1].copy()
 
 
-def why_not(spec: EnvSpec) -> str | None:
+def unsupported_reason(spec: EnvSpec) -> str | None:
     """None when this vector env can stand in for the envs of `spec`, else the reason."""
     if spec.id != ENV_ID:
         return f"{spec.id} is not Balatro"
@@ -98,19 +100,19 @@ def why_not(spec: EnvSpec) -> str | None:
 class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
     """`n_envs` games, stepped together; an ended run is followed by a new one in the same step (SAME_STEP).
 
-    Takes `deck`, `stake`, … as `Settings` does, and a curriculum as the config writes it: its difficulty is the last
-    ante, one for all games, and holds from each game's next run. `threads` is how many step at most; None: one for
+    Takes `deck`, `stake`, … as `BalatroSettings` does, and a curriculum as the config writes it: its difficulty is the
+    last ante, one for all games, and holds from each game's next run. `threads` is how many step at most; None: one for
     every core. The games come out the same.
     """
 
     def __init__(
         self,
         n_envs: int,
-        settings: Settings | None = None,
+        settings: BalatroSettings | None = None,
         curriculum: Mapping[str, Any] | None = None,
         threads: int | None = None,
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or BalatroSettings()
         self.num_envs = n_envs
         self.env_id = ENV_ID
         max_hand = self.settings.max_hand
@@ -138,7 +140,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
         self._n_choices = int(self.single_action_space.n)
         self._masks = _Shelf((n_envs, self._n_choices), np.bool_)
         cores = min(threads or usable_cores(), n_envs // GAMES_PER_THREAD[self.settings.actions])
-        crew = self._crew = Crew(max(1, cores))
+        crew = self._crew = StepThreadPool(max(1, cores))
         crew.place(GAMES_S, self.games.s, self.games.f, self._returns)
         if self._moves:
             crew.place(TABLE, self._table)
@@ -154,7 +156,7 @@ class BalatroVectorEnv(VectorEnv[Any, Any, Any]):
             kwargs["max_steps"] = spec.max_episode_steps
         if kwargs.get("rewards") is None:
             kwargs.pop("rewards", None)
-        return cls(n_envs, Settings(**kwargs), spec.curriculum)
+        return cls(n_envs, BalatroSettings(**kwargs), spec.curriculum)
 
     @property
     def last_ante(self) -> int:

@@ -18,15 +18,15 @@ import numpy as np
 
 from ludus.config.language import GameSpec
 from ludus.errors import UnknownName, UserError
-from ludus.games.board.codecs import Codec, codec_for
-from ludus.games.board.rules import BET, CALL, CHECK, FOLD, Hand, KuhnPoker, Rules
+from ludus.games.board.codecs import GameCodec, codec_for
+from ludus.games.board.rules import BET, CALL, CHECK, FOLD, GameRules, Hand, KuhnPoker
 from ludus.language.text_games.game import TextGame
 
-Choose = Callable[[Rules[Any], Any, np.random.Generator], int]
+Choose = Callable[[GameRules[Any], Any, np.random.Generator], int]
 """From the rules and a position to an action."""
 
 
-class Bot(Protocol):
+class TextBot(Protocol):
     def act(self, game: TextGame) -> str:
         """A move for the seat to move, as text."""
         ...
@@ -35,7 +35,7 @@ class Bot(Protocol):
 class ChoosingBot:
     """Plays by the rules; `choose` is one of this file's."""
 
-    def __init__(self, codec: Codec[Any], choose: Choose, rng: np.random.Generator) -> None:
+    def __init__(self, codec: GameCodec[Any], choose: Choose, rng: np.random.Generator) -> None:
         self._codec, self._choose, self._rng = codec, choose, rng
 
     def act(self, game: TextGame) -> str:
@@ -68,7 +68,7 @@ class ReadingBot:
         return "[0]"
 
 
-def make_bot(name: str, spec: GameSpec, rng: np.random.Generator) -> Bot:
+def make_bot(name: str, spec: GameSpec, rng: np.random.Generator) -> TextBot:
     """The bot called `name` for this game, drawing from `rng`.
 
     Raises UnknownName, and UserError when it does not play this game.
@@ -93,18 +93,18 @@ def bots_for(spec: GameSpec) -> list[str]:
     return ["random", "greedy", "equilibrium" if codec.rules.hidden else "minimax"]
 
 
-def chooser(name: str, rules: Rules[Any]) -> Choose:
+def chooser(name: str, rules: GameRules[Any]) -> Choose:
     """How the bot `name` plays by `rules`."""
     if isinstance(rules, KuhnPoker):
         return {"random": random, "greedy": by_the_card, "equilibrium": in_equilibrium}[name]
     return {"random": random, "greedy": greedy, "minimax": minimax}[name]
 
 
-def random(rules: Rules[Any], position: Any, rng: np.random.Generator) -> int:
+def random(rules: GameRules[Any], position: Any, rng: np.random.Generator) -> int:
     return _any(rules.legal(position), rng)
 
 
-def greedy(rules: Rules[Any], position: Any, rng: np.random.Generator) -> int:
+def greedy(rules: GameRules[Any], position: Any, rng: np.random.Generator) -> int:
     seat = rules.seat(position)
     safe = []
     for action in rules.legal(position):
@@ -117,7 +117,7 @@ def greedy(rules: Rules[Any], position: Any, rng: np.random.Generator) -> int:
     return _any(safe or rules.legal(position), rng)
 
 
-def minimax(rules: Rules[Any], position: Any, rng: np.random.Generator) -> int:
+def minimax(rules: GameRules[Any], position: Any, rng: np.random.Generator) -> int:
     plies = rules.plies
     worth = {
         action: -_worth(rules, rules.after(position, action, rng), None if plies is None else plies - 1)
@@ -127,16 +127,16 @@ def minimax(rules: Rules[Any], position: Any, rng: np.random.Generator) -> int:
     return _any([action for action, value in worth.items() if value == best], rng)
 
 
-def by_the_card(rules: Rules[Any], position: Hand, rng: np.random.Generator) -> int:
+def by_the_card(rules: GameRules[Any], position: Hand, rng: np.random.Generator) -> int:
     return _bold_or_not(rules, position, bold=boldness("greedy", rules, position) == 1)
 
 
-def in_equilibrium(rules: Rules[Any], position: Hand, rng: np.random.Generator) -> int:
+def in_equilibrium(rules: GameRules[Any], position: Hand, rng: np.random.Generator) -> int:
     """The equilibrium of one round in which who begins never bets first (Kuhn's family at 0)."""
     return _bold_or_not(rules, position, bold=rng.random() < boldness("equilibrium", rules, position))
 
 
-def boldness(name: str, rules: Rules[Any], position: Hand) -> float:
+def boldness(name: str, rules: GameRules[Any], position: Hand) -> float:
     """How likely the bot `name` bets or calls at Kuhn Poker, where it could check or fold."""
     card, may_bet = position.cards[position.seat], BET in rules.legal(position)
     if name == "random":
@@ -150,7 +150,7 @@ def boldness(name: str, rules: Rules[Any], position: Hand) -> float:
     return 1 / 3 if card == (_JACK if may_bet else _QUEEN) else 0.0
 
 
-def _bold_or_not(rules: Rules[Any], position: Hand, *, bold: bool) -> int:
+def _bold_or_not(rules: GameRules[Any], position: Hand, *, bold: bool) -> int:
     if BET in rules.legal(position):
         return BET if bold else CHECK
     return CALL if bold else FOLD
@@ -163,11 +163,11 @@ _NO_CHANCE = np.random.default_rng(0)  # games that are searched have none
 
 
 @functools.cache
-def _remembered(rules: Rules[Any]) -> dict[Any, int]:
+def _remembered(rules: GameRules[Any]) -> dict[Any, int]:
     return {}
 
 
-def _worth(rules: Rules[Any], position: Any, plies: int | None) -> int:
+def _worth(rules: GameRules[Any], position: Any, plies: int | None) -> int:
     """What `position` is worth to the seat to move: a win the more, a loss the less the sooner it comes."""
     if plies is None:
         known, key = _remembered(rules), rules.key(position)
@@ -177,7 +177,7 @@ def _worth(rules: Rules[Any], position: Any, plies: int | None) -> int:
     return _search(rules, position, plies, -_WIN, _WIN)
 
 
-def _search(rules: Rules[Any], position: Any, plies: int | None, low: int, high: int) -> int:
+def _search(rules: GameRules[Any], position: Any, plies: int | None, low: int, high: int) -> int:
     result = rules.result(position)
     if result is not None:
         return int(result[rules.seat(position)]) * _WIN
@@ -199,7 +199,7 @@ def _search(rules: Rules[Any], position: Any, plies: int | None, low: int, high:
     return best
 
 
-def _can_win_at_once(rules: Rules[Any], position: Any, rng: np.random.Generator) -> bool:
+def _can_win_at_once(rules: GameRules[Any], position: Any, rng: np.random.Generator) -> bool:
     seat = rules.seat(position)
     results = (rules.result(rules.after(position, action, rng)) for action in rules.legal(position))
     return any(result is not None and result[seat] > 0 for result in results)

@@ -16,17 +16,17 @@ from typing import Any, Generic
 import numpy as np
 from gymnasium import spaces
 
-from ludus.games.board.rules import Board, ConnectFour, Hand, KuhnPoker, Nim, P, Piles, Rules, TicTacToe
+from ludus.games.board.rules import Board, ConnectFour, GameRules, Hand, KuhnPoker, Nim, P, Piles, TicTacToe
 from ludus.language.text_games.game import TextGame
 from ludus.types import Array, BoolArray
 
 _KINDS = ("-train", "-raw")  # of every id: other words, the same rules
 
 
-class Codec(ABC, Generic[P]):
+class GameCodec(ABC, Generic[P]):
     """A game's rules, and how its positions and actions are written for a network and for the table."""
 
-    def __init__(self, rules: Rules[P], features: int) -> None:
+    def __init__(self, rules: GameRules[P], features: int) -> None:
         self.rules = rules
         self.observation_space = spaces.Box(0.0, 1.0, (features,), np.float32)
         self.action_space = spaces.Discrete(rules.n_actions)
@@ -67,7 +67,7 @@ class Codec(ABC, Generic[P]):
     def _read(self, text: str) -> int | None: ...
 
 
-class TicTacToeCodec(Codec[Board]):
+class TicTacToeCodec(GameCodec[Board]):
     """Own stones, then the other's, cell by cell."""
 
     _stones = np.array([[stones >> cell & 1 for cell in range(9)] for stones in range(512)], dtype=np.float32)
@@ -97,7 +97,7 @@ class TicTacToeCodec(Codec[Board]):
         return _below(9, number and number.group(1))
 
 
-class ConnectFourCodec(Codec[Board]):
+class ConnectFourCodec(GameCodec[Board]):
     """Own stones, then the other's: column by column, from below."""
 
     _number = re.compile(r"\[(?:col\s*)?(\d+)\]", re.IGNORECASE)
@@ -146,7 +146,7 @@ class ConnectFourCodec(Codec[Board]):
         return _below(self.rules.columns, last.group(1))
 
 
-class NimCodec(Codec[Piles]):
+class NimCodec(GameCodec[Piles]):
     """For every pile, which of its possible sizes it has."""
 
     _numbers = re.compile(r"\[\s*(\d+)\s+(\d+)\s*\]")
@@ -178,7 +178,7 @@ class NimCodec(Codec[Piles]):
         return self._actions.get((_number(numbers[1]), _number(numbers[2]))) if numbers else None
 
 
-class KuhnPokerCodec(Codec[Hand]):
+class KuhnPokerCodec(GameCodec[Hand]):
     """The own card, what was said in this round, and how far the game is and stands."""
 
     _moves = ("check", "bet", "call", "fold")
@@ -242,7 +242,7 @@ GAMES = ("TicTacToe-v0", *_SIZES, *_PILES, *_ROUNDS)
 """The ids there is a codec for; each is there with `-train` and `-raw` too."""
 
 
-def codec_for(game_id: str, kwargs: Mapping[str, Any] | None = None) -> Codec[Any] | None:
+def codec_for(game_id: str, kwargs: Mapping[str, Any] | None = None) -> GameCodec[Any] | None:
     """The codec of a game by its id and its keyword arguments, None where there is none."""
     for kind in _KINDS:
         game_id = game_id.removesuffix(kind)
@@ -250,7 +250,7 @@ def codec_for(game_id: str, kwargs: Mapping[str, Any] | None = None) -> Codec[An
 
 
 @functools.cache
-def _codec(game_id: str, settings: str) -> Codec[Any] | None:
+def _codec(game_id: str, settings: str) -> GameCodec[Any] | None:
     given = json.loads(settings)
     if game_id == "TicTacToe-v0":
         return TicTacToeCodec()

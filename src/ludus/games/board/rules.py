@@ -20,7 +20,7 @@ WON: tuple[Result, Result] = ((1.0, -1.0), (-1.0, 1.0))
 DRAW: Result = (0.0, 0.0)
 
 
-class Rules(ABC, Generic[P]):
+class GameRules(ABC, Generic[P]):
     """What can be played and what comes of it. Positions after the end have no legal actions."""
 
     n_actions: int
@@ -68,7 +68,7 @@ _HAS_THREE = [any(stones & line == line for line in _LINES) for stones in range(
 _FREE = [tuple(cell for cell in range(9) if not taken >> cell & 1) for taken in range(_NINE + 1)]
 
 
-class TicTacToe(Rules[Board]):
+class TicTacToe(GameRules[Board]):
     """Three in a row on nine cells; cell 0 is bit 0."""
 
     n_actions = 9
@@ -94,7 +94,7 @@ class TicTacToe(Rules[Board]):
         return DRAW if mover | waiter == _NINE else None
 
 
-class ConnectFour(Rules[Board]):
+class ConnectFour(GameRules[Board]):
     """Four in a row on a board that is filled from below.
 
     Every column has `rows + 1` bits, lowest cell first; the bit above its top stays empty, so that no row of four
@@ -149,7 +149,7 @@ class Piles(NamedTuple):
     seat: int
 
 
-class Nim(Rules[Piles]):
+class Nim(GameRules[Piles]):
     """Take from one pile; whoever takes the last wins. Actions: 1, 2, … from pile 0, then from pile 1, …"""
 
     def __init__(self, piles: Sequence[int] = (3, 4, 5)) -> None:
@@ -195,7 +195,7 @@ class Hand(NamedTuple):
     number: int
 
 
-class KuhnPoker(Rules[Hand]):
+class KuhnPoker(GameRules[Hand]):
     """Kuhn Poker over `rounds`; seat 1 begins the first, then they take turns.
 
     TextArena's game counts no bets: whoever wins a round wins one chip, and the sign of the chips is the result.

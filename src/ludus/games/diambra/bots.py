@@ -14,7 +14,7 @@ _TOWARDS_RIGHT, _TOWARDS_LEFT = 5, 1  # as engines number moves
 _MOVES = 9
 
 
-class Bot:
+class FighterBot:
     """Chooses actions for one observation or a batch of them, as any policy does."""
 
     def __init__(
@@ -45,14 +45,14 @@ class Bot:
         return [move, attack]
 
 
-class Still(Bot):
+class Still(FighterBot):
     """Does nothing."""
 
     def choose(self, obs: dict[str, Array]) -> Any:
         return self._action(0, 0)
 
 
-class Anything(Bot):
+class Anything(FighterBot):
     """Draws every action alike."""
 
     def choose(self, obs: dict[str, Array]) -> Any:
@@ -60,7 +60,7 @@ class Anything(Bot):
         return self.action_space.sample()
 
 
-class Brawler(Bot):
+class Brawler(FighterBot):
     """Walks up to the other and presses buttons: how somebody plays who sees such a game for the first time."""
 
     def choose(self, obs: dict[str, Array]) -> Any:
@@ -78,12 +78,12 @@ class Brawler(Bot):
         return int(self.action_space.nvec[1])
 
 
-BOTS: dict[str, type[Bot]] = {"random": Anything, "still": Still, "brawler": Brawler}
+BOTS: dict[str, type[FighterBot]] = {"random": Anything, "still": Still, "brawler": Brawler}
 
 
 def make_bot(
     name: str, observation_space: gym.Space[Any], action_space: gym.Space[Any], seed: int = 0
-) -> Bot:
+) -> FighterBot:
     """The bot called `name`; UnknownName suggests the nearest."""
     if name not in BOTS:
         raise UnknownName("bot", name, BOTS, where="env.kwargs.opponent", fix=f"known: {', '.join(BOTS)}")

@@ -59,11 +59,11 @@ def engine(
     from ludus.games.diambra.polling import poll_where_called
 
     poll_where_called()
-    from ludus.games.diambra.standin.server import Serving, StandIn
+    from ludus.games.diambra.standin.server import EngineStandIn, Serving
 
     if game is not None:
         find_game(game)
-    standin = StandIn(game, step_ms)
+    standin = EngineStandIn(game, step_ms)
     try:
         serving = Serving(standin, host, port)
     except OSError as error:

@@ -23,7 +23,7 @@ from diambra.arena.engine import interface
 from diambra.engine import Client, model
 
 from ludus.games.diambra.answers import AnswerReader
-from ludus.games.diambra.engines import Engine, engines
+from ludus.games.diambra.engines import EngineAddress, engines
 from ludus.games.diambra.settings import DiambraSettings, filter_keys, players_characters
 
 _SAME_NAME = (
@@ -81,7 +81,7 @@ class PatientClient(Client):  # type: ignore[misc]  # it comes without types
 interface.Client = PatientClient  # where the client looks for it when it opens a game
 
 
-def open_game(game_id: str, settings: DiambraSettings, engine: Engine, render_mode: str | None) -> Any:
+def open_game(game_id: str, settings: DiambraSettings, engine: EngineAddress, render_mode: str | None) -> Any:
     """The client's env on `engine`, wrapped as `settings` say. Raises whatever the client raises."""
     root = logging.getLogger()
     if not root.handlers:
@@ -190,7 +190,7 @@ def _wrappers(game_id: str, settings: DiambraSettings) -> Any:
     return ClientWrappers(**fields)
 
 
-def _recording(settings: DiambraSettings, engine: Engine) -> Any:
+def _recording(settings: DiambraSettings, engine: EngineAddress) -> Any:
     chosen = settings.recording_settings
     if chosen.dataset_path is None:
         return ClientRecording()

@@ -1,4 +1,4 @@
-"""Two players at one game: `Table` seats two, `DuelEnv` is one seat of it with somebody at the other.
+"""Two players at one game: `DuelTable` seats two, `DuelEnv` is one seat of it with somebody at the other.
 
 A seat observes what a single player does: the frame, stage and timer, its own states and the opponent's, its actions.
 """
@@ -18,7 +18,7 @@ from ludus.games.diambra.settings import filter_keys
 SEATS = ("agent_0", "agent_1")
 
 
-class Table:
+class DuelTable:
     """A game for two on one engine; both seats have the same spaces. `kwargs` are those of `DiambraEnv`.
 
     The reward of `step` is the first seat's, the second's is its negative; at the end of a game the info says in
@@ -70,7 +70,7 @@ class Table:
         ]
 
 
-class Player(Protocol):
+class DuelPlayer(Protocol):
     """Who has the other seat. `restart` tells from which random numbers the next game is played."""
 
     def restart(self, seed: int) -> None: ...
@@ -78,7 +78,7 @@ class Player(Protocol):
     def predict(self, obs: Any) -> Any: ...
 
 
-MakePlayer = Callable[[gym.Space[Any], gym.Space[Any]], Player]
+MakePlayer = Callable[[gym.Space[Any], gym.Space[Any]], DuelPlayer]
 """From the spaces of a seat to somebody who plays there."""
 
 
@@ -88,13 +88,13 @@ class DuelEnv(gym.Env[Any, Any]):
     metadata = DiambraEnv.metadata
 
     def __init__(self, game_id: str, *, opponent: str | MakePlayer = "random", **kwargs: Any) -> None:
-        self._table = Table(game_id, **kwargs)
+        self._table = DuelTable(game_id, **kwargs)
         self.render_mode = self._table.env.render_mode
         self.observation_space = self._table.observation_space
         self.action_space = self._table.action_space
         make_player = partial(make_bot, opponent) if isinstance(opponent, str) else opponent
         try:
-            self._opponent: Player = make_player(self.observation_space, self.action_space)
+            self._opponent: DuelPlayer = make_player(self.observation_space, self.action_space)
         except BaseException:
             self._table.close()
             raise

@@ -11,10 +11,10 @@ import numpy as np
 from ludus.errors import UserError
 from ludus.evaluation.load import LoadedPolicy, load
 from ludus.games.diambra.bots import BOTS, make_bot
-from ludus.games.diambra.duel import Table
+from ludus.games.diambra.duel import DuelTable
 from ludus.games.diambra.games import DIAMBRA
 from ludus.games.diambra.opponents import require_spaces
-from ludus.league.match import Tally
+from ludus.league.match import WinTally
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class DuelResult:
 
     first: str
     second: str
-    tally: Tally
+    tally: WinTally
     rewards: tuple[float, ...]
     """The first one's, of each fight."""
 
@@ -66,13 +66,13 @@ def fight_duels(
             ahead.append(-rounds if swapped else rounds)
     finally:
         table.close()
-    tally = Tally(
+    tally = WinTally(
         sum(one > 0 for one in ahead), sum(one == 0 for one in ahead), sum(one < 0 for one in ahead)
     )
     return DuelResult(first, second, tally, tuple(rewards))
 
 
-def _table(policy: LoadedPolicy | None) -> Table:
+def _table(policy: LoadedPolicy | None) -> DuelTable:
     env = None if policy is None or policy.config is None else policy.config.env
     if env is None or not env.id.startswith(DIAMBRA):
         raise UserError(
@@ -81,17 +81,17 @@ def _table(policy: LoadedPolicy | None) -> Table:
         )
     kwargs = dict(env.kwargs)
     kwargs.pop("characters", None)  # each seat draws its own
-    return Table(env.id.removeprefix(DIAMBRA), **kwargs)
+    return DuelTable(env.id.removeprefix(DIAMBRA), **kwargs)
 
 
-def _player(policy: LoadedPolicy | None, name: str, table: Table, seed: int) -> Any:
+def _player(policy: LoadedPolicy | None, name: str, table: DuelTable, seed: int) -> Any:
     if policy is None:
         return make_bot(name, table.observation_space, table.action_space, seed)
     require_spaces(policy, table.observation_space, table.action_space)
     return policy
 
 
-def _fight(table: Table, seats: list[Any], seed: int) -> tuple[float, float]:
+def _fight(table: DuelTable, seats: list[Any], seed: int) -> tuple[float, float]:
     """One game: the first seat's reward in all, and how many rounds it was ahead."""
     views, _ = table.reset(seed=seed)
     total = 0.0

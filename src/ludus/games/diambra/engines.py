@@ -19,7 +19,7 @@ _lock = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Engine:
+class EngineAddress:
     """One engine: its number among those of `DIAMBRA_ENVS` (the client's rank) and its address."""
 
     rank: int
@@ -29,7 +29,7 @@ class Engine:
         return f"the DIAMBRA engine {self.rank} at {self.address}"
 
 
-def engines() -> list[Engine]:
+def engines() -> list[EngineAddress]:
     """All engines; one at the client's default address where the variable is not set. Raises ConfigError."""
     addresses = os.environ.get(VARIABLE, "").split() or [_DEFAULT]
     for address in addresses:
@@ -40,7 +40,7 @@ def engines() -> list[Engine]:
                 where=f"the environment variable {VARIABLE}",
                 fix="addresses are host:port, separated by spaces; `diambra run` sets them",
             )
-    return [Engine(rank, address) for rank, address in enumerate(addresses)]
+    return [EngineAddress(rank, address) for rank, address in enumerate(addresses)]
 
 
 def check_number(n_envs: int) -> None:
@@ -59,7 +59,7 @@ def check_number(n_envs: int) -> None:
     )
 
 
-def take(rank: int | None) -> Engine:
+def take(rank: int | None) -> EngineAddress:
     """Engine `rank`, or the first that this process does not use yet; `give_back` it in the end.
 
     Raises SimulatorsTaken when all are in use.
@@ -83,12 +83,12 @@ def take(rank: int | None) -> Engine:
     return every[rank]
 
 
-def give_back(engine: Engine) -> None:
+def give_back(engine: EngineAddress) -> None:
     with _lock:
         _taken.discard(engine.rank)
 
 
-def wait_until_reachable(engine: Engine, seconds: float) -> None:
+def wait_until_reachable(engine: EngineAddress, seconds: float) -> None:
     """Return once somebody listens at the engine's address; SimulatorLost when nobody does for a while.
 
     The client would wait for its whole timeout and then say nothing of the address.
@@ -105,7 +105,7 @@ def wait_until_reachable(engine: Engine, seconds: float) -> None:
         time.sleep(0.1)
 
 
-def lost(engine: Engine, how: str) -> SimulatorLost:
+def lost(engine: EngineAddress, how: str) -> SimulatorLost:
     """The error for an engine that cannot be played on."""
     return SimulatorLost(
         f"{engine} {how}",

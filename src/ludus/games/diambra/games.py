@@ -14,7 +14,7 @@ GLOBAL_KEYS = ("stage", "timer", "action", "frame")
 
 
 @dataclass(frozen=True)
-class Game:
+class FightingGame:
     """One game: its title, bounds of its settings, and the states that each player has.
 
     `states` is everything the engine tells of a player, `kept` what `get_filter_keys` takes of it.
@@ -35,10 +35,10 @@ _STREET = ("super_bar", "stun_bar", "super_count", "stunned", "super_type", "sup
 _SAMURAI = ("rage_bar", "weapon_bar", "power_bar")
 _KING = ("side", "wins", "character_1", "character_2", "character_3", "health", "power_bar")
 
-GAMES: dict[str, Game] = {
-    "doapp": Game("Dead Or Alive ++", 4, 4, 1, _ONE, _ONE),
-    "sfiii3n": Game("Street Fighter III", 8, 7, 1, (*_ONE, *_STREET), (*_ONE, *_STREET)),
-    "tektagt": Game(
+GAMES: dict[str, FightingGame] = {
+    "doapp": FightingGame("Dead Or Alive ++", 4, 4, 1, _ONE, _ONE),
+    "sfiii3n": FightingGame("Street Fighter III", 8, 7, 1, (*_ONE, *_STREET), (*_ONE, *_STREET)),
+    "tektagt": FightingGame(
         "Tekken Tag Tournament",
         9,
         5,
@@ -46,8 +46,10 @@ GAMES: dict[str, Game] = {
         (*_TEAM, "character", "active_character", "bar_status"),
         (*_TEAM, "active_character"),
     ),
-    "umk3": Game("Ultimate Mortal Kombat 3", 5, 1, 1, (*_ONE, "aggressor_bar"), (*_ONE, "aggressor_bar")),
-    "samsh5sp": Game(
+    "umk3": FightingGame(
+        "Ultimate Mortal Kombat 3", 5, 1, 1, (*_ONE, "aggressor_bar"), (*_ONE, "aggressor_bar")
+    ),
+    "samsh5sp": FightingGame(
         "Samurai Showdown 5 Special",
         8,
         4,
@@ -55,10 +57,10 @@ GAMES: dict[str, Game] = {
         (*_ONE, *_SAMURAI, "rage_on", "rage_used", "weapon_lost", "weapon_fight"),
         (*_ONE, *_SAMURAI),
     ),
-    "kof98umh": Game(
+    "kof98umh": FightingGame(
         "The King Of Fighters '98 UMH", 8, 4, 3, (*_KING, "character", "special_attacks", "bar_type"), _KING
     ),
-    "mvsc": Game(
+    "mvsc": FightingGame(
         "Marvel VS Capcom",
         8,
         2,
@@ -66,7 +68,7 @@ GAMES: dict[str, Game] = {
         (*_TEAM, *_SUPER, "character", "active_character", "partner", "partner_attacks"),
         (*_TEAM, "super_bar", "active_character"),
     ),
-    "xmvsf": Game(
+    "xmvsf": FightingGame(
         "X-Men VS Street Fighter",
         8,
         2,
@@ -74,11 +76,11 @@ GAMES: dict[str, Game] = {
         (*_TEAM, *_SUPER, "character", "active_character"),
         (*_TEAM, "super_bar", "active_character"),
     ),
-    "soulclbr": Game("Soul Calibur", 5, 2, 1, _ONE, _ONE),
+    "soulclbr": FightingGame("Soul Calibur", 5, 2, 1, _ONE, _ONE),
 }
 
 
-def find_game(game_id: str) -> Game:
+def find_game(game_id: str) -> FightingGame:
     """The game called `game_id`; UnknownName suggests the nearest."""
     if game_id not in GAMES:
         raise UnknownName("DIAMBRA game", game_id, GAMES, where="env.id", fix=f"known: {', '.join(GAMES)}")

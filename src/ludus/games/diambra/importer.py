@@ -10,7 +10,7 @@ from typing import Any
 from ludus.config.importers.document import Document
 from ludus.config.importers.literals import unreadable_in
 from ludus.config.importers.sb3_arguments import put_arguments, put_schedule, symbol_name
-from ludus.config.importers.translation import Choice, Imported, Translation
+from ludus.config.importers.translation import Imported, ImportOptions, Translation
 from ludus.config.plain_yaml import Key
 
 KIND = "DIAMBRA training settings (env_settings, settings, wrappers_settings, ppo_settings)"
@@ -32,7 +32,7 @@ def recognise(document: Document) -> bool:
     return _PPO in have and len(have) >= 2
 
 
-def translate(document: Document, choice: Choice) -> Imported:
+def translate(document: Document, choice: ImportOptions) -> Imported:
     t = Translation(document, KIND)
     for section in _SECTIONS:
         t.section(section)

@@ -17,10 +17,10 @@ import numpy as np
 from ludus.errors import ConfigError, nearest
 from ludus.games.unity.cdr_fields import (
     CdrError,
+    CdrField,
     Items,
     Leaf,
     Numbers,
-    Part,
     Reader,
     Run,
     Text,
@@ -29,7 +29,7 @@ from ludus.games.unity.cdr_fields import (
     joined,
 )
 
-__all__ = ["HEADER", "CdrError", "Codec", "Message", "compile_messages"]
+__all__ = ["HEADER", "CdrCodec", "CdrError", "Message", "compile_messages"]
 
 HEADER = b"\x00\x01\x00\x00"
 Message = dict[str, Any]
@@ -56,10 +56,10 @@ _MOST_FIELDS = 2_000
 _PADDING = 8  # bytes of zeros that a writer may leave at the end
 
 
-class Codec:
+class CdrCodec:
     """Encodes and decodes one message type. Build it with `compile_messages`."""
 
-    def __init__(self, name: str, parts: list[Part], shape: dict[str, Any]) -> None:
+    def __init__(self, name: str, parts: list[CdrField], shape: dict[str, Any]) -> None:
         self.name = name
         self._parts = parts
         self._shape = shape
@@ -111,7 +111,7 @@ class Codec:
         return list(_paths(self._shape, ""))
 
 
-def compile_messages(descriptions: Mapping[str, Mapping[str, str]]) -> dict[str, Codec]:
+def compile_messages(descriptions: Mapping[str, Mapping[str, str]]) -> dict[str, CdrCodec]:
     """A codec for each described message. ConfigError for an unknown type, a cycle or an empty message."""
     return {name: _Compiler(descriptions).codec(name) for name in descriptions}
 
@@ -121,11 +121,13 @@ class _Compiler:
         self._descriptions = descriptions
         self._fields = 0
 
-    def codec(self, name: str) -> Codec:
+    def codec(self, name: str) -> CdrCodec:
         parts, shape = self._message(name, (), "")
-        return Codec(name, parts, shape)
+        return CdrCodec(name, parts, shape)
 
-    def _message(self, name: str, inside: tuple[str, ...], prefix: str) -> tuple[list[Part], dict[str, Any]]:
+    def _message(
+        self, name: str, inside: tuple[str, ...], prefix: str
+    ) -> tuple[list[CdrField], dict[str, Any]]:
         where = f"messages.{name}"
         if name in inside:
             raise ConfigError(
@@ -136,7 +138,7 @@ class _Compiler:
         fields = self._descriptions[name]
         if not fields:
             raise ConfigError(f"the message '{name}' has no fields", key=where, fix="give at least one field")
-        parts: list[Part] = []
+        parts: list[CdrField] = []
         shape: dict[str, Any] = {}
         formats: list[str] = []
         names: list[str] = []
@@ -180,7 +182,7 @@ class _Compiler:
 
     def _array(
         self, item: str, count: int | None, bound: int | None, inside: tuple[str, ...], path: str
-    ) -> tuple[Part, Leaf]:
+    ) -> tuple[CdrField, Leaf]:
         if item in _FORMATS:
             raw, size = _FORMATS[item] == "B", count or 0
             code = _FORMATS[item]

@@ -50,7 +50,7 @@ class Reader:
         return found
 
 
-class Part(ABC):
+class CdrField(ABC):
     """One or several fields in a row; takes and gives their values in a flat order."""
 
     least = 1  # bytes that it needs at the least
@@ -62,7 +62,7 @@ class Part(ABC):
     def write(self, out: bytearray, values: Any, name: str) -> None: ...
 
 
-class Run(Part):
+class Run(CdrField):
     """Plain numbers in a row as one struct, compiled for each offset (modulo 8) it may start at."""
 
     def __init__(self, formats: list[str], names: list[str]) -> None:
@@ -92,7 +92,7 @@ class Run(Part):
         return Run(self._formats + other._formats, self._names + other._names)
 
 
-class Text(Part):
+class Text(CdrField):
     """Its length with the closing NUL, then UTF-8."""
 
     least = 4
@@ -123,7 +123,7 @@ class Text(Part):
         out += _COUNT.pack(len(raw)) + raw
 
 
-class Numbers(Part):
+class Numbers(CdrField):
     """A sequence or fixed array of numbers."""
 
     def __init__(self, code: str, count: int | None, bound: int | None, field: str) -> None:
@@ -177,11 +177,11 @@ class Numbers(Part):
         return array
 
 
-class Items(Part):
+class Items(CdrField):
     """A sequence or fixed array of texts or messages."""
 
     def __init__(
-        self, parts: list[Part], shape: Any, count: int | None, bound: int | None, field: str
+        self, parts: list[CdrField], shape: Any, count: int | None, bound: int | None, field: str
     ) -> None:
         self._parts = parts
         self._fill, _ = filler(shape)
@@ -231,9 +231,9 @@ class Leaf:
     default: Callable[[], Any]
 
 
-def joined(parts: list[Part]) -> list[Part]:
+def joined(parts: list[CdrField]) -> list[CdrField]:
     """The same parts, runs of numbers that meet where a message inside begins or ends made one."""
-    result: list[Part] = []
+    result: list[CdrField] = []
     for part in parts:
         if result and isinstance(part, Run) and isinstance(last := result[-1], Run):
             result[-1] = last.then(part)

@@ -16,7 +16,7 @@ def is_unity(env_id: str) -> bool:
     return env_id.rpartition(":")[2] == ENV_ID
 
 
-def why_not(spec: EnvSpec) -> str | None:
+def unsupported_reason(spec: EnvSpec) -> str | None:
     """None when the envs of `spec` are Unity's and can be played all at once, else the reason."""
     if not is_unity(spec.id):
         return f"{spec.id} is not played by Unity simulators"

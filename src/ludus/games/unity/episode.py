@@ -14,7 +14,7 @@ from gymnasium import spaces
 from ludus.config.plain_yaml import read_yaml
 from ludus.errors import ConfigError, UnknownName, UserError
 from ludus.games.unity.camera import ImageError, decode_image, require_decoder
-from ludus.games.unity.cdr import CdrError, Codec, Message, compile_messages
+from ludus.games.unity.cdr import CdrCodec, CdrError, Message, compile_messages
 from ludus.games.unity.hook import UseCaseHook, load_hook
 from ludus.games.unity.quantities import Quantities, as_numbers
 from ludus.games.unity.use_case import UseCase, load_use_case, locate
@@ -260,7 +260,7 @@ UNUSABLE = (CdrError, ImageError, BadAnswer)
 """What reading an answer raises when the simulator is at fault."""
 
 
-def _codec(codecs: Mapping[str, Codec], name: str, key: str) -> Codec:
+def _codec(codecs: Mapping[str, CdrCodec], name: str, key: str) -> CdrCodec:
     if name not in codecs:
         raise _misnamed("message", name, codecs, key)
     return codecs[name]

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from ludus.config.importers.document import Document
-from ludus.config.importers.translation import Choice, Imported, Translation
+from ludus.config.importers.translation import Imported, ImportOptions, Translation
 
 KIND = "a simulation config for Unity (n_environments, ros, unity)"
 ENV_ID = "ludus/Unity-v0"
@@ -35,7 +35,7 @@ def recognise(document: Document) -> bool:
     return bool(sections) and ("n_environments" in data or len(sections) == 2)
 
 
-def translate(document: Document, choice: Choice) -> Imported:
+def translate(document: Document, choice: ImportOptions) -> Imported:
     t = Translation(document, KIND)
     for section in ("ros", "unity"):
         t.section(section)

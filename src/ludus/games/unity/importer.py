@@ -7,7 +7,7 @@ from typing import Any
 
 from ludus.config.importers.document import Document
 from ludus.config.importers.sb3_arguments import put_arguments, put_device
-from ludus.config.importers.translation import Choice, Imported, PlaySection, Translation
+from ludus.config.importers.translation import Imported, ImportOptions, PlaySection, Translation
 from ludus.games.unity.import_env import put_unity_env, use_case_in
 
 KIND = "a training-pipeline config (experiment, environment, training)"
@@ -21,7 +21,7 @@ def recognise(document: Document) -> bool:
     return all(isinstance(document.data.get(name), dict) for name in ("environment", "training"))
 
 
-def translate(document: Document, choice: Choice) -> Imported:
+def translate(document: Document, choice: ImportOptions) -> Imported:
     t = Translation(document, KIND)
     for section in ("experiment", "environment", "training", "evaluation", "play"):
         t.section(section)

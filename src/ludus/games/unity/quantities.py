@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ludus.errors import ConfigError, nearest
-from ludus.games.unity.cdr import Codec, Message
+from ludus.games.unity.cdr import CdrCodec, Message
 
 Value = Any
 """A float, or an array of floats; a message only on the way into an operation that takes one."""
@@ -29,7 +29,7 @@ class Quantities:
     Raises ConfigError (with `quantities.NAME`) for an operation or a name that does not exist.
     """
 
-    def __init__(self, described: Mapping[str, Mapping[str, Any]], answer: Codec) -> None:
+    def __init__(self, described: Mapping[str, Mapping[str, Any]], answer: CdrCodec) -> None:
         self._answer = answer
         self.names: set[str] = set()
         self._steps: list[tuple[str, str, list[_Source], dict[str, _Source]]] = []

@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 
 from ludus.envs.vector.base import StepResult, seed_per_env
 from ludus.errors import ConfigError, SimulatorsTaken
-from ludus.games.unity.choice import why_not
+from ludus.games.unity.choice import unsupported_reason
 from ludus.games.unity.episode import compile_use_case
 from ludus.games.unity.settings import UnitySettings, parse_settings
 from ludus.games.unity.simulators import Played, Simulators
@@ -31,7 +31,7 @@ class UnityVectorEnv(VectorEnv[Any, Any, Any]):
     """
 
     def __init__(self, spec: EnvSpec, n_envs: int) -> None:
-        reason = why_not(spec)
+        reason = unsupported_reason(spec)
         if reason is not None:
             raise ConfigError(
                 f"vector: endpoint cannot be used: {reason}", key="vector", fix="use vector: auto"

@@ -11,13 +11,15 @@ from ludus.language.algorithms.learner import Credit, LanguageLearner
 from ludus.league.records import Turn
 
 
-class A2CHyperparameters(ValuedHyperparameters):
+class LanguageA2CHyperparameters(ValuedHyperparameters):
     pass
 
 
-class A2C(LanguageLearner[A2CHyperparameters]):
+class LanguageA2C(LanguageLearner[LanguageA2CHyperparameters]):
     def credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
         return Credit(*turn_gae(turns, values, self.h.gamma(fraction), self.h.gae_lambda(fraction)))
 
 
-register_algorithm("A2C", Algorithm("A2C", A2CHyperparameters, learner=A2C, check=check), engine=LANGUAGE)
+register_algorithm(
+    "A2C", Algorithm("A2C", LanguageA2CHyperparameters, learner=LanguageA2C, check=check), engine=LANGUAGE
+)

@@ -17,7 +17,7 @@ import numpy as np
 from ludus.config.language import WarmupConfig
 from ludus.errors import ConfigError, UserError, nearest
 from ludus.games.board.bots import BOTS, make_bot
-from ludus.language.collector import Table
+from ludus.language.collector import GameSetup
 from ludus.language.models.tokenizer import ENDS_OF_TURN, Tokenizer
 from ludus.language.text_games.extraction import Extractor
 from ludus.language.text_games.game import Observed, TextGame
@@ -28,7 +28,7 @@ _LONGEST_LINE = 4 << 20
 
 
 @dataclass(frozen=True)
-class Pair:
+class Demonstration:
     """A prompt and the completion to learn."""
 
     prompt: tuple[int, ...]
@@ -36,12 +36,12 @@ class Pair:
 
 
 def demonstrations(
-    tables: Sequence[Table],
+    tables: Sequence[GameSetup],
     settings: WarmupConfig,
     tokenizer: Tokenizer,
     longest_prompt: int,
     streams: Streams,
-) -> list[Pair]:
+) -> list[Demonstration]:
     """`settings.pairs` pairs at most, as `settings.source` has them.
 
     Raises UserError, or ConfigError, for a bot or file that is not there, a bot that does not play one of the games,
@@ -65,7 +65,7 @@ def demonstrations(
         text = table.template.render(observed, tokenizer)
         # a prompt that is too long loses its beginning, as in play
         prompt = tokenizer.encode(text)[-longest_prompt:] or [tokenizer.start_id]
-        pairs.append(Pair(tuple(prompt), (*tokenizer.encode(completion), end)))
+        pairs.append(Demonstration(tuple(prompt), (*tokenizer.encode(completion), end)))
     return pairs
 
 
@@ -93,15 +93,15 @@ def completion_for(action: str, extractor: Extractor, game: str) -> str:
 
 
 def _played(
-    tables: Sequence[Table], settings: WarmupConfig, streams: Streams
-) -> list[tuple[Table, Observed, str]]:
+    tables: Sequence[GameSetup], settings: WarmupConfig, streams: Streams
+) -> list[tuple[GameSetup, Observed, str]]:
     """What the bot says in states of games between bots; a share of the moves played is random."""
     rng = streams.numpy("warmup games")
     weights = np.array([table.weight for table in tables])
     weights /= weights.sum()
     bots = [make_bot(settings.source, table.spec, rng) for table in tables]
     strays = [make_bot("random", table.spec, rng) for table in tables]
-    found: list[tuple[Table, Observed, str]] = []
+    found: list[tuple[GameSetup, Observed, str]] = []
     games = 0
     while len(found) < settings.pairs:
         index = int(rng.choice(len(tables), p=weights))
@@ -117,7 +117,7 @@ def _played(
     return found
 
 
-def _written(tables: Sequence[Table], path: Path, most: int) -> list[tuple[Table, Observed, str]]:
+def _written(tables: Sequence[GameSetup], path: Path, most: int) -> list[tuple[GameSetup, Observed, str]]:
     by_game = {table.game: table for table in tables}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

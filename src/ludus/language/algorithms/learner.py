@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.algorithms.gradient_step import Brake
+from ludus.algorithms.gradient_step import StepGate
 from ludus.algorithms.learner import explained_variance, with_prefix
-from ludus.algorithms.peers import ALONE, Peers, together
+from ludus.algorithms.peers import ALONE, Peers, on_all_ranks
 from ludus.config.language import LanguageConfig, RewardsConfig
 from ludus.config.schema import TrainerConfig
 from ludus.errors import NotFinite
@@ -118,7 +118,7 @@ class Credit:
 
 
 @dataclass
-class Samples:
+class TurnSamples:
     """One learner's turns, and what is known of their tokens; flat tensors hold all tokens, turn after turn."""
 
     turns: Sequence[Turn]
@@ -147,7 +147,7 @@ class LanguageLearner(ABC, Generic[H]):
         self.peers = place.peers
         self.h = hyperparams
         self.policy: Any = place.whole_model
-        self.brake = Brake(place.device)
+        self.step_gate = StepGate(place.device)
         self.transforms = Transforms(place.rewards, self.usual_sampling)
         self.rate_scale = 1.0
         """What the learning rates are multiplied by, for whoever slows a run down."""
@@ -175,7 +175,7 @@ class LanguageLearner(ABC, Generic[H]):
         self._inform_peers(fraction)
         return self.learn(experience, fraction, self.rate_scale, self._shuffle.bit_generator.state)
 
-    @together
+    @on_all_ranks
     def learn(self, experience: Turns, fraction: float, rate_scale: float, shuffling: Any) -> Metrics:
         """`update` with what the first of several learners decides for all."""
         self.rate_scale = rate_scale
@@ -207,7 +207,7 @@ class LanguageLearner(ABC, Generic[H]):
         """Everything but the adapters, for `learner.safetensors`."""
         return self.gather() if self.peers.sharded else self._tensors()
 
-    @together
+    @on_all_ranks
     def gather(self) -> dict[str, Tensor]:
         """`tensors` of which every peer has a part."""
         return self._tensors()
@@ -230,11 +230,11 @@ class LanguageLearner(ABC, Generic[H]):
     def load(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Take up what `tensors` and `values` gave. The adapters are the model's to load, and have been."""
         weights = self._weights() if self.peers.leads else {}
-        self.take_up(weights, tensors, values)
+        self.restore(weights, tensors, values)
         self._told = self.peers.leads
 
-    @together
-    def take_up(
+    @on_all_ranks
+    def restore(
         self, weights: dict[str, dict[str, Tensor]], tensors: dict[str, Tensor], values: dict[str, Any]
     ) -> None:
         """`load`, the learners' `weights` included; none where the model has them."""
@@ -245,14 +245,14 @@ class LanguageLearner(ABC, Generic[H]):
         self.transforms.load_state_dict(values["transforms"])
         self.rate_scale = float(values["rate_scale"])
 
-    @together
+    @on_all_ranks
     def go_back(self, name: str, weights: Mapping[str, Tensor]) -> None:
         """Let learner `name` go on from earlier `weights` of its own: a new version, whose optimizers start afresh."""
         self.place.model.load_adapter_tensors(name, weights)
         self.students[name].restart()
         self._publish()
 
-    @together
+    @on_all_ranks
     def take_start(self, weights: dict[str, Tensor]) -> None:
         """Have the adapter that divergences are taken from; the model that plays has it from the league."""
         model, name, adapter = self.place.model, self.place.start, self.place.language.adapter
@@ -270,7 +270,7 @@ class LanguageLearner(ABC, Generic[H]):
         self._inform_peers(0.0)
         return self.compare(name, turns)
 
-    @together
+    @on_all_ranks
     def compare(self, name: str, turns: Sequence[Turn]) -> Metrics:
         """See `agreement`."""
         exact = self.place.language.sampler.top_p == 1.0
@@ -357,13 +357,13 @@ class LanguageLearner(ABC, Generic[H]):
         student.updates += 1
         return metrics
 
-    def _samples(self, turns: Sequence[Turn], returns: list[float] | None) -> Samples:
+    def _samples(self, turns: Sequence[Turn], returns: list[float] | None) -> TurnSamples:
         device = self.place.device
 
         def tensor(numbers: Sequence[float]) -> Tensor:
             return torch.tensor(numbers, dtype=torch.float32, device=device)
 
-        return Samples(
+        return TurnSamples(
             turns=turns,
             behaviour=_flat([turn.log_probs for turn in turns], device),
             advantages=tensor([float(turn.advantage or 0.0) for turn in turns]),
@@ -372,7 +372,7 @@ class LanguageLearner(ABC, Generic[H]):
             returns=None if returns is None else tensor(returns),
         )
 
-    def _learn(self, student: Student, samples: Samples, fraction: float) -> Metrics:
+    def _learn(self, student: Student, samples: TurnSamples, fraction: float) -> Metrics:
         """All epochs over the minibatches; mean metrics of their steps and tokens."""
         h, n = self.h, len(samples.turns)
         epochs = h.n_epochs if isinstance(h, ClippedHyperparameters) else 1
@@ -383,7 +383,7 @@ class LanguageLearner(ABC, Generic[H]):
         in_loss = h.kl_coef(fraction) > 0
         if in_loss or self.place.watch_kl:
             samples.start = self._look(self.place.start, samples.turns, useful, self._temperature)[0]
-        self.brake.release()
+        self.step_gate.release()
         step_sums = torch.zeros(len(STEP_STATISTICS), device=self.place.device)
         token_sums = torch.zeros(len(TOKEN_STATISTICS), device=self.place.device)
         wanted = set(useful)
@@ -395,14 +395,14 @@ class LanguageLearner(ABC, Generic[H]):
                 if of_use:
                     self._minibatch(student, samples, of_use, len(batch), fraction, step_sums, token_sums)
         try:
-            self.brake.check()
+            self.step_gate.check()
         except NotFinite as error:
             raise NotFinite(_with_cause(str(error), samples)) from None
         self.peers.add_up(step_sums[:2])  # losses; the norm and the steps are everybody's
         self.peers.add_up(token_sums)
         return _means(step_sums.tolist(), token_sums.tolist(), student, clipped, samples)
 
-    def _useful(self, samples: Samples, fraction: float) -> list[int]:
+    def _useful(self, samples: TurnSamples, fraction: float) -> list[int]:
         """The turns that any part of the loss depends on."""
         everything = isinstance(self.h, ValuedHyperparameters)
         regularised = self.h.kl_coef(fraction) > 0 or self.h.ent_coef(fraction) > 0
@@ -415,7 +415,7 @@ class LanguageLearner(ABC, Generic[H]):
     def _minibatch(
         self,
         student: Student,
-        samples: Samples,
+        samples: TurnSamples,
         chosen: Sequence[int],
         n_turns: int,
         fraction: float,
@@ -459,8 +459,8 @@ class LanguageLearner(ABC, Generic[H]):
                 losses[1] += value_loss.detach()
             whole += loss.detach()
             loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        self.brake.pull_if(whole - whole != 0, fault=True)  # a gradient may be finite all the same
-        norm = student.step(max_norm, self.brake, self.peers)
+        self.step_gate.pull_if(whole - whole != 0, fault=True)  # a gradient may be finite all the same
+        norm = student.step(max_norm, self.step_gate, self.peers)
         step_sums += torch.cat([losses, torch.stack([norm, torch.ones_like(norm)])])
 
     def _token_loss(
@@ -468,7 +468,7 @@ class LanguageLearner(ABC, Generic[H]):
         batch: Pass,
         log_probs: Tensor,
         entropies: Tensor,
-        samples: Samples,
+        samples: TurnSamples,
         shares: Tensor,
         fraction: float,
         token_sums: Tensor,
@@ -523,7 +523,7 @@ class LanguageLearner(ABC, Generic[H]):
         return self.peers.add_up(log_probs), self.peers.add_up(values)
 
 
-def _with_cause(said: str, samples: Samples) -> str:
+def _with_cause(said: str, samples: TurnSamples) -> str:
     """`said`, with the first number that came to the learner from outside and is not finite; where there is one."""
     of_turns = {"advantage": samples.advantages, "weight": samples.weights, "return": samples.returns}
     of_tokens = {
@@ -565,7 +565,7 @@ def _length_metrics(turns: Sequence[Turn]) -> Metrics:
 
 
 def _means(
-    step_sums: list[float], token_sums: list[float], student: Student, clipped: bool, samples: Samples
+    step_sums: list[float], token_sums: list[float], student: Student, clipped: bool, samples: TurnSamples
 ) -> Metrics:
     """Means of the statistics that this learner has."""
     *per_step, steps = step_sums

@@ -16,15 +16,17 @@ from ludus.language.algorithms.learner import Credit, LanguageLearner
 from ludus.league.records import Turn
 
 
-class PPOHyperparameters(ClippedHyperparameters, ValuedHyperparameters):
+class LanguagePPOHyperparameters(ClippedHyperparameters, ValuedHyperparameters):
     search_space: ClassVar[dict[str, Any]] = ClippedHyperparameters.search_space
 
     n_epochs: int = Field(default=2, ge=1, description="passes over each batch")
 
 
-class PPO(LanguageLearner[PPOHyperparameters]):
+class LanguagePPO(LanguageLearner[LanguagePPOHyperparameters]):
     def credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
         return Credit(*turn_gae(turns, values, self.h.gamma(fraction), self.h.gae_lambda(fraction)))
 
 
-register_algorithm("PPO", Algorithm("PPO", PPOHyperparameters, learner=PPO, check=check), engine=LANGUAGE)
+register_algorithm(
+    "PPO", Algorithm("PPO", LanguagePPOHyperparameters, learner=LanguagePPO, check=check), engine=LANGUAGE
+)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ludus.algorithms.gradient_step import Brake, make_adam, set_learning_rate, take_step
+from ludus.algorithms.gradient_step import StepGate, make_adam, set_learning_rate, take_step
 from ludus.algorithms.learner import load_optimizer_tensors, optimizer_tensors, with_prefix
 from ludus.algorithms.peers import ALONE, Peers
 from ludus.language.models.model import LanguageModel
@@ -64,15 +64,15 @@ class Student:
         for optimizer in self.optimizers().values():
             optimizer.zero_grad()
 
-    def step(self, max_norm: float | None, brake: Brake, peers: Peers = ALONE) -> Tensor:
+    def step(self, max_norm: float | None, step_gate: StepGate, peers: Peers = ALONE) -> Tensor:
         """Step by the gradients at hand, each part clipped to `max_norm`; returns the norm of the adapter's.
 
-        Where any of them is not finite the brake is pulled and nothing steps.
+        Where any of them is not finite the step_gate is pulled and nothing steps.
         """
         parts: list[tuple[torch.optim.Optimizer, list[nn.Parameter]]] = [(self.optimizer, self.parameters)]
         if self.head is not None and self.value_optimizer is not None:
             parts.append((self.value_optimizer, list(self.head.parameters())))
-        return take_step(parts, max_norm, brake, peers)
+        return take_step(parts, max_norm, step_gate, peers)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         found: dict[str, torch.optim.Optimizer] = {"policy": self.optimizer}

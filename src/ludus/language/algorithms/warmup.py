@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ludus.algorithms.gradient_step import Brake, make_adam, set_learning_rate, take_step
+from ludus.algorithms.gradient_step import StepGate, make_adam, set_learning_rate, take_step
 from ludus.config.language import WarmupConfig
 from ludus.errors import NotFinite
-from ludus.language.algorithms.demonstrations import Pair, demonstrations
+from ludus.language.algorithms.demonstrations import Demonstration, demonstrations
 from ludus.language.algorithms.learner import LanguageLearner, LanguagePlace
 from ludus.language.algorithms.packing import Pass, pack
 from ludus.language.algorithms.scoring import score
-from ludus.language.collector import Table
+from ludus.language.collector import GameSetup
 from ludus.language.models.model import LanguageModel
 from ludus.runs.streams import Streams
 from ludus.types import Metrics
@@ -42,7 +42,7 @@ class Point:
 
 def warm_up(
     learner: LanguageLearner[Any],
-    tables: Sequence[Table],
+    tables: Sequence[GameSetup],
     settings: WarmupConfig,
     streams: Streams,
     report: Callable[[Point], None] | None = None,
@@ -73,7 +73,7 @@ def warm_up(
 def imitate(
     place: LanguagePlace,
     adapter: str,
-    pairs: Sequence[Pair],
+    pairs: Sequence[Demonstration],
     settings: WarmupConfig,
     rng: np.random.Generator,
     report: Callable[[Point], None] | None = None,
@@ -89,7 +89,7 @@ def imitate(
     held = order[:n_held] or trained
     parameters = place.whole_model.trainable(adapter)
     optimizer = make_adam(parameters, settings.learning_rate)
-    brake = Brake(place.device)
+    step_gate = StepGate(place.device)
     steps = settings.epochs * -(-len(trained) // settings.batch_size)
     taken = 0
     curve: list[Point] = []
@@ -111,19 +111,21 @@ def imitate(
             n_tokens = sum(len(pairs[i].completion) for i in chosen)
             for batch in pack(pairs, chosen, place.language.tokens_per_step, place.device):
                 loss = -_log_probs(place, batch, adapter).sum() / n_tokens
-                brake.pull_if(~torch.isfinite(loss.detach()), fault=True)
+                step_gate.pull_if(~torch.isfinite(loss.detach()), fault=True)
                 loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            take_step([(optimizer, parameters)], _LARGEST_NORM, brake)
+            take_step([(optimizer, parameters)], _LARGEST_NORM, step_gate)
             taken += 1
             try:
-                brake.check()
+                step_gate.check()
             except NotFinite as error:
                 raise _in_step(error, taken, steps, epoch, [pairs[i] for i in chosen]) from None
         measure(epoch)
     return curve
 
 
-def _in_step(error: NotFinite, step: int, steps: int, epoch: int, batch: Sequence[Pair]) -> NotFinite:
+def _in_step(
+    error: NotFinite, step: int, steps: int, epoch: int, batch: Sequence[Demonstration]
+) -> NotFinite:
     """`error` with the step it was found in, and the pairs that show it."""
     what, _, rest = str(error).partition("\n")
     told = NotFinite(f"{what}: step {step:,} of {steps:,} of the warm start, epoch {epoch}\n{rest}")
@@ -151,7 +153,7 @@ def _log_probs(place: LanguagePlace, batch: Pass, adapter: str) -> torch.Tensor:
 
 @torch.no_grad()
 def _measured(
-    place: LanguagePlace, adapter: str, pairs: Sequence[Pair], chosen: Sequence[int], epoch: int
+    place: LanguagePlace, adapter: str, pairs: Sequence[Demonstration], chosen: Sequence[int], epoch: int
 ) -> Point:
     n_tokens = sum(len(pairs[i].completion) for i in chosen)
     total = torch.zeros((), device=place.device)

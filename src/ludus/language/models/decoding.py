@@ -12,7 +12,7 @@ from torch import Tensor
 from ludus.config.language import SamplerConfig
 from ludus.language.models.attention import KeyValues, NewTokens
 from ludus.language.models.llama import LlamaModel, Stretch
-from ludus.language.models.rows import Row, Work, record
+from ludus.language.models.rows import Row, RowWork, record
 from ludus.language.models.sampling import Drawn, draw_by
 from ludus.language.models.slots import BLOCK, Place, Slots
 
@@ -30,7 +30,7 @@ class Decoder:
     def __init__(self, model: LlamaModel, config: SamplerConfig, generator: torch.Generator) -> None:
         self.model = model
         self.config = config
-        self.work = Work()
+        self.work = RowWork()
         self.generator = generator
         self._stops = model.tokenizer.stop_ids
         self._cache: KeyValues | None = None

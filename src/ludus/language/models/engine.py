@@ -19,7 +19,7 @@ from ludus.language.models.model import LanguageModel
 from ludus.language.models.sampling import Completion, Request
 
 
-class Engine(Protocol):
+class SamplingEngine(Protocol):
     def load(self, name: str, weights: Mapping[str, Tensor]) -> None:
         """Have an adapter of this name, which was never used before."""
 
@@ -86,7 +86,7 @@ class PublishedSampler:
     there nor keys and values that were computed with it can be taken for another's.
     """
 
-    def __init__(self, engine: Engine, settings: SamplerConfig, generator: torch.Generator) -> None:
+    def __init__(self, engine: SamplingEngine, settings: SamplerConfig, generator: torch.Generator) -> None:
         self.engine = engine
         self.settings = settings
         self.generator = generator

@@ -9,7 +9,7 @@ import torch
 
 from ludus.config.language import SamplerConfig
 from ludus.language.models.foreign import ForeignModel
-from ludus.language.models.rows import Row, Work, record
+from ludus.language.models.rows import Row, RowWork, record
 from ludus.language.models.sampling import draw_by
 
 
@@ -19,7 +19,7 @@ class ForeignDecoder:
     def __init__(self, model: ForeignModel, config: SamplerConfig, generator: torch.Generator) -> None:
         self.model = model
         self.config = config
-        self.work = Work()
+        self.work = RowWork()
         self.generator = generator
 
     def forget(self) -> None:

@@ -17,7 +17,7 @@ from ludus.language.models.foreign import ForeignModel
 from ludus.language.models.foreign_decoding import ForeignDecoder
 from ludus.language.models.llama import LlamaModel
 from ludus.language.models.model import LanguageModel
-from ludus.language.models.rows import Row, Work
+from ludus.language.models.rows import Row, RowWork
 from ludus.language.models.sampling import Completion, Request
 
 
@@ -49,7 +49,7 @@ class LocalSampler:
             self._decoder = ForeignDecoder(model, config, generator)
 
     @property
-    def work(self) -> Work:
+    def work(self) -> RowWork:
         """What sampling has cost since the sampler was made."""
         return self._decoder.work
 

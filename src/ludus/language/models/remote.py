@@ -30,7 +30,7 @@ KEY = "OPENAI_API_KEY"
 ADDRESS = "OPENAI_BASE_URL"
 DEFAULT_ADDRESS = "https://api.openai.com/v1"
 _AGAIN = {408, 409, 429, 500, 502, 503, 504}
-"""Answers of a server that may be others a moment later."""
+"""Answers of a server that may be different a moment later."""
 _MOST_BYTES = 4 << 20
 _LONGEST_WAIT = 20.0
 # What JSON of a stranger can raise: nested too deep, or with numbers that no integer holds, as well.

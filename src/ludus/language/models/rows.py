@@ -36,7 +36,7 @@ class Row:
 
 
 @dataclass
-class Work:
+class RowWork:
     """What sampling has cost so far."""
 
     prompt_tokens: int = 0

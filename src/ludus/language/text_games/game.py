@@ -15,13 +15,13 @@ from ludus.config.language import GameSpec
 from ludus.language.text_games.arena import ArenaTable
 from ludus.language.text_games.catalog import GYMNASIUM, check_game, check_players, fewest_players
 from ludus.language.text_games.gymnasium_table import GymnasiumTable
-from ludus.language.text_games.table import GameFault, Observed, Table
+from ludus.language.text_games.table import GameFault, Observed, StartedGame
 
-__all__ = ["GameFault", "GameSpec", "Observed", "Outcome", "TextGame"]
+__all__ = ["GameFault", "GameOutcome", "GameSpec", "Observed", "TextGame"]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GameOutcome:
     """How a game ended: rewards by seat, in whose words, and whether it ended by itself."""
 
     rewards: tuple[float, ...]
@@ -48,7 +48,7 @@ class TextGame:
         self.over = True
         self.seat = 0
         self.fault: GameFault | None = None
-        self._table: Table | None = None
+        self._table: StartedGame | None = None
         self._observed = Observed("", "", "", 0)
         self._cut_off = ""
 
@@ -94,12 +94,12 @@ class TextGame:
         self._next_turn()
         return accepted
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> GameOutcome:
         """How it ended; asked for once it is over."""
         if self._cut_off:
-            return Outcome((0.0,) * self.n_seats, self._cut_off, (False,) * self.n_seats, cut_off=True)
+            return GameOutcome((0.0,) * self.n_seats, self._cut_off, (False,) * self.n_seats, cut_off=True)
         table = self._started()
-        return Outcome(table.rewards(), table.reason(), table.invalid(), cut_off=False)
+        return GameOutcome(table.rewards(), table.reason(), table.invalid(), cut_off=False)
 
     def branch(self) -> TextGame:
         """A game of its own in this very state.
@@ -120,13 +120,13 @@ class TextGame:
             game.play(action)
         return game
 
-    def _open(self) -> Table:
+    def _open(self) -> StartedGame:
         if self.spec.id.startswith(GYMNASIUM):
             check_players(self.spec)
             return GymnasiumTable(self.spec, self.seed)
         return ArenaTable(self.spec, self.n_seats, self.seed)
 
-    def _started(self) -> Table:
+    def _started(self) -> StartedGame:
         if self._table is None:
             raise RuntimeError("reset the game before it is played")
         return self._table

@@ -39,7 +39,7 @@ class Observed:
     position: str = ""
 
 
-class Table(Protocol):
+class StartedGame(Protocol):
     """One started game; starting it and `play` raise GameFault where the game raises."""
 
     over: bool

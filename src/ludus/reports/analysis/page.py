@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from ludus.evaluation.analysis.charts import Chart, Figure, Series
+from ludus.evaluation.analysis.charts import AnalysisChart, ChartSeries, Figure
 from ludus.reports.charts import COLORS, FONT, INK, PALE, pale
 from ludus.reports.page import draw, html_page, section
 from ludus.runs import atomic
@@ -122,7 +122,7 @@ def _legend(drawn: go.Figure, figure: Figure, index: int, place: dict[str, int])
     return name
 
 
-def _draw(drawn: go.Figure, chart: Chart, place: dict[str, int], legend: str | None) -> None:
+def _draw(drawn: go.Figure, chart: AnalysisChart, place: dict[str, int], legend: str | None) -> None:
     if chart.kind == "bands":
         drawn.add_heatmap(
             x=chart.series[0].x.astype(np.float32),
@@ -153,8 +153,8 @@ def _draw(drawn: go.Figure, chart: Chart, place: dict[str, int], legend: str | N
 
 def _add_series(
     drawn: go.Figure,
-    chart: Chart,
-    series: Series,
+    chart: AnalysisChart,
+    series: ChartSeries,
     color: str,
     legend: str | None,
     place: dict[str, int],

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ludus.errors import MissingExtra
-from ludus.evaluation.analysis.charts import Chart, Figure
+from ludus.evaluation.analysis.charts import AnalysisChart, Figure
 from ludus.reports.charts import COLORS, GRID, INK, PALE
 from ludus.runs import atomic
 
@@ -67,7 +67,7 @@ def _wants_legend(figure: Figure, index: int) -> bool:
     return several and (figure.stacked or index == len(figure.charts) - 1)
 
 
-def _draw(ax: Any, chart: Chart) -> None:
+def _draw(ax: Any, chart: AnalysisChart) -> None:
     ax.set_title(chart.title, fontsize=10, color=INK, loc="left")
     ax.set_ylabel(chart.y_label, fontsize=9, color=PALE)
     ax.tick_params(labelsize=8, colors=PALE)

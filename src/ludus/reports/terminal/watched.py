@@ -24,7 +24,7 @@ from ludus.reports.reading import (
 )
 from ludus.runs.directory import RunDirectory, list_runs
 from ludus.runs.mirror.state import MirrorState
-from ludus.tracking.following import Columns, Follower, Series, is_number
+from ludus.tracking.following import Columns, Follower, MetricSeries, is_number
 
 _SPEED_ROWS = 30  # over which the time left is reckoned
 _LOOK_SECONDS = 5.0  # between two looks at what changes rarely
@@ -45,7 +45,7 @@ class Watched:
         self._total = total_of(self.config)
         self._follower = Follower(run.metrics_path)
         self._columns = Columns(clock="time/seconds")
-        self._seen: dict[str, Series] = {}
+        self._seen: dict[str, MetricSeries] = {}
         self._damaged = 0
         self._looked = -_LOOK_SECONDS
         self._row_seen = time.time()
@@ -144,7 +144,7 @@ class Watched:
         """Seconds since the run wrote its last row."""
         return max(0.0, time.time() - self._row_seen)
 
-    def series(self, metric: str) -> Series:
+    def series(self, metric: str) -> MetricSeries:
         """The course of a metric; empty where it has none."""
         if metric not in self._seen:
             self._seen[metric] = self._columns.one(metric)

@@ -20,7 +20,7 @@ from ludus.runs.directory import RunDirectory
 from ludus.runs.lock import RunLock
 from ludus.runs.mirror.remote import Abandoned, Pace, in_words, require_packages
 from ludus.runs.mirror.state import FOLDER, MirrorState, Stat
-from ludus.runs.mirror.sync import Outcome, Sync, scan
+from ludus.runs.mirror.sync import Sync, SyncOutcome, scan
 
 _log = logging.getLogger("ludus.runs")
 
@@ -167,7 +167,7 @@ def mirror_now(
     note: Callable[[str], None] = lambda path: None,
     attempts: int = 4,
     may_ask: bool = False,
-) -> tuple[MirrorState, Outcome]:
+) -> tuple[MirrorState, SyncOutcome]:
     """Bring the mirror of `run` up to date. UserError if that cannot be done, also after a few tries."""
     require_packages(url)
     pace = Pace(None if bandwidth is None else bytes_per_second(bandwidth))

@@ -46,7 +46,7 @@ _log = logging.getLogger("ludus.runs")
 
 
 @dataclass
-class Outcome:
+class SyncOutcome:
     """What one pass did."""
 
     files: int = 0
@@ -81,7 +81,7 @@ class Sync:
         self._promised: dict[str, str] = {}
         self._saved = 0.0
 
-    def once(self, *, last: bool = True, note: Callable[[str], None] = lambda path: None) -> Outcome:
+    def once(self, *, last: bool = True, note: Callable[[str], None] = lambda path: None) -> SyncOutcome:
         """Bring the mirror up to date; `last` also takes what grows all the time. Raises what the remote raises.
 
         `note` is told each file that is being sent. UserError if another run lies there.
@@ -101,7 +101,7 @@ class Sync:
 
     # Within
 
-    def _pass(self, remote: Remote, last: bool, note: Callable[[str], None]) -> Outcome:
+    def _pass(self, remote: Remote, last: bool, note: Callable[[str], None]) -> SyncOutcome:
         try:
             before = read_inventory(remote)
         except DamagedInventory:
@@ -112,7 +112,7 @@ class Sync:
             self.state.loose.clear()
             self.state.seen.clear()
         self._drop_lost(remote)
-        outcome = Outcome()
+        outcome = SyncOutcome()
         # one list for the whole pass: a checkpoint that comes later may count on metrics that went up without its rows
         checkpoints = list_checkpoints(self.run)
         self._promised = {path: digest for found in checkpoints for path, digest in found.hashes.items()}
@@ -177,7 +177,7 @@ class Sync:
         remote: Remote,
         before: Inventory | None,
         group: Iterable[str],
-        outcome: Outcome,
+        outcome: SyncOutcome,
         note: Callable[[str], None],
     ) -> None:
         with ExitStack() as stack:
@@ -208,7 +208,7 @@ class Sync:
         path: str,
         file: BinaryIO,
         size: int,
-        outcome: Outcome,
+        outcome: SyncOutcome,
         note: Callable[[str], None],
     ) -> bool:
         """Whether the file is there now; not when what is here is damaged."""

@@ -36,7 +36,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class UpdateSettings:
     """The numbers of one update; None switches a limit off."""
 
     rate: float
@@ -80,7 +80,7 @@ class FlatSamples:
     masks: BoolArray | None
 
 
-def why_not(policy: ActorCritic) -> str | None:
+def unsupported_reason(policy: ActorCritic) -> str | None:
     """None when the kernels cover `policy`, else what they do not cover."""
     uncovered = uncovered_input(policy, policy.features_extractor, policy.value_features_extractor)
     if uncovered is not None:
@@ -251,7 +251,7 @@ class ActorCriticKernels:
         return flat.astype(np.int64, copy=False), np.zeros((0, 0), dtype=np.float32)
 
     def learn(
-        self, samples: FlatSamples, orders: Iterable[Array], batch_size: int, settings: Settings
+        self, samples: FlatSamples, orders: Iterable[Array], batch_size: int, settings: UpdateSettings
     ) -> tuple[Metrics, int]:
         """One pass over `samples` per order of indices drawn from `orders`, until the KL limit ends it.
 
@@ -292,7 +292,12 @@ class ActorCriticKernels:
         return self._passes(orders, settings, one_pass)
 
     def _learn_listed(
-        self, listed: Any, samples: FlatSamples, orders: Iterable[Array], batch_size: int, settings: Settings
+        self,
+        listed: Any,
+        samples: FlatSamples,
+        orders: Iterable[Array],
+        batch_size: int,
+        settings: UpdateSettings,
     ) -> tuple[Metrics, int]:
         """`learn` from what is there and what is legal."""
         whole = (samples.actions.astype(np.int64, copy=False), samples.log_probs, samples.advantages)
@@ -325,7 +330,7 @@ class ActorCriticKernels:
     def _passes(
         self,
         orders: Iterable[Array],
-        settings: Settings,
+        settings: UpdateSettings,
         one_pass: Callable[[Array, Array, Array, int], tuple[int, bool]],
     ) -> tuple[Metrics, int]:
         """`one_pass(order, settings, statistics, cores)` for each order, until one of them ends it; see `learn`."""
@@ -369,7 +374,7 @@ class ActorCriticKernels:
         nothing = np.zeros(0, dtype=np.int64)
         for cores in {1, self._cores.most}:
             self._cores.cores = cores
-            self.learn(samples, [nothing], 2, Settings(0.0, 1e-5, None, 0.0, 0.0))
+            self.learn(samples, [nothing], 2, UpdateSettings(0.0, 1e-5, None, 0.0, 0.0))
 
     def _allocate_acting(self, rows: int) -> None:
         self._act_rows = rows
@@ -390,7 +395,7 @@ class ActorCriticKernels:
         self._buffers = (*network(), *network())
 
 
-def _means(stats: Array, steps: int, stopped: int, settings: Settings) -> Metrics:
+def _means(stats: Array, steps: int, stopped: int, settings: UpdateSettings) -> Metrics:
     """Mean metrics of the gradient steps, from their sums."""
     if steps == 0:
         return {"train/approx_kl": stats[policy_gradient.APPROX_KL]} if stopped else {}

@@ -25,7 +25,7 @@ from ludus.policies.q_network import QPolicy
 from ludus.types import Array, BoolArray, Metrics
 
 
-def why_not(policy: QPolicy) -> str | None:
+def unsupported_reason(policy: QPolicy) -> str | None:
     """None when the kernels cover `policy`, else what they do not cover."""
     if policy.value_net is not None:
         return "dueling networks"

@@ -32,7 +32,7 @@ from ludus.policies.soft_actor import SACPolicy, TwinCritic
 from ludus.types import Array, BoolArray, Metrics
 
 
-def why_not(policy: SACPolicy) -> str | None:
+def unsupported_reason(policy: SACPolicy) -> str | None:
     """None when the kernels cover `policy`, else what they do not cover."""
     return (
         uncovered_input(policy, policy.critic.features_extractor, policy.actor_features_extractor)

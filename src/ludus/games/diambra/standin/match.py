@@ -15,7 +15,7 @@ Bounds = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
-class Rules:
+class FightRules:
     """What sets a game apart, as the client lists it."""
 
     game_id: str
@@ -33,7 +33,7 @@ class Rules:
     player: dict[str, Bounds]
 
     @classmethod
-    def of(cls, listed: dict[str, Any]) -> Rules:
+    def of(cls, listed: dict[str, Any]) -> FightRules:
         """From the client's entry of the game."""
 
         def bounds(states: dict[str, list[Any]]) -> dict[str, Bounds]:
@@ -73,7 +73,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Player:
+class FightSeat:
     """Who plays: the side it has (0 for P1) and its characters, by their numbers."""
 
     side: int
@@ -88,7 +88,7 @@ class EpisodeRules:
     seed: int
     difficulty: int
     continue_game: float
-    players: tuple[Player, ...]
+    players: tuple[FightSeat, ...]
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Done:
 class Match:
     """One episode of the game `rules`, for one player against the stand-in's own or for two."""
 
-    def __init__(self, rules: Rules, episode: EpisodeRules, step_ratio: int) -> None:
+    def __init__(self, rules: FightRules, episode: EpisodeRules, step_ratio: int) -> None:
         self.rules = rules
         self.episode = episode
         self._step_ratio = step_ratio

@@ -14,13 +14,13 @@ from diambra.engine import model, service
 
 from ludus.games.diambra.standin.drawing import draw
 from ludus.games.diambra.standin.fight import MOVE_NAMES
-from ludus.games.diambra.standin.match import EpisodeRules, Match, Player, Rules
+from ludus.games.diambra.standin.match import EpisodeRules, FightRules, FightSeat, Match
 
 _LABELS = (" ", "←", "↖", "↑", "↗", "→", "↘", "↓", "↙")
 _SIDES = (model.RamStatesCategories.P1, model.RamStatesCategories.P2)
 
 
-class StandIn(service.EnvServerServicer):  # type: ignore[misc]  # generated without types
+class EngineStandIn(service.EnvServerServicer):  # type: ignore[misc]  # generated without types
     """Answers the five calls. `game_id` None plays whatever is asked for; `step_ms` is how long a step takes at least.
 
     `counts` says how often each call came, for whoever watches.
@@ -32,7 +32,7 @@ class StandIn(service.EnvServerServicer):  # type: ignore[misc]  # generated wit
         self._lock = threading.Lock()
         self.counts = {"EnvInit": 0, "Reset": 0, "Step": 0, "Close": 0}
         self.shutdown = threading.Event()
-        self._rules: Rules | None = None
+        self._rules: FightRules | None = None
         self._match: Match | None = None
 
     def EnvInit(self, request: Any, context: Any) -> Any:
@@ -43,7 +43,7 @@ class StandIn(service.EnvServerServicer):  # type: ignore[misc]  # generated wit
                 _refuse(context, f"this stand-in engine plays {self._only}, not {request.game_id}")
             if request.game_id not in listed:
                 _refuse(context, f"no game is called '{request.game_id}'")
-            self._rules = rules = Rules.of(listed[request.game_id])
+            self._rules = rules = FightRules.of(listed[request.game_id])
             self._match = None
             height, width, channels = rules.frame_shape
             if request.frame_shape.h > 0 and request.frame_shape.w > 0:
@@ -96,16 +96,16 @@ class StandIn(service.EnvServerServicer):  # type: ignore[misc]  # generated wit
         self.shutdown.set()
         return model.Empty()
 
-    def _player(self, rules: Rules, settings: Any, context: Any) -> Player:
+    def _player(self, rules: FightRules, settings: Any, context: Any) -> FightSeat:
         if settings.role not in _SIDES:
             _refuse(context, f"a player is P1 or P2, not {settings.role}")
         unknown = [name for name in settings.characters if name not in rules.characters]
         if unknown:
             _refuse(context, f"{rules.game_id} has no character '{unknown[0]}'")
         numbers = tuple(rules.characters.index(name) for name in settings.characters)
-        return Player(_SIDES.index(settings.role), numbers or (0,), max(0, settings.super_art - 1))
+        return FightSeat(_SIDES.index(settings.role), numbers or (0,), max(0, settings.super_art - 1))
 
-    def _description(self, rules: Rules, listed: dict[str, Any]) -> Any:
+    def _description(self, rules: FightRules, listed: dict[str, Any]) -> Any:
         reply = model.EnvInitResponse()
         reply.frame_shape.h, reply.frame_shape.w, reply.frame_shape.c = self._shape
         actions = reply.available_actions

@@ -42,7 +42,7 @@ class StandInOptions:
     obstacles: int = 4
 
 
-class StandIn:
+class UnityStandIn:
     """One simulator. `run` connects, serves, and connects again until it is cancelled."""
 
     def __init__(self, index: int, options: StandInOptions = StandInOptions()) -> None:  # noqa: B008  # frozen
@@ -150,7 +150,7 @@ async def run_simulators(
     say: Callable[[str], None] = lambda text: None,
 ) -> None:
     """`n` stand-ins, number `first` at `port`, the others at the ports after it; until cancelled."""
-    standins = [StandIn(index, options) for index in range(first, first + n)]
+    standins = [UnityStandIn(index, options) for index in range(first, first + n)]
     for standin in standins:
         standin.say = say
     await asyncio.gather(
