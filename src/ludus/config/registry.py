@@ -26,7 +26,7 @@ ENTRY_POINT_GROUP = "ludus.algorithms"
 # Each kind of algorithm, and what to import for those to register.
 _PROVIDERS = {
     "native": "ludus.algorithms",
-    "sb3": "ludus.sb3",
+    "sb3": "ludus.sb3.catalog",
     "language": "ludus.language.algorithms",
 }
 ENGINES = ("native", "sb3")

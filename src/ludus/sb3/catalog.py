@@ -5,11 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from sb3_contrib import ARS, QRDQN, TQC, TRPO, CrossQ, MaskablePPO, RecurrentPPO
-from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
-from stable_baselines3.common.base_class import BaseAlgorithm
-
 from ludus.config.registry import Algorithm, algorithm_names, find_algorithm, register_algorithm
+from ludus.errors import MissingExtra
+
+try:
+    from sb3_contrib import ARS, QRDQN, TQC, TRPO, CrossQ, MaskablePPO, RecurrentPPO
+    from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
+    from stable_baselines3.common.base_class import BaseAlgorithm
+except ImportError:
+    raise MissingExtra("engine: sb3", "sb3") from None
+
 from ludus.sb3.hyperparameters import check, hyperparameters_of
 from ludus.sb3.learner import SB3Learner
 

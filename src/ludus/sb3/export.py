@@ -26,7 +26,7 @@ _ALSO_IN_SB3 = ("FlattenExtractor", "NatureCNN", "CombinedExtractor")
 
 def export(policy: LoadedPolicy, path: Path) -> Exported:
     """Write the policy; with `normalize_obs`, the statistics for VecNormalize stand beside it."""
-    import ludus.sb3  # noqa: F401  # says so when the extra is missing
+    import ludus.sb3.catalog  # noqa: F401  # says so when the extra is missing
     from ludus.sb3.zip_file import write_model
 
     assert policy.config is not None and policy.checkpoint is not None

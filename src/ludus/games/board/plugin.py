@@ -1,0 +1,7 @@
+"""The plugin `board`: see `ludus.plugins`."""
+
+from __future__ import annotations
+
+from ludus.plugins import Plugin
+
+PLUGIN = Plugin(name="board")

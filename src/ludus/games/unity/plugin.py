@@ -1,0 +1,7 @@
+"""The plugin `unity`: see `ludus.plugins`."""
+
+from __future__ import annotations
+
+from ludus.plugins import Plugin
+
+PLUGIN = Plugin(name="unity")

@@ -1,0 +1,198 @@
+"""Plugins: what a game, an engine or a model family adds to Ludus.
+
+A plugin is one `Plugin`, called `PLUGIN`, in the file `plugin.py` of a package. The bundled ones are found by scanning
+`ludus/*/plugin.py` and `ludus/games/*/plugin.py`; third parties name theirs in the entry-point group `ludus.plugins`.
+
+Everything that is code is a lazy reference, `"module:object"`, imported when it is first used. Reading all plugins
+therefore costs a few milliseconds, and `ludus --help` stays fast. docs/write-a-plugin.md walks through an example.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from ludus.errors import UserError
+
+ENTRY_POINT_GROUP = "ludus.plugins"
+
+References = Mapping[str, str]
+"""Names and what each stands for, as `"module:object"`."""
+
+
+@dataclass(frozen=True)
+class EnvEntry:
+    """One Gymnasium registration. `vector_entry_point` builds N envs at once: `make(num_envs=N, **kwargs)`."""
+
+    id: str
+    entry_point: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    vector_entry_point: str | None = None
+
+
+@dataclass(frozen=True)
+class CommandEntry:
+    """One command, or a group of them: a function or a `typer.Typer`, and its line in `ludus --help`."""
+
+    target: str
+    help: str
+    epilog: str | None = None
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What one plugin provides. Every field is optional.
+
+    name: shown in errors, and the heading of its envs in `ludus envs` unless `env_group` says another.
+    package, extra: the package that its envs need, and the extra of Ludus that installs it.
+
+    envs: Gymnasium registrations.
+    env_support: env id pattern -> an `EnvSupport` (envs/support.py): envs that need more than `gymnasium.make`.
+    signals: env id pattern -> function of no arguments that returns (signals, action names), see envs/signals.py.
+    episode_reports: key of `info` at an episode's end -> class that summarises such reports (envs/episode_reports.py).
+    report_sections: functions from a RunDirectory to a section of the report page, "" where it has nothing to say.
+    metric_titles: metric name -> title of its chart.
+    human_play: env id -> function (seeds, output) for a person at the terminal; returns an EpisodeRecord each.
+
+    extractors: name -> feature extractor class.
+    choose_extractor: function from an observation space to the name of an extractor, None where it has none for it.
+
+    bots: name -> function (observation_space, action_space) that returns an actor for an env.
+    bot_envs: name -> function of no arguments that returns the EnvSpec such a bot plays by default.
+    players: name -> function (PlayerRequest) that returns a Player at a game with seats (league/players.py).
+    player_schemes: prefix such as "openai:" -> the same for names that begin with it.
+    codecs: functions (game id, kwargs) that return a codec between a game with seats and a network, or None.
+
+    engines: name of `engine:` -> trainer class. "language" is the engine of configs with a `language:` section.
+    algorithms: engine -> module that registers its algorithms when it is imported.
+    config_importers: modules with recognise(document) and translate(document, choice), asked in this order.
+    exports: target of `ludus export --to` -> module with FILENAME and export(policy, path).
+    model_importers: file suffix -> function that turns a foreign model into a run, for `ludus import`.
+
+    commands: top-level command -> CommandEntry.  bench: the same below `ludus bench`.
+    env_listing: function (output, filter) that prints more of `ludus envs` and returns its rows.
+    extras: extra -> (module that shows its presence, what it gives), for `ludus doctor`.
+    presets, agents: folders of YAML files and of runs, next to `plugin.py`.
+    """
+
+    name: str
+    package: str | None = None
+    extra: str | None = None
+    env_group: str | None = None
+    envs: tuple[EnvEntry, ...] = ()
+    env_support: References = field(default_factory=dict)
+    signals: References = field(default_factory=dict)
+    episode_reports: References = field(default_factory=dict)
+    report_sections: tuple[str, ...] = ()
+    metric_titles: Mapping[str, str] = field(default_factory=dict)
+    human_play: References = field(default_factory=dict)
+    extractors: References = field(default_factory=dict)
+    choose_extractor: str | None = None
+    bots: References = field(default_factory=dict)
+    bot_envs: References = field(default_factory=dict)
+    players: References = field(default_factory=dict)
+    player_schemes: References = field(default_factory=dict)
+    codecs: tuple[str, ...] = ()
+    engines: References = field(default_factory=dict)
+    algorithms: References = field(default_factory=dict)
+    config_importers: tuple[str, ...] = ()
+    exports: References = field(default_factory=dict)
+    model_importers: References = field(default_factory=dict)
+    commands: Mapping[str, CommandEntry] = field(default_factory=dict)
+    bench: Mapping[str, CommandEntry] = field(default_factory=dict)
+    env_listing: str | None = None
+    extras: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    presets: Path | None = None
+    agents: Path | None = None
+
+
+@cache
+def plugins() -> tuple[Plugin, ...]:
+    """Return every plugin: bundled ones by name, then those of other packages. Raises UserError for a broken one."""
+    found = [_bundled(name) for name in _bundled_packages()]
+    for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
+        try:
+            plugin = entry.load()
+        except Exception as error:  # a third party's module may raise anything, and must be named
+            raise UserError(
+                f"the plugin '{entry.name}' could not be loaded: {type(error).__name__}: {error}",
+                where=f"entry point {entry.value}",
+                fix="repair or uninstall the package that provides it",
+            ) from error
+        if not isinstance(plugin, Plugin):
+            raise UserError(
+                f"the plugin '{entry.name}' is a {type(plugin).__name__}, expected a ludus.plugins.Plugin",
+                where=f"entry point {entry.value}",
+            )
+        found.append(plugin)
+    return tuple(found)
+
+
+def load(reference: str) -> Any:
+    """Import the object that `"module:object"` names, or the module where there is no colon."""
+    module, _, name = reference.partition(":")
+    loaded: Any = importlib.import_module(module)
+    return getattr(loaded, name) if name else loaded
+
+
+def references(name: str) -> dict[str, str]:
+    """Return one field that maps names to references, of all plugins together; the first plugin wins."""
+    merged: dict[str, str] = {}
+    for plugin in plugins():
+        merged = {**getattr(plugin, name), **merged}
+    return merged
+
+
+def find(name: str, key: str) -> Any | None:
+    """Load what the field `name` has under `key`; None where no plugin has it."""
+    reference = references(name).get(key)
+    return None if reference is None else load(reference)
+
+
+def match_env(name: str, env_id: str) -> Any | None:
+    """Load what the field `name` has under the first pattern that fits `env_id`; None where nothing fits."""
+    plain = env_id.rpartition(":")[2]
+    for pattern, reference in references(name).items():
+        if fnmatchcase(plain, pattern):
+            return load(reference)
+    return None
+
+
+def listed(name: str) -> Iterator[Any]:
+    """Load every reference in the field `name`, which is a tuple or one reference, of all plugins in order."""
+    for plugin in plugins():
+        value = getattr(plugin, name)
+        for reference in (value,) if isinstance(value, str) else value or ():
+            yield load(reference)
+
+
+def commands(name: str = "commands") -> dict[str, CommandEntry]:
+    """Return the commands of all plugins: `commands`, or `bench` for those below `ludus bench`."""
+    return {key: entry for plugin in plugins() for key, entry in getattr(plugin, name).items()}
+
+
+def folders(name: str) -> list[Path]:
+    """Return the folders of presets, or of agents, that plugins bring."""
+    return [folder for plugin in plugins() if (folder := getattr(plugin, name)) is not None]
+
+
+def _bundled_packages() -> list[str]:
+    root = Path(__file__).parent
+    return sorted(
+        f"{prefix}.{module.name}"
+        for folder, prefix in ((root, "ludus"), (root / "games", "ludus.games"))
+        for module in pkgutil.iter_modules([str(folder)])
+        if module.ispkg and (folder / module.name / "plugin.py").is_file()
+    )
+
+
+def _bundled(package: str) -> Plugin:
+    plugin: Plugin = importlib.import_module(f"{package}.plugin").PLUGIN
+    return plugin
