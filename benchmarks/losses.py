@@ -173,7 +173,7 @@ class Injector:
             if engine is not None
             else [collector.fleet.place(index) for index in range(NODES)],
             "sampler": [] if engine is None else engine.places,
-            "learner": self._trainer.grouping.places,
+            "learner": self._trainer.ranks.places,
         }
         hit = (
             [place for where in places.values() for place in where]
@@ -199,7 +199,7 @@ class Injector:
         """Losses that the run has noticed so far."""
         collectors = getattr(self._trainer.collector, "losses", None)
         engine = getattr(self._trainer, "_engine", None)
-        learners = self._trainer.grouping._losses
+        learners = self._trainer.ranks._losses
         return (
             (0 if collectors is None else collectors.total)
             + (0 if engine is None else engine.lost)

@@ -130,7 +130,7 @@ def run_script(script: str, *arguments: str) -> int:
 KILLED = """\
 import os, signal, sys
 from driver import drive
-from ludus.training.training_run import TrainingRun
+from ludus.training.session import TrainingRun
 
 run, config, share = sys.argv[1:]
 

@@ -30,7 +30,7 @@ from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.tracking.jsonl import read_jsonl
 from ludus.training.factory import open_trainer
-from ludus.training.training_run import TrainingRun
+from ludus.training.session import Session
 
 pytestmark = [
     pytest.mark.faults,
@@ -62,20 +62,20 @@ class Caller:
 
     def __init__(self, send: Callable[[], None], steps: int = 300) -> None:
         self.send = send
-        self.run: TrainingRun | None = None
+        self.run: Session | None = None
         self.steps = steps
         self.sent = False
 
     def arm(self, phase: str) -> None:
-        begin = TrainingRun.begin
+        begin = Session.begin
 
-        def noticed(run: TrainingRun, *arguments: Any) -> None:
+        def noticed(run: Session, *arguments: Any) -> None:
             self.run = run
             if phase == "updating":
                 self._watch(type(run.crew.learner), "update")
             begin(run, *arguments)
 
-        TrainingRun.begin = noticed  # type: ignore[method-assign]
+        Session.begin = noticed  # type: ignore[method-assign]
         if phase == "collecting":
             self._watch(Stepper, "receive")
         elif phase == "evaluating":

@@ -22,7 +22,7 @@ from ludus.language.collector import MatchCollector, OpenMatch, Spread
 from ludus.language.game_files import read_games
 from ludus.language.models.peft_files import export_peft
 from ludus.language.models.sampling import Request
-from ludus.language.session import SelfPlayRun
+from ludus.language.session import SelfPlaySession
 from ludus.language.text_games.game import GameFault, TextGame
 from ludus.language.trainer import LanguageTrainer
 from ludus.league.records import MatchRecord, Turn
@@ -198,7 +198,7 @@ def test_going_back_leads_to_a_version_from_before_the_first_sign(
     trainer.train()
     trainer.close()
     run, guard = trainer._active, trainer.guard
-    assert isinstance(run, SelfPlayRun) and guard is not None
+    assert isinstance(run, SelfPlaySession) and guard is not None
     assert {f"learner@{version}" for version in range(4)} <= set(trainer.league.members)
 
     def collapsed() -> str:
@@ -280,7 +280,7 @@ def test_going_back_restores_the_frozen_weights(tmp_path: Path) -> None:
     trainer = trainer_of(config_of(tmp_path, total_timesteps="3 updates"))
     trainer.train()
     run: Any = trainer._active
-    assert isinstance(run, SelfPlayRun)
+    assert isinstance(run, SelfPlaySession)
     first = trainer.roster.weights("learner@0")
     now = trainer.roster.weights("learner")
     assert any(not np.array_equal(first[name], now[name]) for name in first)

@@ -10,7 +10,7 @@ from ludus.errors import CollectorsLost, LudusError
 from ludus.rollout.collector import CollectionStopped
 from ludus.scale.collectors import SyncCollector
 from ludus.scale.losses import Losses
-from ludus.training.grouping import Grouping
+from ludus.training.learner_ranks import LearnerRanks
 
 
 def test_one_loss_too_many_is_told_with_its_cause() -> None:
@@ -25,7 +25,7 @@ def test_one_loss_too_many_is_told_with_its_cause() -> None:
 def test_a_run_that_gives_up_on_its_learners_does_not_save_half_an_update() -> None:
     config = TrainerConfig(scale={"max_failures": 0})
     with pytest.raises(LudusError, match="a learner was lost") as told:
-        Grouping().lose(config, "a learner was lost")
+        LearnerRanks().lose(config, "a learner was lost")
     assert not isinstance(told.value, CollectorsLost)  # on which a run saves where it is
 
 

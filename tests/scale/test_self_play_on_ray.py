@@ -120,7 +120,7 @@ def test_a_lost_learner_takes_the_run_back_to_its_last_checkpoint_and_no_further
     trainer = trainer_of(scaled(tmp_path))
     try:
         trainer.create_model()
-        assassin = Assassin(lambda: trainer.grouping.places[0], after=6)
+        assassin = Assassin(lambda: trainer.ranks.places[0], after=6)
         result = trainer.train(callback=assassin)
         assert assassin.killed_at
     finally:
@@ -156,7 +156,7 @@ def test_samplers_and_learners_come_and_go_while_it_trains(tmp_path: Path) -> No
             now = trainer._active.progress.updates
             if now != self.updates:
                 self.updates = now
-                seen.append((trainer._engine.number, trainer.grouping.peers.size))
+                seen.append((trainer._engine.number, trainer.ranks.peers.size))
                 if now % 2 == 0 and (numbers := next(asked, None)):
                     ask_for(trainer.run.path, numbers)
             return True

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ludus.config.when import When
     from ludus.runs.checkpoints import Checkpoint
     from ludus.runs.directory import RunDirectory
-    from ludus.training.run_trainer import RunTrainer
+    from ludus.training.trainer import RunTrainer
 
 
 def resume(

@@ -112,10 +112,10 @@ def _newest_run(loaded: LoadedConfig, output: Output) -> RunDirectory | None:
     from ludus.config.loading import config_hash
     from ludus.runs.checkpoints import CheckpointManager
     from ludus.runs.directory import find_config_runs
-    from ludus.training.resuming import mend_all
+    from ludus.training.resume import repair_all_runs
 
     config = loaded.config
-    mend_all(config.run_dir or config.save_dir)
+    repair_all_runs(config.run_dir or config.save_dir)
     run = find_config_runs(config.run_dir or config.save_dir, config_hash(config))
     if run is None:
         output.print("no run of this config yet: starting one")
@@ -128,7 +128,7 @@ def _newest_run(loaded: LoadedConfig, output: Output) -> RunDirectory | None:
 def _start_run(loaded: LoadedConfig, output: Output) -> None:
     from ludus.cli.training import train_and_tell
     from ludus.training.factory import create_trainer
-    from ludus.training.run_trainer import RunTrainer
+    from ludus.training.trainer import RunTrainer
 
     with loaded.locating_errors():
         options: dict[str, Any] = {"display": output.display()}

@@ -22,7 +22,7 @@ _LOOK = {"finished": "bold green", "stopped": "bold green", "interrupted": "bold
 def train_and_tell(trainer: RLTrainer, output: Output, total_timesteps: Any = None) -> None:
     """Train, print the summary, and exit with the result's code when it is not 0."""
     from ludus.training.base import TrainResult
-    from ludus.training.grouping import under_torchrun
+    from ludus.training.learner_ranks import under_torchrun
 
     if under_torchrun() and int(os.environ["RANK"]) > 0:
         from ludus.scale.learners import follow_torchrun

@@ -18,7 +18,7 @@ from ludus.language.roster import Roster
 from ludus.league.league import League
 from ludus.rollout.experience import Experience, Turns
 from ludus.runs.checkpoints import Checkpoint
-from ludus.training.training_run import TrainingRun, require_finite
+from ludus.training.session import Session, require_finite
 from ludus.types import Metrics
 
 _log = logging.getLogger("ludus.training")
@@ -26,7 +26,7 @@ AGREEMENT_TURNS = 16  # enough to see a sampler that does not play the learner's
 DISAGREEMENT = 0.05  # nats per token; two computations of one policy in bfloat16 are 0.005 apart
 
 
-class SelfPlayRun(TrainingRun):
+class SelfPlaySession(Session):
     """Beside what every run does: the league and its frozen versions, the games on disk, the guard."""
 
     league: League
@@ -88,7 +88,7 @@ class SelfPlayRun(TrainingRun):
         metrics = metrics | collector.metrics | self._agreement | self._shares()
         update = self.progress.updates + 1
         self.tracker.log_learner(metrics)
-        with self.storage.bearing("games", f"the games of update {update} could not be written"):
+        with self.storage.tolerating("games", f"the games of update {update} could not be written"):
             self.tracker.add_trajectory(update, self._experience.matches)
         metrics |= self._guard(metrics | self._evaluation)
         self._evaluation = {}
@@ -120,7 +120,7 @@ class SelfPlayRun(TrainingRun):
                 )
                 for record in played.records:
                     self.league.record(record)
-            with self.storage.bearing("games", "the games of this evaluation could not be written"):
+            with self.storage.tolerating("games", "the games of this evaluation could not be written"):
                 records = [record for played in result.results for record in played.records]
                 self.tracker.add_eval_episode(self.progress.updates, records)
 
@@ -162,7 +162,7 @@ class SelfPlayRun(TrainingRun):
             if f"{name}@{version}" in self.league.members:
                 continue  # nothing was learnt since
             member, gone = self.league.freeze(name, version, anchor=anchor)
-            with self.storage.needing(f"the frozen version {member.name}"):
+            with self.storage.requiring(f"the frozen version {member.name}"):
                 self.roster.freeze(name, member.name)
             for one in gone:
                 self.roster.drop(one.name)

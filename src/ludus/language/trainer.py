@@ -30,7 +30,7 @@ from ludus.language.models.model import LanguageModel
 from ludus.language.models.models import load_language_model
 from ludus.language.models.peft_files import read_peft
 from ludus.language.roster import Roster
-from ludus.language.session import SelfPlayRun
+from ludus.language.session import SelfPlaySession
 from ludus.language.text_games.extraction import make_extractor
 from ludus.language.text_games.game import TextGame
 from ludus.language.text_games.templates import make_template
@@ -44,10 +44,10 @@ from ludus.runs.signals import StopSignals
 from ludus.runs.streams import Streams
 from ludus.tracking.progress import ProgressDisplay
 from ludus.tracking.tracker import MetricsLog
-from ludus.training.grouping import Rescaled, cpus_wanted, under_torchrun
+from ludus.training.learner_ranks import LearnersRescaled, cpus_wanted, under_torchrun
 from ludus.training.resolve import SMALL_NETWORK, available_threads, check_device
-from ludus.training.run_trainer import RunTrainer, take_over
-from ludus.training.training_run import SessionParts, policy_state, require_finite
+from ludus.training.session import SessionParts, policy_state, require_finite
+from ludus.training.trainer import RunTrainer, load_weights
 from ludus.types import Metrics, Progress
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class LanguageTrainer(RunTrainer):
         weights: LearnedWeights = learner.policy
         if config.pretrained_model is not None and self._resume_from is None:
             _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
-            take_over(learner, checkpoint)
+            load_weights(learner, checkpoint)
         self.collector = MatchCollector(self.tables, self.league, self.roster, games, self.streams)
         count = sum(parameter.numel() for parameter in weights.parameters())
         total = sum(p.numel() for p in self.model.parameters())
@@ -154,11 +154,11 @@ class LanguageTrainer(RunTrainer):
 
     def _make_learner(self, learners: int | None = None) -> LanguageLearner[Any]:
         config, device = self.config, torch.device(self.config.device)
-        peers = self.grouping.open(config, device, learners)
+        peers = self.ranks.open(config, device, learners)
         if peers.size > 1:
             from ludus.scale.learners import Order, language_place
 
-            self.grouping.build(Order(config))
+            self.ranks.build(Order(config))
         if peers.sharded:
             apart = language_place(config, device, self.streams, peers)
             place = replace(apart, playing=self.model)
@@ -201,16 +201,16 @@ class LanguageTrainer(RunTrainer):
         return {} if self.run is None else wanted_numbers(self.run.path)
 
     def _rescale(self) -> None:
-        """Have as many samplers and learners as are wanted. Rescaled where the learners become others."""
+        """Have as many samplers and learners as are wanted. LearnersRescaled where the learners become others."""
         wanted = self._wanted()
         actors, learners = wanted.get("num_actors"), wanted.get("num_learners")
         engine: Any = self._engine
         if actors and isinstance(engine, Resizable) and actors != engine.number:
             _log.info("%d samplers from here on, after %d", actors, engine.number)
             engine.resize(actors)
-        if learners and self.config.scale is not None and learners != self.grouping.peers.size:
-            _log.info("%d learners from here on, after %d", learners, self.grouping.peers.size)
-            raise Rescaled(learners)
+        if learners and self.config.scale is not None and learners != self.ranks.peers.size:
+            _log.info("%d learners from here on, after %d", learners, self.ranks.peers.size)
+            raise LearnersRescaled(learners)
 
     def evaluate_episodes(self, n_episodes: int, deterministic: bool = False) -> MatchEvaluation:
         """`n_episodes` games at every game against every opponent of `league.eval`, on all seats in turn.
@@ -301,10 +301,10 @@ class LanguageTrainer(RunTrainer):
 
     def _make_run(
         self, directory: RunDirectory, crew: SessionParts, log: MetricsLog, signals: StopSignals
-    ) -> SelfPlayRun:
-        if isinstance(self._active, SelfPlayRun):  # trained before: its logs end here
+    ) -> SelfPlaySession:
+        if isinstance(self._active, SelfPlaySession):  # trained before: its logs end here
             self._active.tracker.close()
-        run = SelfPlayRun(directory, crew, log, signals, self.display, self.config.total_timesteps)
+        run = SelfPlaySession(directory, crew, log, signals, self.display, self.config.total_timesteps)
         started = self.config.warmup is None or self.config.pretrained_model is not None
         warm_up = None if started else self._warm_up_and_tell
         run.prepare(self.league, self.roster, self.guard, warm_up, self._rescale)

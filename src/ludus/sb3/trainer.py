@@ -16,7 +16,7 @@ from ludus.runs.signals import StopSignals
 from ludus.tracking.progress import ProgressDisplay
 from ludus.training.base import TrainResult
 from ludus.training.native import NativeTrainer
-from ludus.training.training_run import TrainingRun
+from ludus.training.session import Session
 
 _log = logging.getLogger("ludus.training")
 MODEL_FILE = "model.zip"
@@ -75,7 +75,7 @@ class SB3Trainer(NativeTrainer):
 
     def _open(
         self, directory: RunDirectory, checkpoint: Checkpoint | None, signals: StopSignals, callback: Any
-    ) -> TrainingRun:
+    ) -> Session:
         learner: Any = self.learner
         collector: Any = self.collector
         learner.total = self.config.total_timesteps
@@ -85,7 +85,7 @@ class SB3Trainer(NativeTrainer):
     def _model_for_callbacks(self) -> Any:
         return self.model
 
-    def _run_to_end(self, run: TrainingRun, checkpoint: Checkpoint | None, callback: Any) -> TrainResult:
+    def _run_to_end(self, run: Session, checkpoint: Checkpoint | None, callback: Any) -> TrainResult:
         result = super()._run_to_end(run, checkpoint, callback)
         self._write_model_file(run.directory)
         return result

@@ -10,8 +10,8 @@ from ludus.errors import ConfigError, MissingExtra, UserError
 from ludus.runs.directory import RunDirectory
 from ludus.training.base import RLTrainer
 from ludus.training.native import NativeTrainer
-from ludus.training.resuming import mend
-from ludus.training.run_trainer import RunTrainer
+from ludus.training.resume import repair_run_files
+from ludus.training.trainer import RunTrainer
 
 
 def create_trainer(env: Any = None, config: TrainerConfig | None = None, **options: Any) -> RLTrainer:
@@ -63,8 +63,8 @@ def _language_trainer(env: Any, config: TrainerConfig, **options: Any) -> RLTrai
 
 
 def open_trainer(run: RunDirectory, **options: Any) -> RunTrainer:
-    """The trainer of an existing run, from its `config.yaml`, ready to `resume`; see `mend`."""
-    mend(run)
+    """The trainer of an existing run, from its `config.yaml`, ready to `resume`; see `repair_run_files`."""
+    repair_run_files(run)
     loaded: LoadedConfig = load_config(run.config_path)
     if loaded.config.env is None and loaded.config.language is None:
         raise UserError(

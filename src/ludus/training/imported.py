@@ -15,7 +15,7 @@ from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.sb3.import_zip import ImportedModel
 from ludus.training.provenance import command_line, versions
-from ludus.training.training_run import policy_state
+from ludus.training.session import policy_state
 from ludus.types import Progress
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ludus.algorithms.learner import AnyLearner
 from ludus.evaluation.evaluate import EvaluationStopped
 from ludus.rollout.collector import CollectionStopped, Collector
-from ludus.training.training_run import TrainingRun
+from ludus.training.session import Session
 
 
-def train_loop(run: TrainingRun, collector: Collector, learner: AnyLearner) -> str:
+def train_loop(run: Session, collector: Collector, learner: AnyLearner) -> str:
     """Train until the run is done or asked to stop; returns how it ended, as `run.json` names it."""
     try:
         while not run.done:

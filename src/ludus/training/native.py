@@ -25,7 +25,7 @@ from ludus.rollout.stepper import Stepper
 from ludus.runs.streams import Streams
 from ludus.tracking.progress import ProgressDisplay
 from ludus.training.env_source import EnvSource
-from ludus.training.grouping import require_shareable
+from ludus.training.learner_ranks import require_shareable
 from ludus.training.resolve import (
     available_threads,
     choose_device,
@@ -34,7 +34,7 @@ from ludus.training.resolve import (
     resolve_config,
     set_threads,
 )
-from ludus.training.run_trainer import RunTrainer, take_over
+from ludus.training.trainer import RunTrainer, load_weights
 
 _log = logging.getLogger("ludus.training")
 
@@ -97,7 +97,7 @@ class NativeTrainer(RunTrainer):
             learner = self._make_learner()
             if config.pretrained_model is not None and self._resume_from is None:
                 _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
-                take_over(learner, checkpoint)
+                load_weights(learner, checkpoint)
             self.collector = self._make_collector(learner, envs)
         except BaseException:
             envs.close()
@@ -115,14 +115,14 @@ class NativeTrainer(RunTrainer):
 
     def _make_learner(self, learners: int | None = None) -> Learner[Any, Any]:
         config, place = self.config, self._place
-        peers = self.grouping.open(config, place.device, learners)
+        peers = self.ranks.open(config, place.device, learners)
         if peers.size > 1:
             from ludus.scale.learners import Order
 
             require_shareable(config)
             place = replace(place, peers=peers, kernels=False)  # kernels and graphs step alone
             fresh = Streams(config.seed)
-            self.grouping.build(
+            self.ranks.build(
                 Order(config, replace(place, streams=fresh, reward_normalizer=None, peers=ALONE))
             )
         learner: Learner[Any, Any] = config.algorithm_entry().learner(place, config.typed_hyperparams())  # type: ignore[misc]

@@ -23,7 +23,7 @@ class Storage:
         self._failures: Counter[str] = Counter()
 
     @contextmanager
-    def bearing(self, what: str, alarm: str) -> Iterator[None]:
+    def tolerating(self, what: str, alarm: str) -> Iterator[None]:
         """An OSError within is told as an alarm, and training goes on; the third in a row is a StorageError.
 
         `what` names the files that fail together, `alarm` says what is missing now and when it is tried again.
@@ -41,7 +41,7 @@ class Storage:
             del self._failures[what]
 
     @contextmanager
-    def needing(self, what: str) -> Iterator[None]:
+    def requiring(self, what: str) -> Iterator[None]:
         """An OSError within is a StorageError: without `what` the run cannot go on, or has not ended well."""
         try:
             yield

@@ -101,5 +101,5 @@ def closing(log: MetricsLog, storage: Storage) -> Iterator[None]:
         with suppress(OSError):
             log.close()
         raise
-    with storage.needing("the last rows of metrics.jsonl"):
+    with storage.requiring("the last rows of metrics.jsonl"):
         log.close()

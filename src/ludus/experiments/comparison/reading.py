@@ -24,7 +24,7 @@ TRAINING = "rollout/ep_rew_mean"
 def read_run(path: Path, seed: int, sessions: Sequence[Path]) -> RunResult:
     """What the run at `path` has come to; `waiting` where it has not begun.
 
-    `sessions` are the files its processes kept, see `job.Session`. A run that was training when its process
+    `sessions` are the files its processes kept, see `job.JobCosts`. A run that was training when its process
     was killed counts as interrupted, one whose last process ended with an error as failed.
     """
     costs = [session for file in sessions if (session := _read_session(file)) is not None]

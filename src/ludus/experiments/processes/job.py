@@ -32,7 +32,7 @@ from ludus.secret_values import without_secrets
 from ludus.tracking.tracker import MetricsLog
 from ludus.training.base import RLTrainer, TrainResult
 from ludus.training.factory import create_trainer
-from ludus.training.resuming import mend, newest_whole
+from ludus.training.resume import newest_resumable, repair_run_files
 
 _log = logging.getLogger("ludus.experiments")
 _WRITE_EVERY = 2.0
@@ -72,7 +72,7 @@ def do(job: Job) -> int:
     sys.argv[:] = job.argv
     for env_id, spec in job.registrations.items():
         gym.registry.setdefault(env_id, spec)
-    session = Session(job.session)
+    session = JobCosts(job.session)
     try:
         with _alone(job):
             code = _train(job)
@@ -95,7 +95,7 @@ def _train(job: Job) -> int:
         checkpoint = where_to_go_on(directory, loaded.config)
         if checkpoint is not None and hasattr(trainer, "resume"):
             # with the choices that `auto` made when the run began, which its own config names
-            mend(directory)
+            repair_run_files(directory)
             trainer = create_trainer(job.env, load_config(directory.config_path).config)
             trainer.resume(directory, checkpoint.name)  # type: ignore[attr-defined]
         elif directory.path.exists():
@@ -119,7 +119,7 @@ def where_to_go_on(directory: RunDirectory, config: TrainerConfig) -> Checkpoint
         return None
     by_clock = config.checkpoint.every is not None and config.checkpoint.every.is_wall_clock
     try:
-        return newest_whole(directory, exact_only=not by_clock)
+        return newest_resumable(directory, exact_only=not by_clock)
     except CheckpointFormatError:
         raise
     except CheckpointError as error:  # those that are there were saved by a signal, or are damaged
@@ -160,7 +160,7 @@ def _write_down(trainer: RLTrainer, config: TrainerConfig, directory: RunDirecto
     directory.update_info(status="finished", steps=steps, seed=config.seed)
 
 
-class Session:
+class JobCosts:
     """The file in which a job keeps what it has cost so far; a thread writes it now and then."""
 
     def __init__(self, path: Path) -> None:

@@ -37,12 +37,12 @@ from ludus.tracking.progress import ProgressDisplay
 from ludus.tracking.tracker import CLOCK, MetricsLog
 from ludus.training.base import RLTrainer, TrainResult
 from ludus.training.callbacks import CallbackLogger, as_callback
-from ludus.training.grouping import Grouping, Rescaled
+from ludus.training.learner_ranks import LearnerRanks, LearnersRescaled
 from ludus.training.loop import train_loop
 from ludus.training.provenance import command_line, versions
-from ludus.training.resuming import check_rows, newest_whole
+from ludus.training.resume import check_rows, newest_resumable
+from ludus.training.session import Session, SessionParts, policy_state
 from ludus.training.trackers import closing, open_trackers
-from ludus.training.training_run import SessionParts, TrainingRun, policy_state
 from ludus.types import Progress
 
 _log = logging.getLogger("ludus.training")
@@ -65,14 +65,14 @@ class RunTrainer(RLTrainer):
         self.logger = CallbackLogger()
         self.learner: AnyLearner | None = None
         self.collector: Collector | None = None
-        self._active: TrainingRun | None = None
+        self._active: Session | None = None
         self._resume_from: Checkpoint | None = None
         self._rows_as_they_are = False
         self._seen: list[tuple[int, str]] | None = None
         """The checkpoints that `resume` chose from."""
         self._loaded: Checkpoint | None = None
         self._setting: list[tuple[str, str]] = []
-        self.grouping = Grouping()
+        self.ranks = LearnerRanks()
 
     @property
     @abstractmethod
@@ -149,7 +149,7 @@ class RunTrainer(RLTrainer):
                 )
             self._rows_as_they_are = self._rows_differ(found)
         else:
-            found = newest_whole(self.run, exact_only=exact)
+            found = newest_resumable(self.run, exact_only=exact)
             self._rows_as_they_are = False
         if found is None:
             raise UserError(
@@ -206,12 +206,12 @@ class RunTrainer(RLTrainer):
         self.create_model()
         assert self.learner is not None
         _, checkpoint = find_checkpoint(str(path), self.config.save_dir)
-        take_over(self.learner, checkpoint)
+        load_weights(self.learner, checkpoint)
         if self._active is not None:
             self._loaded = checkpoint  # the next train() goes on from the disk, and takes it over once more
 
     def close(self) -> None:
-        self.grouping.close()
+        self.ranks.close()
         if self.collector is not None:
             self.collector.close()
 
@@ -266,7 +266,7 @@ class RunTrainer(RLTrainer):
 
     def _open(
         self, directory: RunDirectory, checkpoint: Checkpoint | None, signals: StopSignals, callback: Any
-    ) -> TrainingRun:
+    ) -> Session:
         """The training run with everything it drives; its first step is `_begin`'s."""
         assert self.collector is not None and self.learner is not None
         resumed_at = None if checkpoint is None else checkpoint.step
@@ -305,27 +305,27 @@ class RunTrainer(RLTrainer):
 
     def _make_run(
         self, directory: RunDirectory, crew: SessionParts, log: MetricsLog, signals: StopSignals
-    ) -> TrainingRun:
-        return TrainingRun(directory, crew, log, signals, self.display, self.config.total_timesteps)
+    ) -> Session:
+        return Session(directory, crew, log, signals, self.display, self.config.total_timesteps)
 
-    def _begin(self, run: TrainingRun, checkpoint: Checkpoint | None, callback: Any) -> None:
+    def _begin(self, run: Session, checkpoint: Checkpoint | None, callback: Any) -> None:
         """Bring the run to its first step, or to the checkpoint to go on from, and tell callback and display."""
         directory = run.directory
         if callback is not None:
             callback.init_callback(self._model_for_callbacks())
         run.take_rows_as_they_are = self._rows_as_they_are
         run.begin(checkpoint)
-        if checkpoint is None and self.grouping.peers.size > 1:
+        if checkpoint is None and self.ranks.peers.size > 1:
             run.save_start()
         if self._loaded is not None:
             assert self.learner is not None
-            take_over(self.learner, self._loaded)
+            load_weights(self.learner, self._loaded)
             self._loaded = None
         if callback is not None:
             callback.on_training_start({"self": self}, {})
             if not run.done:
                 callback.on_rollout_start()
-        with run.storage.needing("run.json"):
+        with run.storage.requiring("run.json"):
             directory.update_info(status="running", pid=os.getpid())
         if self.display is not None:
             if checkpoint is not None:
@@ -342,7 +342,7 @@ class RunTrainer(RLTrainer):
         """What `self.model` is inside a callback."""
         return self
 
-    def _run_to_end(self, run: TrainingRun, checkpoint: Checkpoint | None, callback: Any) -> TrainResult:
+    def _run_to_end(self, run: Session, checkpoint: Checkpoint | None, callback: Any) -> TrainResult:
         assert self.collector is not None and self.learner is not None
         directory = run.directory
         try:
@@ -368,7 +368,7 @@ class RunTrainer(RLTrainer):
         if callback is not None:
             callback.on_training_end()
         evaluation = None if run.last_evaluation is None else run.last_evaluation.summary()
-        with run.storage.needing("how the run ended, in run.json,"):
+        with run.storage.requiring("how the run ended, in run.json,"):
             directory.update_info(
                 status=status,
                 reason=run.stop_reason,
@@ -396,7 +396,7 @@ class RunTrainer(RLTrainer):
             exit_code=run.signals.exit_code,
         )
 
-    def _loop(self, run: TrainingRun) -> str:
+    def _loop(self, run: Session) -> str:
         """The loop, to its end: begun again where the learners have become others."""
         assert self.collector is not None and self.learner is not None
         lost = False
@@ -407,21 +407,21 @@ class RunTrainer(RLTrainer):
                     lost = False
                 return train_loop(run, self.collector, self.learner)
             except PeerLost as error:
-                self.grouping.lose(self.config, str(error))
+                self.ranks.lose(self.config, str(error))
                 lost = True
-            except Rescaled as asked:
+            except LearnersRescaled as asked:
                 tensors, values = self.learner.tensors(), self.learner.values()
                 self._take_learner(run, asked.learners)
                 self.learner.load(tensors, values)
 
-    def _go_back(self, run: TrainingRun) -> None:
+    def _go_back(self, run: Session) -> None:
         """After a loss: form the learners anew, at the newest checkpoint. What was learnt since is not whole."""
-        self._take_learner(run, self.grouping.size)
+        self._take_learner(run, self.ranks.size)
         checkpoint = run.checkpoints.newest_intact()
         assert checkpoint is not None  # several learners save one before their first update
         run.begin(checkpoint)
 
-    def _take_learner(self, run: TrainingRun, learners: int) -> None:
+    def _take_learner(self, run: Session, learners: int) -> None:
         """Make the learner again, as one of `learners`; nothing of the old one's state is in it."""
         self.learner = self._make_learner(learners)
         run.crew = replace(run.crew, learner=self.learner)
@@ -456,7 +456,7 @@ def _parse_total(value: Any) -> When:
         raise UserError(str(error), where="train(total_timesteps=…)", fix="as in the config") from None
 
 
-def take_over(learner: AnyLearner, checkpoint: Checkpoint) -> None:
+def load_weights(learner: AnyLearner, checkpoint: Checkpoint) -> None:
     """Start from the weights of another run's policy."""
     load_policy_tensors(learner.policy, checkpoint)
     if isinstance(learner, Learner):  # which may have copies of them, as target networks

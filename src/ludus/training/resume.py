@@ -25,7 +25,7 @@ _log = logging.getLogger("ludus.training")
 _OF_THE_MOMENT = ("status", "pid", "steps", "seconds", "evaluation", "error", "reason")
 
 
-def newest_whole(run: RunDirectory, *, exact_only: bool = False) -> Checkpoint | None:
+def newest_resumable(run: RunDirectory, *, exact_only: bool = False) -> Checkpoint | None:
     """As `CheckpointManager.newest_intact`, and the run's files are as that checkpoint knew them."""
     return CheckpointManager(run.checkpoints_dir).newest_intact(
         exact_only=exact_only, check=lambda checkpoint: check_files(run, checkpoint)
@@ -72,7 +72,7 @@ def extents_from(saved: Mapping[str, Any]) -> dict[str, Extent]:
 
 
 def copies(run: RunDirectory, config: str) -> dict[str, Any]:
-    """What of the run's small files a checkpoint keeps, so that they can be put back: see `mend`."""
+    """What of the run's small files a checkpoint keeps, so that they can be put back: see `repair_run_files`."""
     try:
         info = run.info()
     except UserError:  # damaged while the run trains: earlier checkpoints have it
@@ -83,7 +83,7 @@ def copies(run: RunDirectory, config: str) -> dict[str, Any]:
     }
 
 
-def mend(run: RunDirectory) -> None:
+def repair_run_files(run: RunDirectory) -> None:
     """Put `config.yaml` and `run.json` back from the newest checkpoint that has them, where they are damaged.
 
     What was there is kept beside it as `NAME.damaged`. Raises what is wrong with them where no checkpoint helps, and
@@ -110,14 +110,14 @@ def mend(run: RunDirectory) -> None:
         )
 
 
-def mend_all(root: Path | str) -> None:
-    """`mend` every run under `root` whose `run.json` is damaged: who looks for a run by its config must see it.
+def repair_all_runs(root: Path | str) -> None:
+    """Repair every run under `root` whose `run.json` is damaged, so that a search by config finds it.
 
-    Raises UserError for one that cannot be mended: it may be the one that is looked for.
+    Raises UserError for a run that cannot be repaired: it may be the one the user searches for.
     """
     for run in walk_runs(Path(root)):
         if run.info_path.is_file() and _info_trouble(run) is not None:
-            mend(run)
+            repair_run_files(run)
 
 
 def _config_trouble(path: Path) -> UserError | None:

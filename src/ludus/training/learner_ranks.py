@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ludus.scale.losses import Losses
 
 
-class Rescaled(Exception):
+class LearnersRescaled(Exception):
     """From the next update on the run has another number of learners."""
 
     def __init__(self, learners: int) -> None:
@@ -24,7 +24,7 @@ class Rescaled(Exception):
         self.learners = learners
 
 
-class Grouping:
+class LearnerRanks:
     """Alone, until a config is opened that asks for more."""
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ from ludus.runs.streams import Streams
 from ludus.tracking.machine import MachineLoad
 from ludus.tracking.progress import ProgressDisplay
 from ludus.tracking.tracker import MetricsLog
-from ludus.training.resuming import copies, extents_from
+from ludus.training.resume import copies, extents_from
 from ludus.training.statistics import EpisodeWindow, GameWindow, MeanMetrics
 from ludus.training.storage import Storage
 from ludus.types import Metrics, Progress
@@ -58,7 +58,7 @@ class SessionParts:
     extra_metrics: Callable[[], Metrics]
 
 
-class TrainingRun:
+class Session:
     """Drives everything around collect and update. The loop only asks it `done`, `stopping` and the like."""
 
     def __init__(
@@ -215,7 +215,7 @@ class TrainingRun:
     def preempted(self) -> str:
         """Asked to stop: save where we are. Exact only with the open games: nobody else has a barrier here."""
         if self.progress.steps > self._saved_at:
-            with self.storage.needing("the last checkpoint"):
+            with self.storage.requiring("the last checkpoint"):
                 whole = self._steps_in_collection == 0 and not self._broken_off
                 self.save(exact=self.crew.collector.saves_games and whole)
         return "interrupted" if self.stopping else "stopped"
@@ -226,7 +226,7 @@ class TrainingRun:
         wanted = self.crew.config.evaluation.every is not None
         if wanted and self._evaluated_at != self.progress.steps:
             self._evaluate()
-        with self.storage.needing("the last checkpoint"):
+        with self.storage.requiring("the last checkpoint"):
             if self._saved_at != self.progress.steps:
                 self.save(exact=self.crew.collector.saves_games)
             elif self._new_best:
@@ -266,7 +266,7 @@ class TrainingRun:
     def save_start(self) -> None:
         """A checkpoint before the first step, for a run that may have to go back: of the barrier it has come to."""
         self._barriers -= 1
-        with self.storage.needing("the first checkpoint"):
+        with self.storage.requiring("the first checkpoint"):
             self.save(exact=self.crew.collector.seeded)
 
     def resume_hint(self) -> str:
@@ -314,7 +314,7 @@ class TrainingRun:
         """
         next_one = f"after {self.crew.config.checkpoint.every}" if resumable else "with the next evaluation"
         step = f"{self.progress.steps:,}"
-        with self.storage.bearing(
+        with self.storage.tolerating(
             "checkpoints",
             f"the checkpoint of step {step} could not be saved (the next one is due {next_one})",
         ):
@@ -411,7 +411,7 @@ class TrainingRun:
         summary = self._games.summary()
         if summary is None:
             return {}
-        with self.storage.bearing(
+        with self.storage.tolerating(
             "games.json", "games.json could not be written, and is tried again with the next row"
         ):
             write_atomic(self.directory.games_path, json.dumps(summary, indent=1))
@@ -425,7 +425,7 @@ class TrainingRun:
             self._evaluations_since_best = -1  # the next evaluation, or this one, is the first to count: 0
         progress = self.progress
         row = self.log.take(progress.steps, progress.updates, progress.episodes, metrics)
-        with self.storage.bearing(
+        with self.storage.tolerating(
             "metrics.jsonl", "metrics.jsonl could not be written; its rows wait and go with the next one"
         ):
             self.log.flush()
