@@ -104,7 +104,7 @@ def test_what_an_older_policy_played_is_valued_anew_as_torch_does(
     last = np.random.default_rng(3).normal(size=(4, 3)).astype(np.float32)
     cuts = Cuts(np.full(4, 15), np.arange(4), last)
     experience = replace(masked_rollout(torch_one, space, masked), cuts=cuts)
-    expected, found = (one.credit(experience, 0.0)[0] for one in (torch_one, fused))
+    expected, found = (one.credit(experience, 0.0).samples for one in (torch_one, fused))
     assert not np.allclose(found.log_probs, experience.log_probs.reshape(-1), atol=1e-2)
     for name in ("log_probs", "values", "advantages", "returns"):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-4, atol=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -178,3 +179,30 @@ def test_following_moves_parameters_by_tau_and_copies_buffers() -> None:
     assert target.running_mean.tolist() == [7.0, 7.0]
     follow(target, source, 1.0)
     assert target.weight.tolist() == [4.0, -1.0]
+
+
+def test_credited_samples_are_pickled_without_change_for_other_ranks() -> None:
+    ppo = learner("PPO", n_steps=8, batch_size=8)
+    batch = ppo.credit(rollout(ppo), 0.0)
+    arrived = pickle.loads(pickle.dumps(batch))  # noqa: S301  # of our own making
+    assert arrived.metrics == batch.metrics
+    for sent, received in zip(batch.samples.tensors(), arrived.samples.tensors(), strict=True):
+        assert torch.equal(sent, received)
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "A2C"])
+def test_an_update_is_credit_then_learn(algorithm: str) -> None:
+    one, other = (learner(algorithm, n_steps=8) for _ in range(2))
+    experience = rollout(one)
+    expected = one.update(experience, 0.3)
+    found = other.learn(other.credit(experience, 0.3), 0.3)
+    assert found == expected
+    assert same_bytes(weights_of(one.policy), weights_of(other.policy))
+
+
+def test_crediting_transitions_only_fills_the_replay_buffer() -> None:
+    dqn = learner("DQN", learning_starts=0, batch_size=4)
+    before = weights_of(dqn.policy)
+    assert dqn.credit(transitions(dqn), 0.0) == 16
+    assert dqn.replay.size == 16
+    assert same_bytes(before, weights_of(dqn.policy))

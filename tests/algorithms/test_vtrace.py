@@ -154,8 +154,8 @@ def played_by(ppo: PPO, cuts: bool, **change: Any) -> Rollout:
 @pytest.mark.parametrize("kernels", [False, True])
 def test_fresh_experience_is_credited_alike_either_way(kernels: bool) -> None:
     ppo = learner(kernels)
-    plain, _ = ppo.credit(played_by(ppo, cuts=False), 0.0)
-    corrected, _ = ppo.credit(played_by(ppo, cuts=True), 0.0)
+    plain = ppo.credit(played_by(ppo, cuts=False), 0.0).samples
+    corrected = ppo.credit(played_by(ppo, cuts=True), 0.0).samples
     for name in ("log_probs", "values", "advantages", "returns"):
         torch.testing.assert_close(getattr(corrected, name), getattr(plain, name), rtol=1e-5, atol=1e-5)
 
@@ -167,7 +167,7 @@ def test_stale_experience_is_valued_and_weighed_by_the_policy_that_learns() -> N
     nothing = np.zeros_like(fresh.values)
     acted = fresh.log_probs + np.log(2.0).astype(np.float32)
     stale = replace(fresh, log_probs=acted, values=nothing, next_values=nothing)
-    samples, _ = ppo.credit(stale, 0.0)
+    samples = ppo.credit(stale, 0.0).samples
     half = np.full((16, 2), 0.5)
     wanted = vtrace(
         fresh.rewards, fresh.values, fresh.next_values, fresh.terminated, fresh.ends, half, 0.99, 0.95

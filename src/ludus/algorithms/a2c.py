@@ -13,12 +13,17 @@ from ludus.algorithms.backends.cuda_graph import Captured
 from ludus.algorithms.backends.numba.actor_critic import UpdateSettings
 from ludus.algorithms.gradient_step import descend, make_adam, make_rmsprop, set_learning_rate
 from ludus.algorithms.learner import LearnerContext
-from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, RolloutSamples, SampleStore
+from ludus.algorithms.on_policy import (
+    OnPolicyHyperparameters,
+    OnPolicyLearner,
+    RolloutBatch,
+    RolloutSamples,
+    SampleStore,
+)
 from ludus.algorithms.peers import on_all_ranks
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
 from ludus.config.schedule import Fraction, NonNegative
-from ludus.rollout.experience import Rollout
 from ludus.types import Metrics
 
 
@@ -64,12 +69,12 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
         return {"optimizer": self.optimizer}
 
     @on_all_ranks
-    def learn(self, experience: Rollout, fraction: float, shuffling: Any) -> Metrics:
+    def learn(self, batch: RolloutBatch, fraction: float) -> Metrics:
         h = self.h
+        samples = self.receive(batch)
         learning_rate = h.learning_rate(fraction)
         set_learning_rate(self.optimizer, learning_rate)
-        samples, metrics = self.credit(experience, fraction)
-        metrics["train/learning_rate"] = learning_rate
+        metrics = batch.metrics | {"train/learning_rate": learning_rate}
         if len(samples) == 0:  # every step crossed a reset or was dropped
             return metrics
         if self.kernels is None:

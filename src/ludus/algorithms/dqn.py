@@ -23,7 +23,6 @@ from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
 from ludus.config.schedule import NonNegative, Positive, PositiveFraction
 from ludus.policies.q_network import QPolicy
-from ludus.rollout.experience import Transitions
 from ludus.types import Metrics
 
 
@@ -89,9 +88,9 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}
 
-    def update(self, experience: Transitions, fraction: float) -> Metrics:
-        h, before = self.h, self.steps
-        metrics = super().update(experience, fraction)
+    def learn(self, batch: int, fraction: float) -> Metrics:
+        h, before = self.h, self.steps - batch
+        metrics = super().learn(batch, fraction)
         if self.steps // h.target_update_interval > before // h.target_update_interval:
             follow(self.target, self.policy, h.tau(fraction))
         done = min(1.0, fraction / h.exploration_fraction)

@@ -71,7 +71,11 @@ class AnyLearner(Protocol):
 
     policy: Any
 
-    def update(self, experience: Any, fraction: float) -> Metrics: ...
+    def credit(self, experience: Any, fraction: float) -> Any: ...
+
+    def learn(self, batch: Any, fraction: float) -> Metrics: ...
+
+    def publish(self) -> None: ...
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]: ...
 
@@ -83,7 +87,7 @@ class AnyLearner(Protocol):
 
 
 class Learner(ABC, Generic[E, H]):
-    """Owns the policy and its optimizers. `update` is the whole algorithm."""
+    """Owns the policy and its optimizers. `credit` and `learn` are the whole algorithm."""
 
     policy: Policy
     kernels: Any = None
@@ -100,8 +104,24 @@ class Learner(ABC, Generic[E, H]):
         self.step_gate = StepGate(place.device)
 
     @abstractmethod
+    def credit(self, experience: E, fraction: float) -> Any:
+        """Return the batch that `learn` takes: experience with rewards turned into what the gradient steps need.
+
+        `fraction` of the run is done; schedules depend on it. Runs on the first rank only.
+        """
+
+    @abstractmethod
+    def learn(self, batch: Any, fraction: float) -> Metrics:
+        """Take the gradient steps of one update on what `credit` returned. Runs on all ranks."""
+
+    def publish(self) -> None:
+        """Give the learnt weights to the policy that plays. Does nothing where both are the same."""
+
     def update(self, experience: E, fraction: float) -> Metrics:
-        """Learn from `experience`; `fraction` of the run is done, which is what schedules read."""
+        """Run `credit`, `learn` and `publish` on one experience."""
+        metrics = self.learn(self.credit(experience, fraction), fraction)
+        self.publish()
+        return metrics
 
     @abstractmethod
     def make_collector(self, stepper: Stepper) -> EnvCollector:

@@ -69,11 +69,7 @@ class OffPolicyLearner(Learner[Transitions, H]):
             f"train/{name}": value for name, value in zip(self.STATISTICS, statistics.tolist(), strict=True)
         }
 
-    def learn(self, batch: ReplayBatch, fraction: float) -> Metrics:
-        """One gradient step and its metrics."""
-        return self._learn_all([batch], fraction)
-
-    def _learn_all(self, batches: Iterable[ReplayBatch], fraction: float) -> Metrics:
+    def learn_from(self, batches: Iterable[ReplayBatch], fraction: float) -> Metrics:
         """A gradient step on each batch, and the metrics of the last."""
         self.begin(fraction)
         statistics = None
@@ -112,14 +108,19 @@ class OffPolicyLearner(Learner[Transitions, H]):
             rng=self.place.streams.numpy("warmup"),
         )
 
-    def update(self, experience: Transitions, fraction: float) -> Metrics:
+    def credit(self, experience: Transitions, fraction: float) -> int:
+        """Put the transitions into the replay buffer and return their number; minibatches have the targets."""
         self.replay.add(experience)
         self.steps += experience.steps
+        return experience.steps
+
+    def learn(self, batch: int, fraction: float) -> Metrics:
+        """Take the gradient steps that are due after `batch` new transitions."""
         metrics: Metrics = {}
         if self.steps > self.h.learning_starts and self.replay.size > 0:
             if self.kernels is None:
                 self.policy.train()
-            rounds = experience.steps if self.h.gradient_steps < 0 else self.h.gradient_steps
+            rounds = batch if self.h.gradient_steps < 0 else self.h.gradient_steps
             try:
                 metrics = self.learn_rounds(rounds, fraction)
             except NotFinite as error:
@@ -133,7 +134,7 @@ class OffPolicyLearner(Learner[Transitions, H]):
             self.replay.sample(self.h.batch_size, self._rng, self.policy, self.place.reward_normalizer)
             for _ in range(rounds)
         )
-        return self._learn_all(batches, fraction)
+        return self.learn_from(batches, fraction)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         replay = {f"replay.{key}": value for key, value in self.replay.tensors().items()}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -94,6 +94,20 @@ class RolloutSamples:
         self.map(lambda tensor: found.append(tensor) or tensor)  # type: ignore[func-returns-value]
         return found
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle copies on the CPU: other ranks have other devices."""
+        on_cpu = self.map(lambda tensor: tensor.detach().cpu())
+        return RolloutSamples, tuple(getattr(on_cpu, field.name) for field in fields(self))
+
+
+class RolloutBatch(NamedTuple):
+    """A rollout's samples with advantages and returns, and metrics about them."""
+
+    samples: RolloutSamples
+    metrics: Metrics
+    shuffling: Mapping[str, Any] | None = None
+    """Where several ranks learn: the first rank's state of the generator that minibatches are drawn from."""
+
 
 class SampleStore:
     """Fixed memory for rollouts of up to `capacity` samples, for captured functions to read.
@@ -177,18 +191,9 @@ class OnPolicyLearner(Learner[Rollout, H]):
             self.policy.enable_value_stream()
             self.policy.fast = CapturedActorCritic(self.policy, self.place.n_envs, generator)
 
-    def update(self, experience: Rollout, fraction: float) -> Metrics:
-        if self.peers.leads and not self._told:
-            self.load(self.tensors(), self.values())
-        shuffling = self.place.streams.numpy("minibatches").bit_generator.state
-        metrics = self.learn(experience, fraction, shuffling)
+    def publish(self) -> None:
         if self.peers.sharded:
-            self.publish()
-        return metrics
-
-    def learn(self, experience: Rollout, fraction: float, shuffling: Any) -> Metrics:
-        """`update`, with the state that minibatches are drawn from: the first of several learners decides for all."""
-        raise NotImplementedError
+            self.gather_weights()
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
         self.restore(sendable(self.policy.state_dict()) if self.peers.leads else {}, tensors, values)
@@ -221,8 +226,8 @@ class OnPolicyLearner(Learner[Rollout, H]):
         return samples.map(lambda tensor: tensor[self.peers.rank :: self.peers.size])
 
     @on_all_ranks
-    def publish(self) -> None:
-        """What was learnt in parts goes, whole, to the policy that plays."""
+    def gather_weights(self) -> None:
+        """Give the policy that plays the whole of the weights that ranks hold in parts."""
         plays = dict(self.policy.named_parameters())
         for name, parameter in self.trained.named_parameters():
             learnt = whole(parameter.detach())
@@ -244,8 +249,8 @@ class OnPolicyLearner(Learner[Rollout, H]):
             reward_normalizer=self.place.reward_normalizer,
         )
 
-    def credit(self, rollout: Rollout, fraction: float) -> tuple[RolloutSamples, Metrics]:
-        """The rollout with advantages and value targets, and how well the values predicted them.
+    def credit(self, rollout: Rollout, fraction: float) -> RolloutBatch:
+        """Return the valid steps with advantages and value targets, and how well the values predicted them.
 
         Where an older policy acted, the samples are as if this one had, and the advantages hold what that takes.
         NotFinite when an advantage or a log-probability is not finite.
@@ -300,9 +305,23 @@ class OnPolicyLearner(Learner[Rollout, H]):
             masks=there[1],
         )
         valid = rollout.valid
-        return samples, {
-            "train/explained_variance": explained_variance(rollout.values[valid], returns[valid])
-        }
+        metrics = {"train/explained_variance": explained_variance(rollout.values[valid], returns[valid])}
+        return self._for_all_ranks(RolloutBatch(samples, metrics))
+
+    def _for_all_ranks(self, batch: RolloutBatch) -> RolloutBatch:
+        """Return `batch` with what every rank needs to learn from it; before the first one, send them the weights."""
+        if not self.peers.leads:
+            return batch
+        if not self._told:
+            self.load(self.tensors(), self.values())
+        return batch._replace(shuffling=self.place.streams.numpy("minibatches").bit_generator.state)
+
+    def receive(self, batch: RolloutBatch) -> RolloutSamples:
+        """Return the samples of `batch` on this rank's device, ready to draw the same minibatches as all ranks."""
+        if batch.shuffling is None:
+            return batch.samples
+        self.place.streams.numpy("minibatches").bit_generator.state = batch.shuffling
+        return batch.samples.map(lambda tensor: tensor.to(self.place.device))
 
     @torch.no_grad()
     def _valued_anew(self, rollout: Rollout, cuts: Cuts) -> Rollout:

@@ -13,14 +13,19 @@ from ludus.algorithms.backends.cuda_graph import Captured
 from ludus.algorithms.backends.numba.actor_critic import UpdateSettings
 from ludus.algorithms.gradient_step import descend, make_adam, set_learning_rate
 from ludus.algorithms.learner import LearnerContext
-from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner, RolloutSamples, SampleStore
+from ludus.algorithms.on_policy import (
+    OnPolicyHyperparameters,
+    OnPolicyLearner,
+    RolloutBatch,
+    RolloutSamples,
+    SampleStore,
+)
 from ludus.algorithms.peers import on_all_ranks
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm, register_algorithm
 from ludus.config.schedule import NonNegative
 from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError
-from ludus.rollout.experience import Rollout
 from ludus.types import Metrics
 
 
@@ -83,16 +88,15 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
         return {"optimizer": self.optimizer}
 
     @on_all_ranks
-    def learn(self, experience: Rollout, fraction: float, shuffling: Any) -> Metrics:
+    def learn(self, batch: RolloutBatch, fraction: float) -> Metrics:
         h = self.h
-        self._shuffle.bit_generator.state = shuffling
+        samples = self.receive(batch)
         learning_rate = h.learning_rate(fraction)
         set_learning_rate(self.optimizer, learning_rate)
-        samples, metrics = self.credit(experience, fraction)
         if self.kernels is None:
             self.trained.train()
         learnt, epochs = (self._learn if self.kernels is None else self._learn_fused)(samples, fraction)
-        metrics |= learnt
+        metrics = batch.metrics | learnt
         metrics["train/learning_rate"] = learning_rate
         metrics["train/clip_range"] = h.clip_range(fraction)
         metrics["train/n_epochs"] = float(epochs)

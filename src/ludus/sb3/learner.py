@@ -52,7 +52,7 @@ _SB3_FOLDERS = tuple(str(Path(package.__path__[0])) for package in (stable_basel
 
 
 class SB3Learner(Learner[Experience, SB3Hyperparameters]):
-    """Wraps `model`, an instance of `cls`. Its two beats are `collect` (for the collector) and `update`.
+    """Wraps `model`, an instance of `cls`. Its two beats are `collect` (for the collector) and `learn`.
 
     `total` is how long the run will be, which SB3 asks for in steps while it collects.
     """
@@ -96,11 +96,15 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
         else:
             model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
 
-    def update(self, experience: Experience, fraction: float) -> Metrics:
+    def credit(self, experience: Experience, fraction: float) -> Experience:
+        """Return `experience` as it is: SB3 has computed advantages while it collected, or keeps a replay buffer."""
+        return experience
+
+    def learn(self, batch: Experience, fraction: float) -> Metrics:
         model = self.model
         model._current_progress_remaining = 1.0 - fraction
         if self._is_off_policy:
-            rounds = model.gradient_steps if model.gradient_steps >= 0 else experience.steps
+            rounds = model.gradient_steps if model.gradient_steps >= 0 else batch.steps
             if model.num_timesteps > model.learning_starts and rounds > 0:
                 model.train(batch_size=model.batch_size, gradient_steps=rounds)
         elif not self._is_ars:

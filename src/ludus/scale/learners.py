@@ -33,7 +33,7 @@ from ludus.scale.processes import LearnerProcess
 _log = logging.getLogger("ludus.scale")
 _START_SECONDS = 300.0
 _STEP = timedelta(minutes=10)  # for the share of another learner; one that takes longer hangs
-_ORDERS = ("restore", "take_start", "learn", "compare", "gather", "publish", "go_back")
+_ORDERS = ("restore", "take_start", "learn", "compare", "look", "gather", "gather_weights", "go_back")
 """What a learner may be told to do."""
 
 

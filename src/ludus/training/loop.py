@@ -14,7 +14,10 @@ def train_loop(run: Session, collector: Collector, learner: AnyLearner) -> str:
         while not run.done:
             experience = collector.collect(learner.policy)
             run.count(experience)
-            metrics = learner.update(experience, run.fraction_done)
+            fraction = run.fraction_done
+            batch = learner.credit(experience, fraction)
+            metrics = learner.learn(batch, fraction)
+            learner.publish()
             run.record(metrics)
             run.evaluate_if_due()
             run.checkpoint_if_due()

@@ -16,7 +16,7 @@ class LanguageA2CHyperparameters(ValuedHyperparameters):
 
 
 class LanguageA2C(LanguageLearner[LanguageA2CHyperparameters]):
-    def credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
+    def assign_credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
         return Credit(*turn_gae(turns, values, self.h.gamma(fraction), self.h.gae_lambda(fraction)))
 
 

@@ -27,7 +27,7 @@ class GRPOHyperparameters(ClippedHyperparameters):
 class GRPO(LanguageLearner[GRPOHyperparameters]):
     usual_sampling: ClassVar[tuple[str, ...]] = ()  # a group that teaches nothing must stay at zero
 
-    def credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
+    def assign_credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
         returns = discounted_returns(turns, self.h.gamma(fraction))
         advantages, groups, alike = group_advantages(turns, returns, divide_by_std=self.h.divide_by_std)
         figures = {"train/groups": float(groups)}

@@ -1,8 +1,8 @@
 """The language learner: token-level policy losses on exactly the tokens that were sampled.
 
-One update is: rewards become advantages (`credit`, the one thing in which the algorithms differ), turns become
-minibatches, a minibatch becomes packed forward passes whose gradients add up, and then the optimizers step. Several
-learners may share the passes out among them (`peers`); everything else each does alone, alike.
+`credit` turns rewards into advantages; algorithms differ only in `assign_credit`. `learn` splits turns into
+minibatches, computes a minibatch as packed forward passes whose gradients add up, and steps the optimizers. Several
+ranks can share the passes (`peers`).
 """
 
 from __future__ import annotations
@@ -131,13 +131,35 @@ class TurnSamples:
     start: Tensor | None = None
 
 
+@dataclass
+class StudentBatch:
+    """The turns that one learner learns from in an update, with their advantages; metrics about them."""
+
+    turns: Sequence[Turn]
+    returns: list[float] | None
+    proximal: Tensor | None
+    """Log-probabilities of all tokens before the update, where they are known already."""
+    metrics: Metrics
+
+
+@dataclass
+class TurnBatch:
+    """What every rank needs for one update."""
+
+    students: dict[str, StudentBatch]
+    metrics: Metrics
+    rate_scale: float
+    shuffling: Any
+    """State of the generator that minibatches are drawn from."""
+
+
 STEP_STATISTICS = ("policy_loss", "value_loss", "grad_norm", "steps")
 TOKEN_STATISTICS = ("entropy", "approx_kl", "clip_fraction", "importance_weight", "kl_start", "tokens")
 """What is summed over optimizer steps, and over tokens."""
 
 
 class LanguageLearner(ABC, Generic[H]):
-    """Owns the learning adapters' optimizers. Algorithms differ in `credit` and in their hyperparameters."""
+    """Owns the learning adapters' optimizers. Algorithms differ in `assign_credit` and in their hyperparameters."""
 
     usual_sampling: ClassVar[tuple[str, ...]] = ("center_by_env",)
     """The sampling transforms where the config names none."""
@@ -160,37 +182,50 @@ class LanguageLearner(ABC, Generic[H]):
         self._temperature = place.language.sampler.temperature
 
     @abstractmethod
-    def credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
-        """What each of `turns` deserves. `values` are those of the value head; none without one."""
+    def assign_credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
+        """Return the advantages of `turns`. `values` are those of the value head; empty without one."""
 
     # What a trainer asks of a learner
 
-    def update(self, experience: Turns, fraction: float) -> Metrics:
-        """Learn from `experience`; `fraction` of the run is done, which is what schedules read.
+    def credit(self, experience: Turns, fraction: float) -> TurnBatch:
+        """Return every learner's own turns with rewards and advantages; `fraction` of the run is done.
 
-        Every learner takes the turns it played; those of others are left alone. The matches are finished here:
-        their turns get their rewards. Turns of one seat of one match belong into one experience. LudusError when
-        a gradient is not finite: nothing has stepped by it.
+        The matches are finished here: their turns get their rewards. All turns of one seat of one match must be in
+        one experience.
         """
         self._inform_peers(fraction)
-        return self.learn(experience, fraction, self.rate_scale, self._shuffle.bit_generator.state)
-
-    @on_all_ranks
-    def learn(self, experience: Turns, fraction: float, rate_scale: float, shuffling: Any) -> Metrics:
-        """`update` with what the first of several learners decides for all."""
-        self.rate_scale = rate_scale
-        self._shuffle.bit_generator.state = shuffling
         self.transforms.finish(experience.matches, self.students)
         metrics = diversity_metrics(experience.matches)
-        found = {
-            name: self._update_one(
+        students = {
+            name: self._credit_one(
                 student, [turn for turn in experience.turns if turn.player == name], fraction
             )
             for name, student in self.students.items()
         }
         metrics |= reward_metrics(experience.turns)
-        self._publish()
-        return metrics | _merged(found)
+        return TurnBatch(students, metrics, self.rate_scale, self._shuffle.bit_generator.state)
+
+    @on_all_ranks
+    def learn(self, batch: TurnBatch, fraction: float) -> Metrics:
+        """Take the gradient steps of one update. LudusError when a gradient is not finite: then it takes no step."""
+        self.rate_scale = batch.rate_scale
+        self._shuffle.bit_generator.state = batch.shuffling
+        found = {
+            name: self._learn_one(student, batch.students[name], fraction)
+            for name, student in self.students.items()
+        }
+        return batch.metrics | _merged(found)
+
+    def publish(self) -> None:
+        """Give the learnt weights to the model that plays, where that is another one than the one that learns."""
+        if self.peers.sharded:
+            self.gather_weights()
+
+    def update(self, experience: Turns, fraction: float) -> Metrics:
+        """Run `credit`, `learn` and `publish` on one experience."""
+        metrics = self.learn(self.credit(experience, fraction), fraction)
+        self.publish()
+        return metrics
 
     def version(self, name: str) -> int:
         """How many updates the weights of learner `name` have seen."""
@@ -250,7 +285,7 @@ class LanguageLearner(ABC, Generic[H]):
         """Let learner `name` go on from earlier `weights` of its own: a new version, whose optimizers start afresh."""
         self.place.model.load_adapter_tensors(name, weights)
         self.students[name].restart()
-        self._publish()
+        self._gather_weights()
 
     @on_all_ranks
     def take_start(self, weights: dict[str, Tensor]) -> None:
@@ -298,8 +333,12 @@ class LanguageLearner(ABC, Generic[H]):
             self.take_start(sendable(model.adapter_tensors(start)))
             self._start_told = True
 
-    def _publish(self) -> None:
-        """What was learnt in parts goes, whole, to the model that plays."""
+    @on_all_ranks
+    def gather_weights(self) -> None:
+        """Give the model that plays the whole of the weights that ranks hold in parts."""
+        self._gather_weights()
+
+    def _gather_weights(self) -> None:
         if not self.peers.sharded:
             return
         for name in self.students:
@@ -323,42 +362,50 @@ class LanguageLearner(ABC, Generic[H]):
             for _ in range(most - len(own)):
                 yield from ((batch, False) for batch in spare)
 
-    def _update_one(self, student: Student, turns: Sequence[Turn], fraction: float) -> Metrics:
-        h = self.h
-        value_rate = h.value_learning_rate(fraction) if isinstance(h, ValuedHyperparameters) else 0.0
-        rate = h.learning_rate(fraction) * self.rate_scale
-        student.set_rates(rate, value_rate * self.rate_scale)
-        metrics = {"train/learning_rate": rate} | _length_metrics(turns)
+    def _credit_one(self, student: Student, turns: Sequence[Turn], fraction: float) -> StudentBatch:
+        metrics = _length_metrics(turns)
         looked, values = None, []
         if student.head is not None:
-            looked, of_states = self._look(student.name, turns, range(len(turns)), self._temperature)
+            looked, of_states = self.look(student.name, turns, range(len(turns)), self._temperature)
             values = of_states.tolist()
-        credit = self.credit(turns, values, fraction)
+        credit = self.assign_credit(turns, values, fraction)
         metrics |= credit.metrics
         if credit.targets is not None:
             metrics["train/explained_variance"] = explained_variance(
                 np.array(values), np.array(credit.targets)
             )
         ages = [student.updates - turn.version for turn in turns]
-        fresh = [i for i, age in enumerate(ages) if age <= h.max_staleness]
+        fresh = [i for i, age in enumerate(ages) if age <= self.h.max_staleness]
         metrics["train/stale_turns"] = float(len(turns) - len(fresh))
         if not fresh:
-            return metrics
+            return StudentBatch([], None, None, metrics)
         metrics["train/staleness"] = float(np.mean([ages[i] for i in fresh]))
         for turn, advantage in zip(turns, credit.advantages, strict=True):
             turn.advantage = advantage
         kept = [turns[i] for i in fresh]
         self.transforms.batch(kept)
-        samples = self._samples(kept, None if credit.targets is None else [credit.targets[i] for i in fresh])
+        returns = None if credit.targets is None else [credit.targets[i] for i in fresh]
+        proximal = None
         if looked is not None:
             starts = completion_starts(turns)
-            samples.proximal = torch.cat([looked[starts[i] : starts[i + 1]] for i in fresh])
-        metrics |= self._learn(student, samples, fraction)
+            proximal = torch.cat([looked[starts[i] : starts[i + 1]] for i in fresh])
+            proximal = proximal.cpu() if self.peers.leads else proximal  # ranks have other devices
+        return StudentBatch(kept, returns, proximal, metrics)
+
+    def _learn_one(self, student: Student, batch: StudentBatch, fraction: float) -> Metrics:
+        h = self.h
+        value_rate = h.value_learning_rate(fraction) if isinstance(h, ValuedHyperparameters) else 0.0
+        rate = h.learning_rate(fraction) * self.rate_scale
+        student.set_rates(rate, value_rate * self.rate_scale)
+        metrics = {"train/learning_rate": rate} | batch.metrics
+        if not batch.turns:
+            return metrics
+        metrics |= self._learn(student, self._samples(batch), fraction)
         student.updates += 1
         return metrics
 
-    def _samples(self, turns: Sequence[Turn], returns: list[float] | None) -> TurnSamples:
-        device = self.place.device
+    def _samples(self, batch: StudentBatch) -> TurnSamples:
+        device, turns, returns = self.place.device, batch.turns, batch.returns
 
         def tensor(numbers: Sequence[float]) -> Tensor:
             return torch.tensor(numbers, dtype=torch.float32, device=device)
@@ -370,6 +417,7 @@ class LanguageLearner(ABC, Generic[H]):
             weights=tensor([turn.weight for turn in turns]),
             lengths=tensor([len(turn.completion) for turn in turns]),
             returns=None if returns is None else tensor(returns),
+            proximal=None if batch.proximal is None else batch.proximal.to(device),
         )
 
     def _learn(self, student: Student, samples: TurnSamples, fraction: float) -> Metrics:
@@ -503,6 +551,13 @@ class LanguageLearner(ABC, Generic[H]):
             per_token = (entropies, moved, held.float(), weights, divergence, torch.ones_like(log_probs))
             token_sums += torch.stack([numbers.detach().sum() for numbers in per_token])
         return loss, policy_loss.detach()
+
+    @on_all_ranks
+    def look(
+        self, adapter: str | None, turns: Sequence[Turn], chosen: Sequence[int], temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        """See `_look`."""
+        return self._look(adapter, turns, chosen, temperature)
 
     @torch.no_grad()
     def _look(

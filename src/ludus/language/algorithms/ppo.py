@@ -23,7 +23,7 @@ class LanguagePPOHyperparameters(ClippedHyperparameters, ValuedHyperparameters):
 
 
 class LanguagePPO(LanguageLearner[LanguagePPOHyperparameters]):
-    def credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
+    def assign_credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
         return Credit(*turn_gae(turns, values, self.h.gamma(fraction), self.h.gae_lambda(fraction)))
 
 

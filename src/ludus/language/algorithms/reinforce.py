@@ -19,7 +19,7 @@ class ReinforceHyperparameters(LanguageHyperparameters):
 
 
 class Reinforce(LanguageLearner[ReinforceHyperparameters]):
-    def credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
+    def assign_credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
         return Credit(discounted_returns(turns, self.h.gamma(fraction)))
 
 
