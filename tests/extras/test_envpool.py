@@ -118,14 +118,14 @@ def pair(env_id: str) -> tuple[Any, Any]:
 
 def test_a_step_that_nobody_ended_is_over_before_the_next() -> None:
     envs, other = pair("CartPole-v1")
-    envs.begin_step(np.array([0, 1, 0, 1]))  # as when Ctrl-C comes before `end_step`
+    envs.step_async(np.array([0, 1, 0, 1]))  # as when Ctrl-C comes before `step_wait`
     other.step(np.array([0, 1, 0, 1]))
     np.testing.assert_array_equal(envs.step(np.ones(4, int))[0], other.step(np.ones(4, int))[0])
     for seed in (None, 3):
-        envs.begin_step(np.ones(4, int))
+        envs.step_async(np.ones(4, int))
         other.step(np.ones(4, int))
         np.testing.assert_array_equal(envs.reset(seed=seed)[0], other.reset(seed=seed)[0])
-    envs.begin_step(np.ones(4, int))
+    envs.step_async(np.ones(4, int))
     envs.close()
     with pytest.raises(ResetNeeded):
         envs.step(np.ones(4, int))
@@ -147,7 +147,7 @@ def test_an_interrupt_while_a_step_is_sent_spoils_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(envs._pool, "_send", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            envs.begin_step(fresh)
+            envs.step_async(fresh)
     if reached:
         other.step(fresh)
     for _ in range(200):
@@ -164,9 +164,9 @@ def test_actions_that_do_not_fit_are_refused_and_those_given_are_copied() -> Non
     with pytest.raises(TypeError):
         envs.step(np.array([0.0, 1.7, 1.0, 0.0]))
     actions = np.ones(4, np.int32)
-    envs.begin_step(actions)
+    envs.step_async(actions)
     actions[:] = 0
-    np.testing.assert_array_equal(envs.end_step()[0], other.step(np.ones(4, int))[0])
+    np.testing.assert_array_equal(envs.step_wait()[0], other.step(np.ones(4, int))[0])
     envs.close()
     other.close()
 
@@ -217,14 +217,14 @@ def test_a_number_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     envs: Any = make_vectorized_env("CartPole-v1", 4, "envpool")
     stepper = Stepper(envs, lambda barrier, index: index)
     stepper.barrier(0)
-    end_step = envs.end_step
+    step_wait = envs.step_wait
 
     def spoilt() -> Any:
-        obs, *rest = end_step()
+        obs, *rest = step_wait()
         obs[2, 1] = np.nan
         return obs, *rest
 
-    monkeypatch.setattr(envs, "end_step", spoilt)
+    monkeypatch.setattr(envs, "step_wait", spoilt)
     with pytest.raises(EnvFault, match=r"env 2 gave observation\[1\] = nan at step 1"):
         stepper.step(np.zeros(4, dtype=np.int64))
     envs.close()

@@ -77,7 +77,7 @@ class Caller:
 
         Session.begin = noticed  # type: ignore[method-assign]
         if phase == "collecting":
-            self._watch(Stepper, "receive")
+            self._watch(Stepper, "step_wait")
         elif phase == "evaluating":
             self._watch(evaluate, "choose", slow=1.0)  # so long that it must be broken off
             self._watch(together, "read_masks", slow=1.0)

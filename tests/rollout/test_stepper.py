@@ -276,7 +276,7 @@ def test_an_env_that_calls_something_finite_is_looked_at_all_the_same() -> None:
             return np.full(2, np.nan, dtype=np.float32), 0.0, False, False, {}
 
     envs: Any = SyncVectorEnv([Bad] * 2)
-    envs.finite = envs.endings = True
+    envs.finite = envs.final_infos = True
     with pytest.raises(EnvFault, match="gave observation"):
         started(envs).step(np.zeros(2, dtype=np.int64))
     envs.close()

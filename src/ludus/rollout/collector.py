@@ -1,4 +1,4 @@
-"""The collectors of vector envs: fixed-length rollouts for on-policy learners, single transitions for replay."""
+"""Collectors of vector envs: fixed-length rollouts for on-policy learners, single transitions for replay."""
 
 from __future__ import annotations
 
@@ -12,62 +12,63 @@ import torch
 from gymnasium import spaces
 
 from ludus.envs.vector import row_threads
+from ludus.envs.vector.contract import WritesInPlace
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.base import Policy
 from ludus.policies.observations import RewardNormalizer, to_tensor
 from ludus.rollout.experience import Cuts, Experience, Rollout, Transitions
-from ludus.rollout.stepper import Step, Stepper, stack, successors, with_rows
+from ludus.rollout.stepper import Stepper, VectorStep, stack, successors, with_rows
 from ludus.types import Array, BoolArray, EpisodeRecord, Metrics, Observation
 
 _REWARDS = "reward_normalizer."
 _GAMES = "open_games."
-LARGE = 1 << 24
+LARGE = 1 << 24  # bytes of observations from which on the memory of a rollout is reused
 StepHook = Callable[[int], bool]
-"""Called after each vector step with the env steps of this collection so far; False ends it at once."""
+"""Called after each vector step with the env steps of this collection so far; returning False stops it."""
 
 
 class CollectionStopped(Exception):
-    """The step hook asked to stop; what was collected since the last update is dropped."""
+    """Raised when the step hook asks to stop; experience since the last update is dropped."""
 
 
 class Collector(ABC):
-    """Plays with a policy. Owns the games and everything that must survive a checkpoint about playing."""
+    """Collects experience with a policy. Owns the envs and their part of a checkpoint."""
 
     seeded = True
-    """Whether the games can be brought to the same start again, as exact resume needs."""
+    """Whether a seed always starts the same episode, as exact resume needs."""
     reward_scale = 1.0
-    """What a reward of 1 that the learner sees is worth in the env's own reward."""
+    """The env reward that equals a learner's reward of 1."""
     saves_games = False
-    """Whether a checkpoint holds the open games, so that a resumed run goes on with them and needs no barrier."""
+    """Whether a checkpoint holds the open episodes; a resumed run continues them and needs no barrier."""
 
     def __init__(self) -> None:
         self.step_hook: StepHook | None = None
 
     @abstractmethod
     def collect(self, policy: Any) -> Experience:
-        """Play with `policy` until there is enough for one update."""
+        """Collect the experience of one update with `policy`."""
 
     @abstractmethod
     def barrier(self, number: int) -> None:
-        """Come to the common point of checkpoint `number`, from which a resumed run goes on too."""
+        """Bring the envs to the state from which a run resumed from checkpoint `number` continues."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the games."""
+        """Close the envs."""
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """What about playing must survive a checkpoint, for `learner.safetensors`."""
+        """Return the tensors to save in `learner.safetensors`."""
         return {}
 
     def values(self) -> dict[str, Any]:
-        """The same as plain data, for `state.json`: its keys stand at the top there."""
+        """Return the JSON data to save at the top level of `state.json`."""
         return {}
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
-        """Take up what `tensors` and `values` gave; both may hold more than that."""
+        """Restore what `tensors()` and `values()` returned; both arguments may hold other entries."""
 
     def take_metrics(self) -> Metrics:
-        """Figures about playing since the last call, for the next row."""
+        """Return metrics since the last call."""
         return {}
 
     def _call_hook(self, steps: int) -> None:
@@ -76,7 +77,7 @@ class Collector(ABC):
 
 
 class EnvCollector(Collector):
-    """A collector that steps vector envs."""
+    """A collector that steps a vector env."""
 
     def __init__(
         self,
@@ -91,29 +92,29 @@ class EnvCollector(Collector):
         self.n_steps = n_steps
         self.reward_normalizer = reward_normalizer
         self._generator = generator
-        self._kept: _Storage | None = None
-        self._begun = False
+        self._storage: _RolloutStorage | None = None
+        self._started = False
 
     @property
-    def seeded(self) -> bool:  # type: ignore[override]  # simulators that take no seed know it themselves
-        return bool(getattr(self.stepper.envs, "seeded", True))
+    def seeded(self) -> bool:  # type: ignore[override]  # depends on the envs
+        return self.stepper.backend is None or self.stepper.backend.seeded
 
     @property
-    def reward_scale(self) -> float:  # type: ignore[override]  # it moves while rewards are normalised
+    def reward_scale(self) -> float:  # type: ignore[override]  # it changes while rewards are normalised
         return 1.0 if self.reward_normalizer is None else self.reward_normalizer.unit
 
     @property
-    def saves_games(self) -> bool:  # type: ignore[override]  # the envs know it
+    def saves_games(self) -> bool:  # type: ignore[override]  # depends on the envs
         return self.stepper.can_save_games
 
     def barrier(self, number: int) -> None:
-        """`begin`, but games that are saved as they stand begin once and then go on."""
-        if not (self.saves_games and self._begun):
+        """Restart the envs; envs whose open episodes are saved start once and then continue."""
+        if not (self.saves_games and self._started):
             self.begin(number)
 
     def begin(self, number: int) -> None:
-        """See `Stepper.barrier`."""
-        self._begun = True
+        """Restart the envs from the seeds of barrier `number`."""
+        self._started = True
         self.stepper.barrier(number)
         if self.reward_normalizer is not None:
             self.reward_normalizer.reset_returns()
@@ -125,13 +126,13 @@ class EnvCollector(Collector):
         state = {} if self.reward_normalizer is None else self.reward_normalizer.state_dict()
         saved = {f"{_REWARDS}{key}": torch.as_tensor(array) for key, array in state.items()}
         if self.saves_games:
-            arrays, _ = self.stepper.saved_games()
+            arrays, _ = self.stepper.save_games()
             saved |= {f"{_GAMES}{key}": torch.as_tensor(array) for key, array in arrays.items()}
         return saved
 
     def values(self) -> dict[str, Any]:
         values = {"collector": self.counters(), "wrappers": self.wrapper_states()}
-        return values | ({"open_games": self.stepper.saved_games()[1]} if self.saves_games else {})
+        return values | ({"open_games": self.stepper.save_games()[1]} if self.saves_games else {})
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
         self.load_counters(values["collector"])
@@ -143,41 +144,42 @@ class EnvCollector(Collector):
         if self.saves_games and "open_games" in values:
             arrays = {k.removeprefix(_GAMES): v.numpy() for k, v in tensors.items() if k.startswith(_GAMES)}
             self.stepper.load_games(arrays, values["open_games"])
-            self._begun = True
+            self._started = True
 
     def wrapper_states(self) -> list[Any]:
-        """What the wrappers of each env remember; empty where none can."""
-        envs: Any = self.stepper.envs
-        return envs.wrapper_states() if hasattr(envs, "wrapper_states") else []
+        """Return the states of the wrappers of each env; empty if the envs cannot save them."""
+        return [] if self.stepper.backend is None else self.stepper.backend.wrapper_states()
 
     def load_wrapper_states(self, states: list[Any]) -> None:
-        if states:
-            envs: Any = self.stepper.envs
-            envs.load_wrapper_states(states)
+        if states and self.stepper.backend is not None:
+            self.stepper.backend.load_wrapper_states(states)
 
     def take_metrics(self) -> Metrics:
-        """What the envs have to tell about their time: only `time/` names, which no resume must reproduce."""
-        envs: Any = self.stepper.envs
-        told: Metrics = envs.take_metrics() if hasattr(envs, "take_metrics") else {}
-        return {name: value for name, value in told.items() if name.startswith("time/")}
+        """Return the `time/` metrics of the envs; a resumed run does not have to reproduce those."""
+        metrics = {} if self.stepper.backend is None else self.stepper.backend.take_metrics()
+        return {name: value for name, value in metrics.items() if name.startswith("time/")}
 
     def counters(self) -> dict[str, Any]:
-        """What of playing is counted, as plain data."""
+        """Return the collector's counters as JSON data."""
         return {}
 
     def load_counters(self, counters: dict[str, Any]) -> None:
-        """Take up what `counters` gave."""
+        """Restore what `counters` returned."""
 
 
 class RolloutCollector(EnvCollector):
-    """`n_steps` steps of every env, with values and log-probabilities of the policy that played them."""
+    """Collects `n_steps` steps of every env, with the policy's values and log-probabilities."""
 
     keeps_cuts = False
     """Whether rollouts hold their `cuts`."""
 
+    def __init__(self, stepper: Stepper, **kwargs: Any) -> None:
+        super().__init__(stepper, **kwargs)
+        self._writes_in_place = stepper.envs if isinstance(stepper.envs, WritesInPlace) else None
+
     def collect(self, policy: ActorCritic) -> Rollout:
         stepper, T = self.stepper, self.n_steps
-        rollout = self._storage(policy)
+        rollout = self._rollout_storage(policy)
         expect = getattr(policy.fast, "expect", None)
         if expect is not None:
             expect(T)
@@ -187,30 +189,30 @@ class RolloutCollector(EnvCollector):
             policy.eval()
         taken = 0
 
-        def keep(t: int, chosen: tuple[Array, Array, Array]) -> None:
-            step = stepper.account()
-            rollout.put(t, *chosen, step)
+        def store(t: int, chosen: tuple[Array, Array, Array]) -> None:
+            step = stepper.finish_step()
+            rollout.store_step(t, *chosen, step)
             rollout.rewards[t] = self._reward(step)
             episodes.extend(step.episodes)
             truncated_ends.extend((t, i, obs) for i, obs in step.final_obs.items() if not step.terminated[i])
 
         chosen: tuple[Array, Array, Array] | None = None
         for t in range(T):
-            seen, masks = rollout.put_seen(t, self._see(policy, stepper.obs), stepper.masks)
-            before, chosen = chosen, self._act(policy, seen, masks)
-            if policy.obs_normalizer is None:
-                rollout.offer(t + 1, stepper.envs)
-            stepper.send(policy.to_env(chosen[0]))
-            if before is not None:
-                keep(t - 1, before)  # while the envs play
-            taken += stepper.receive()
+            obs, masks = rollout.store_obs(t, self._normalize(policy, stepper.obs), stepper.masks)
+            previous, chosen = chosen, self._act(policy, obs, masks)
+            if self._writes_in_place is not None and policy.obs_normalizer is None:
+                rollout.lend(t + 1, self._writes_in_place)
+            stepper.step_async(policy.to_env(chosen[0]))
+            if previous is not None:
+                store(t - 1, previous)  # while the envs step
+            taken += stepper.step_wait()
             try:
                 self._call_hook(taken)
             except CollectionStopped:
-                keep(t, chosen)  # what is remembered of rewards is that of the games as they stand
+                store(t, chosen)  # the reward statistics must include every step the envs took
                 raise
         assert chosen is not None
-        keep(T - 1, chosen)
+        store(T - 1, chosen)
 
         rollout.next_values[:-1] = rollout.values[1:]
         rollout.next_values[-1] = self._values(policy, stepper.obs)
@@ -220,11 +222,11 @@ class RolloutCollector(EnvCollector):
             for (t, i, _), value in zip(truncated_ends, values, strict=True):
                 rollout.next_values[t, i] = value
         ends = rollout.ends.copy()
-        ends[:-1] |= ~rollout.valid[1:]  # what follows a dropped or resetting step is another episode
+        ends[:-1] |= ~rollout.valid[1:]  # a dropped or resetting step separates two episodes
         return Rollout(
             steps=int(rollout.valid.sum()),
             episodes=episodes,
-            obs=rollout.seen(),
+            obs=rollout.all_obs(),
             actions=rollout.actions,
             log_probs=rollout.log_probs,
             values=rollout.values,
@@ -237,17 +239,19 @@ class RolloutCollector(EnvCollector):
             cuts=self._cuts(policy, truncated_ends, truncated) if self.keeps_cuts else None,
         )
 
-    def _storage(self, policy: ActorCritic) -> _Storage:
-        """The memory of a rollout; a large one is used again, because to get so much anew takes a while."""
-        kept = self._kept
-        if kept is None or not kept.large or self.keeps_cuts:  # who wants cuts may keep rollouts for later
+    def _rollout_storage(self, policy: ActorCritic) -> _RolloutStorage:
+        """Return the memory of a rollout. Large memory is reused, because allocating it is slow."""
+        storage = self._storage
+        if (
+            storage is None or not storage.large or self.keeps_cuts
+        ):  # rollouts with cuts may be kept for later
             pinned = policy.device.type == "cuda"
-            kept = self._kept = _Storage(self.n_steps, self.stepper.n_envs, pinned=pinned)
-        return kept
+            storage = self._storage = _RolloutStorage(self.n_steps, self.stepper.n_envs, pinned=pinned)
+        return storage
 
     def _cuts(self, policy: Policy, ends: list[tuple[int, int, Any]], truncated: Observation | None) -> Cuts:
         last, n = self.stepper.obs, self.stepper.n_envs
-        # an episode truncated at the last step stands behind what follows it here: the later entry counts
+        # for an episode truncated at the last step, the later of the two entries counts
         obs = last if truncated is None else _concatenate(last, truncated)
         normalizer = policy.obs_normalizer
         return Cuts(
@@ -256,14 +260,15 @@ class RolloutCollector(EnvCollector):
             obs=obs if normalizer is None else normalizer.normalize(obs),
         )
 
-    def _see(self, policy: Policy, obs: Observation) -> Observation:
-        """`obs` as the network gets it; the running statistics learn from it first."""
+    def _normalize(self, policy: Policy, obs: Observation) -> Observation:
+        """Update the running statistics with `obs` and return it as the network gets it."""
         normalizer = policy.obs_normalizer
         return obs if normalizer is None else normalizer.see(obs)
 
     def _act(
         self, policy: ActorCritic, seen: Observation, masks: BoolArray | None
     ) -> tuple[Array, Array, Array]:
+        """Return actions, log-probabilities and values."""
         if policy.fast is not None:
             actions, log_probs, values = policy.fast.act(seen, masks)
             return actions, log_probs, values
@@ -281,14 +286,14 @@ class RolloutCollector(EnvCollector):
         with torch.inference_mode():
             return np.asarray(policy.value(policy.prepare(obs)).cpu().numpy())
 
-    def _reward(self, step: Step) -> Array:
+    def _reward(self, step: VectorStep) -> Array:
         if self.reward_normalizer is None:
             return np.asarray(step.rewards)
         return self.reward_normalizer.see(step.rewards, step.ended, step.valid)
 
 
 class ReplayCollector(EnvCollector):
-    """`n_steps` transitions of every env; uniformly random actions for the first `warmup` env steps."""
+    """Collects `n_steps` transitions of every env; the first `warmup` env steps use uniformly random actions."""
 
     def __init__(self, *args: Any, warmup: int, rng: np.random.Generator, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -344,11 +349,11 @@ class ReplayCollector(EnvCollector):
         self._warmup_left = int(counters["warmup_left"])
 
 
-class _Storage:
-    """The arrays of one rollout, shaped after the first step that is put in.
+class _RolloutStorage:
+    """The arrays of one rollout, allocated at the first step.
 
-    Observations and masks have room for one step more: envs that can (`write_into`) write what follows a step right
-    where it will be stored.
+    Observations and masks have one step more than the rest, so that envs with `WritesInPlace` can write the next
+    observations where they will be stored.
     """
 
     def __init__(self, n_steps: int, n_envs: int, pinned: bool) -> None:
@@ -368,40 +373,39 @@ class _Storage:
 
     @property
     def large(self) -> bool:
-        """Whether it holds so much that it should be used again. Dict observations are not worth the trouble."""
+        """Whether the memory is worth reusing. Dict observations are never reused."""
         return not isinstance(self.obs, dict) and self.obs.nbytes >= LARGE
 
-    def seen(self) -> Observation:
-        """The observations of all steps."""
+    def all_obs(self) -> Observation:
+        """Return the observations of all steps."""
         if isinstance(self.obs, dict):
             return {key: value[:-1] for key, value in self.obs.items()}
         return self.obs[:-1]
 
-    def offer(self, t: int, envs: Any) -> None:
-        """Let the envs write what they are about to return into the place of step `t`."""
-        if isinstance(self.obs, dict) or self.masks is None or not hasattr(envs, "write_into"):
-            return
-        envs.write_into(self.obs[t], self.masks[t])
+    def lend(self, t: int, envs: WritesInPlace) -> None:
+        """Let the envs write their next observations and masks into the memory of step `t`."""
+        if not isinstance(self.obs, dict) and self.masks is not None:
+            envs.write_into(self.obs[t], self.masks[t])
 
-    def put_seen(
+    def store_obs(
         self, t: int, obs: Observation, masks: BoolArray | None
     ) -> tuple[Observation, BoolArray | None]:
-        """Keep what is seen before step `t`; returns it as it is kept."""
+        """Store the observations and masks of step `t` and return the stored arrays."""
         if t == 0 and isinstance(self.obs, dict):
             self._allocate(obs)
         if masks is not None:
-            if self.masks is None:  # an env may give its first mask late: all was legal until then
+            if self.masks is None:  # the first mask may come late: everything was legal before
                 self.masks = self._empty(masks)
                 self.masks[:t] = True
-            masks = _keep(masks, self.masks[t])
+            masks = _copy_into(masks, self.masks[t])
         if isinstance(self.obs, dict):
             for key, value in self.obs.items():
                 value[t] = obs[key]
             return obs, masks
-        return _keep(np.asarray(obs), self.obs[t]), masks
+        return _copy_into(np.asarray(obs), self.obs[t]), masks
 
-    def put(self, t: int, actions: Array, log_probs: Array, values: Array, step: Step) -> None:
-        """Keep what was done at step `t`, and what came of it."""
+    def store_step(self, t: int, actions: Array, log_probs: Array, values: Array, step: VectorStep) -> None:
+        """Store the actions of step `t` and their results."""
         if t == 0 and self.actions.shape[1:] != actions.shape:
             self.actions = np.empty((self.shape[0], *actions.shape), dtype=actions.dtype)
         self.actions[t] = actions
@@ -418,7 +422,7 @@ class _Storage:
             self.obs = self._empty(obs)
 
     def _empty(self, like: Array) -> Array:
-        """Memory for the steps and one more; for a GPU such that it can fetch them by itself."""
+        """Return uninitialised memory for all steps and one more, pinned if the policy is on a GPU."""
         shape = (self.shape[0] + 1, *like.shape)
         if not self._pinned:
             return np.empty(shape, dtype=like.dtype)
@@ -426,8 +430,8 @@ class _Storage:
         return torch.empty(shape, dtype=kind, pin_memory=True).numpy()
 
 
-def _keep(array: Array, place: Array) -> Array:
-    """`array`, in `place`: copied, but a large one that is there already."""
+def _copy_into(array: Array, place: Array) -> Array:
+    """Copy `array` into `place`, unless it is large and already there, and return `place`."""
     if array.nbytes < row_threads.LARGE:
         np.copyto(place, array)
     elif array.ctypes.data != place.ctypes.data:
@@ -438,7 +442,7 @@ def _keep(array: Array, place: Array) -> Array:
 def random_actions(
     space: spaces.Space[Any], n: int, masks: BoolArray | None, rng: np.random.Generator
 ) -> Array:
-    """Uniform actions in the policy's own terms: indices from 0 (legal ones only), or flat in [-1, 1] for Box."""
+    """Return uniform actions as a policy gives them: legal indices from 0, or flat in [-1, 1] for Box."""
     if isinstance(space, spaces.Box):
         return rng.uniform(-1.0, 1.0, size=(n, math.prod(space.shape))).astype(np.float32)
     if not isinstance(space, spaces.Discrete):

@@ -1,4 +1,4 @@
-"""What a collector returns and a learner consumes."""
+"""The experience that a collector returns and a learner consumes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ludus.types import Array, BoolArray, EpisodeRecord, Observation
 
 @dataclass(kw_only=True)
 class Experience:
-    """Base: how many env steps it holds, and which episodes ended on the way."""
+    """The number of env steps, and the episodes that ended in them."""
 
     steps: int
     episodes: list[EpisodeRecord]
@@ -22,9 +22,9 @@ class Experience:
 
 @dataclass(frozen=True)
 class Cuts:
-    """The true successors of K steps whose successor is not the next one of the array, as the network saw them.
+    """The next observations of K steps whose next observation is not in the rollout, as the network gets them.
 
-    Step `times[k]` of env `envs[k]` was followed by `obs[k]`: where an episode was truncated, and after the last step.
+    Step `times[k]` of env `envs[k]` was followed by `obs[k]`: a truncated episode, or the last step of the rollout.
     """
 
     times: Array
@@ -36,11 +36,10 @@ class Cuts:
 class Rollout(Experience):
     """T consecutive steps of N envs under one policy; arrays are [T, N, ...].
 
-    Observations are as the network saw them. `next_values` holds the value of each step's true successor, so
-    truncation is bootstrapped although the env was reset. `ends` marks steps whose successor in the array is
-    not their successor in the episode. `valid` is False for steps that crossed a reset or belong to a dropped
-    episode: they carry no experience. `cuts` are given where an older policy than the one that learns may have
-    acted: they are what it takes to value the steps anew.
+    Observations are as the network gets them. `next_values` holds the value of each step's true next observation, so
+    truncation is bootstrapped although the env was reset. `ends` marks the steps whose next row is another episode.
+    `valid` is False for steps that crossed a reset or belong to a dropped episode: do not learn from them. `cuts` are
+    given if an older policy may have acted; they are needed to compute the values of all steps again.
     """
 
     obs: Observation
@@ -71,10 +70,10 @@ class Transitions(Experience):
 
 @dataclass(kw_only=True)
 class Turns(Experience):
-    """Turns of language models, for those who played them to learn from, and the matches that ended meanwhile.
+    """Turns of language models to learn from, and the matches that ended.
 
-    All turns of one seat of one match are in the same experience. `turns` may leave out turns that are in `matches`,
-    as those of opponents.
+    All turns of one seat of one match are in the same experience. `turns` may leave out turns of `matches`, for
+    example those of opponents.
     """
 
     turns: list[Turn]
@@ -82,7 +81,7 @@ class Turns(Experience):
 
 
 def as_arrays(experience: Experience) -> dict[str, Array]:
-    """What there is to learn from, by name: flat, for a file that shows it."""
+    """Return the arrays of `experience` by name, to be written to a file."""
     if isinstance(experience, Turns):
         turns = experience.turns
         return {
@@ -107,9 +106,9 @@ def _tokens(sequences: Sequence[Sequence[int]]) -> Array:
 
 
 def join_rollouts(parts: Sequence[Rollout]) -> Rollout:
-    """Rollouts of the same length as one, their envs side by side. All have cuts, or none."""
+    """Join rollouts of the same length along the env axis. All have cuts, or none."""
 
-    def beside(name: str) -> Any:
+    def along_envs(name: str) -> Any:
         return _joined([getattr(part, name) for part in parts], axis=1)
 
     cuts = None
@@ -124,35 +123,35 @@ def join_rollouts(parts: Sequence[Rollout]) -> Rollout:
     return Rollout(
         steps=sum(part.steps for part in parts),
         episodes=[episode for part in parts for episode in part.episodes],
-        obs=beside("obs"),
-        actions=beside("actions"),
-        log_probs=beside("log_probs"),
-        values=beside("values"),
-        next_values=beside("next_values"),
-        rewards=beside("rewards"),
-        terminated=beside("terminated"),
-        ends=beside("ends"),
-        valid=beside("valid"),
+        obs=along_envs("obs"),
+        actions=along_envs("actions"),
+        log_probs=along_envs("log_probs"),
+        values=along_envs("values"),
+        next_values=along_envs("next_values"),
+        rewards=along_envs("rewards"),
+        terminated=along_envs("terminated"),
+        ends=along_envs("ends"),
+        valid=along_envs("valid"),
         masks=_joined_masks([part.masks for part in parts], [part.valid.shape for part in parts], axis=1),
         cuts=cuts,
     )
 
 
 def join_transitions(parts: Sequence[Transitions]) -> Transitions:
-    """Transitions one after the other."""
+    """Concatenate transitions."""
 
-    def behind(name: str) -> Any:
+    def concatenated(name: str) -> Any:
         return _joined([getattr(part, name) for part in parts], axis=0)
 
     shapes = [part.rewards.shape for part in parts]
     return Transitions(
         steps=sum(part.steps for part in parts),
         episodes=[episode for part in parts for episode in part.episodes],
-        obs=behind("obs"),
-        actions=behind("actions"),
-        rewards=behind("rewards"),
-        next_obs=behind("next_obs"),
-        terminated=behind("terminated"),
+        obs=concatenated("obs"),
+        actions=concatenated("actions"),
+        rewards=concatenated("rewards"),
+        next_obs=concatenated("next_obs"),
+        terminated=concatenated("terminated"),
         masks=_joined_masks([part.masks for part in parts], shapes, axis=0),
         next_masks=_joined_masks([part.next_masks for part in parts], shapes, axis=0),
     )
@@ -167,7 +166,7 @@ def _joined(arrays: list[Any], axis: int) -> Any:
 def _joined_masks(
     masks: list[BoolArray | None], shapes: list[tuple[int, ...]], axis: int
 ) -> BoolArray | None:
-    """Masks joined; all is legal where none was given; None where none was given at all."""
+    """Join masks; a part without masks gets all-legal ones. None if no part has any."""
     known = next((mask for mask in masks if mask is not None), None)
     if known is None:
         return None

@@ -1,8 +1,8 @@
-"""Steps a vector env and keeps the books: current observations, masks, episode tallies, resets.
+"""Steps a vector env and tracks its current observations, action masks, episode returns and resets.
 
-It honours each of Gymnasium's autoreset modes, so that collectors see one simple picture: what was observed,
-what followed it truly, and which steps carry experience at all. Whatever an env returns passes here first, so here
-it is also looked at for NaN and infinity: an env that gives one ends the run before anything has learnt from it.
+The stepper supports all of Gymnasium's autoreset modes. A collector sees the same in each: the observations, their true
+successors, and which steps are valid experience. The stepper also checks everything an env returns for NaN and infinity
+and raises EnvFault before any of it is learned from.
 """
 
 from __future__ import annotations
@@ -15,20 +15,28 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from ludus.envs.finite import all_finite, first_bad, step_is_finite
+from ludus.envs.vector.contract import (
+    AsyncStepping,
+    ChecksFinite,
+    LazyFinalInfos,
+    Snapshotting,
+    VectorBackend,
+)
 from ludus.errors import EnvFault
 from ludus.types import Array, BoolArray, EpisodeRecord, Observation
 
-REPORT = "balatro"  # where a game tells how an episode went
+REPORT = "balatro"  # the key of a game's own report in the last info of an episode
 SeedFor = Callable[[int, int], int]
-"""(barrier number, env index) to the seed that env starts with."""
+"""Maps (barrier number, env index) to the seed of that env's reset."""
 
 
 @dataclass
-class Step:
-    """The outcome of one vector step.
+class VectorStep:
+    """The result of one vector step.
 
-    `final_obs` holds, for each env whose episode ended here and was reset at once, its true last observation, and
-    `final_infos` what the envs told with it. For every other env the successor is the stepper's current observation.
+    `final_obs` maps each env whose episode ended and was reset in this step to its last observation; `final_infos` are
+    the infos of those observations. For every other env the next observation is the stepper's `obs`. `valid` is False
+    for an env that did not take part: it was being reset, or its episode was dropped.
     """
 
     rewards: Array
@@ -41,7 +49,7 @@ class Step:
     episodes: list[EpisodeRecord]
 
     def final_masks(self, width: int) -> dict[int, BoolArray]:
-        """Which of `width` actions are legal at each of `final_obs`: all of them where no mask is given."""
+        """Return the mask over `width` actions at each of `final_obs`; all legal if the env gave no mask."""
         masks = {}
         given = _column(self.final_infos, "action_mask", np.array(list(self.final_obs), dtype=np.int64))
         for (index, obs), mask in zip(self.final_obs.items(), given, strict=True):
@@ -54,10 +62,10 @@ class Step:
 
 
 @dataclass
-class _Played:
-    """What the envs gave for `actions`, with the rewards and ends of those that took part."""
+class _PendingStep:
+    """A step that the envs have returned and `finish_step` has not processed yet."""
 
-    before: Observation
+    obs_before: Observation
     actions: Array
     rewards: Array
     terminated: BoolArray
@@ -73,10 +81,10 @@ class _Played:
 
 
 class Stepper:
-    """Wraps a vector env; `obs` and `masks` are always those of the next decision.
+    """Wraps a vector env; `obs` and `masks` belong to the next action.
 
-    `step` does it all. It is `send`, `receive` and `account` one after the other; who calls them himself can keep
-    the books of a step while the envs play the next.
+    `step` is `step_async`, `step_wait` and `finish_step` in one call. A caller of the three can run `finish_step`
+    for one step while the envs compute the next.
     """
 
     def __init__(
@@ -88,12 +96,17 @@ class Stepper:
         rebuild: bool = True,
         first_env: int = 0,
     ) -> None:
-        """`rebuild` says that the envs may be built anew at a barrier: not so for an instance the user gave.
+        """`rebuild` allows a barrier to rebuild the envs; pass False for an env instance of the user.
 
-        `first_env` is the number of the first env among all of the run, for messages.
+        `first_env` is the index of the first env among all envs of the run, for error messages.
         """
         self.envs = envs
-        self._rebuild = rebuild and hasattr(envs, "rebuild")
+        self.backend = envs if isinstance(envs, VectorBackend) else None
+        self._async = envs if isinstance(envs, AsyncStepping) else None
+        self._lazy_finals = envs if isinstance(envs, LazyFinalInfos) else None
+        self._checks_finite = envs if isinstance(envs, ChecksFinite) else None
+        self._snapshotting = envs if isinstance(envs, Snapshotting) else None
+        self._rebuild = rebuild
         self.n_envs: int = envs.num_envs
         self._seed_for = seed_for
         self._first_env = first_env
@@ -104,86 +117,75 @@ class Stepper:
         self._resetting: BoolArray | None = None  # envs whose episode ended in the last step
         self._seeds: list[int | None] = [None] * self.n_envs
         self._all_valid = np.ones(self.n_envs, dtype=bool)
-        self._plays_beside = hasattr(envs, "begin_step")
-        self._looks_itself = self._plays_beside and hasattr(envs, "finite")
-        self._tells_endings = self._plays_beside and hasattr(envs, "endings")
-        self._sent: Array = np.zeros(0)
-        self._played: _Played | None = None
+        self._actions: Array = np.zeros(0)
+        self._pending: _PendingStep | None = None
         self.obs: Observation = {}
         self.masks: BoolArray | None = None
 
     def barrier(self, number: int) -> None:
-        """Bring every env to a start that depends on nothing but the run's seed and `number`.
-
-        Open episodes end here. Whoever resumes from checkpoint `number` finds the envs as they are now.
-        """
-        if self._rebuild:  # a seeded reset is not enough: some envs (BipedalWalker) remember earlier episodes
-            self.envs.rebuild()  # type: ignore[attr-defined]  # Ludus's own backends have it
-        seeds = [self._seed_for(number, index) for index in range(self.n_envs)]
-        self.restart(seeds)
+        """End open episodes and reset every env to a state that depends only on the run's seed and `number`."""
+        if self._rebuild and self.backend is not None:
+            self.backend.rebuild()  # some envs (BipedalWalker) remember earlier episodes despite a seeded reset
+        self.restart([self._seed_for(number, index) for index in range(self.n_envs)])
 
     def restart(self, seeds: list[int] | None = None) -> None:
-        """Begin a new episode in every env, from `seeds` or wherever its random numbers are; open ones end."""
+        """End open episodes and reset every env, with `seeds` or its current random state."""
         if seeds is not None:
             self._seeds = list(seeds)
         obs, infos = self.envs.reset(seed=seeds)  # type: ignore[arg-type]  # Gymnasium's own take a list too
         if not all_finite(obs):
             raise self._not_finite("observation", obs, np.zeros_like(self._lengths), {"observations": obs})
-        self.obs = obs
-        self.masks = read_masks(self.obs, infos)
         self._returns[:] = 0.0
         self._lengths[:] = 0
-        self._resetting = None
-        self._played = None
+        self._set_current(obs, infos)
 
     @property
     def can_save_games(self) -> bool:
-        """Whether the games can be saved as they stand, and gone on with."""
-        return hasattr(self.envs, "saved_games")
+        """Whether `save_games` and `load_games` are supported."""
+        return self._snapshotting is not None
 
-    def saved_games(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """The open episodes, as arrays and plain data, for `load_games`."""
-        self._account_if_nobody_did()
-        arrays, values = self.envs.saved_games()  # type: ignore[attr-defined]  # see `can_save_games`
+    def save_games(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return the open episodes as arrays and JSON data, for `load_games`."""
+        assert self._snapshotting is not None
+        self._finish_pending()
+        arrays, values = self._snapshotting.save_games()
         return {**arrays, "tally.returns": self._returns, "tally.lengths": self._lengths}, values
 
     def load_games(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        """Go on with the episodes that `saved_games` gave."""
-        self.obs, infos = self.envs.load_games(arrays, values)  # type: ignore[attr-defined]
-        self.masks = read_masks(self.obs, infos)
+        """Continue the episodes that `save_games` returned."""
+        assert self._snapshotting is not None
         self._returns[:] = arrays["tally.returns"]
         self._lengths[:] = arrays["tally.lengths"]
-        self._resetting = None
-        self._played = None
+        self._set_current(*self._snapshotting.load_games(arrays, values))
 
-    def step(self, actions: Array) -> Step:
-        """Take one step in every env with env-ready `actions`. EnvFault where one gives a number that is none."""
-        self.send(actions)
-        self.receive()
-        return self.account()
+    def step(self, actions: Array) -> VectorStep:
+        """Step every env with `actions` of the env's action space. Raises EnvFault for NaN or infinity."""
+        self.step_async(actions)
+        self.step_wait()
+        return self.finish_step()
 
-    def send(self, actions: Array) -> None:
-        """Begin a step. Envs that can (`begin_step`) play it while the caller does something else."""
-        self._sent = actions
-        if self._plays_beside:
-            self.envs.begin_step(actions)  # type: ignore[attr-defined]  # see `_plays_beside`
+    def step_async(self, actions: Array) -> None:
+        """Start a step. Envs with `AsyncStepping` compute it in the background."""
+        self._actions = actions
+        if self._async is not None:
+            self._async.step_async(actions)
 
-    def receive(self) -> int:
-        """End the step: `obs` and `masks` are the next ones. Returns how many envs have taken part in it.
+    def step_wait(self) -> int:
+        """Wait for the step and update `obs` and `masks`. Returns the number of envs that took part.
 
-        EnvFault where an env gives a number that is none. `account` tells the rest, now or after the next `send`.
+        Raises EnvFault for NaN or infinity. Call `finish_step` for the rest, now or after the next `step_async`.
         """
-        self._account_if_nobody_did()
-        envs: Any = self.envs
-        actions, before = self._sent, self.obs
+        self._finish_pending()
+        actions, obs_before = self._actions, self.obs
         obs, rewards, terminated, truncated, infos = (
-            envs.end_step() if self._plays_beside else envs.step(actions)
+            self._async.step_wait() if self._async is not None else self.envs.step(actions)
         )
-        if not (envs.finite if self._looks_itself else step_is_finite(obs, rewards)):
-            begun = terminated | truncated if self._mode is AutoresetMode.SAME_STEP else None
-            raise self._bad_step(before, actions, obs, rewards, self._lengths + 1, begun)
+        checks_finite = self._checks_finite
+        if not (step_is_finite(obs, rewards) if checks_finite is None else checks_finite.finite):
+            reset = terminated | truncated if self._mode is AutoresetMode.SAME_STEP else None
+            raise self._bad_step(obs_before, actions, obs, rewards, self._lengths + 1, reset)
         valid = self._all_valid
-        # Beside an env's own info of that name Gymnasium puts `_dropped`.
+        # Gymnasium adds `_dropped` to an env's own info called `dropped`; the backends do not.
         if "dropped" in infos and "_dropped" not in infos:
             valid = ~np.asarray(infos["dropped"], dtype=bool)
             self._clear(np.flatnonzero(~valid))
@@ -196,112 +198,124 @@ class Stepper:
                 terminated & valid,
                 truncated & valid,
             )
-        played = _Played(before, actions, rewards, terminated, truncated, valid, obs, infos)
+        pending = _PendingStep(obs_before, actions, rewards, terminated, truncated, valid, obs, infos)
         masks = self._masks_of(obs, infos)
-        if self._mode is AutoresetMode.DISABLED and played.any_ended:
-            played.final_obs = {int(i): take(obs, int(i)) for i in np.flatnonzero(played.ended)}
-            obs, infos = envs.reset(options={"reset_mask": played.ended})
+        if self._mode is AutoresetMode.DISABLED and pending.any_ended:
+            pending.final_obs = {int(i): take(obs, int(i)) for i in np.flatnonzero(pending.ended)}
+            obs, infos = self.envs.reset(options={"reset_mask": pending.ended})
             if not all_finite(obs):
-                raise self._bad_step(before, actions, obs, rewards, self._lengths + valid, played.ended)
+                raise self._bad_step(obs_before, actions, obs, rewards, self._lengths + valid, pending.ended)
             fresh = read_masks(obs, infos)
             if masks is None:
                 masks = fresh
-            else:  # this reset tells the masks of the envs that it reset, and of no other
-                masks = np.where(played.ended[:, None], True if fresh is None else fresh, masks)
-        self._resetting = played.ended if played.any_ended else None
+            else:  # these infos have masks of the envs that were reset only
+                masks = np.where(pending.ended[:, None], True if fresh is None else fresh, masks)
+        self._resetting = pending.ended if pending.any_ended else None
         self.obs = obs
         self.masks = masks
-        self._played = played
+        self._pending = pending
         return self.n_envs if valid is self._all_valid else int(valid.sum())
 
-    def account(self) -> Step:
-        """Keep the books of the step that was received last, and tell what came of it. To be called once for each."""
-        played, self._played = self._played, None
-        assert played is not None
-        self._returns += played.rewards
-        self._lengths += played.valid
+    def finish_step(self) -> VectorStep:
+        """Update episode returns and lengths and return the step that `step_wait` received. Call it once per step."""
+        pending, self._pending = self._pending, None
+        assert pending is not None
+        self._returns += pending.rewards
+        self._lengths += pending.valid
         episodes: list[EpisodeRecord] = []
-        final_obs, last_infos = played.final_obs, played.infos
-        if played.any_ended:
-            indices = np.flatnonzero(played.ended)
+        final_obs, last_infos = pending.final_obs, pending.infos
+        if pending.any_ended:
+            indices = np.flatnonzero(pending.ended)
             if self._mode is AutoresetMode.SAME_STEP:
-                if self._tells_endings:
-                    last_infos = self.envs.endings(indices)  # type: ignore[attr-defined]
+                if self._lazy_finals is not None:
+                    last_infos = self._lazy_finals.final_infos(indices)
                 final_obs = {i: last_infos["final_obs"][i] for i in indices.tolist()}
                 last_infos = last_infos.get("final_info", {})
                 if not all_finite(stack(list(final_obs.values()))):
                     raise self._bad_step(
-                        played.before,
-                        played.actions,
-                        successors(played.obs, final_obs),
-                        played.rewards,
+                        pending.obs_before,
+                        pending.actions,
+                        successors(pending.obs, final_obs),
+                        pending.rewards,
                         self._lengths,
                     )
-            episodes = self._finish(indices, last_infos)
+            episodes = self._episode_records(indices, last_infos)
             self._clear(indices)
-        return Step(
-            rewards=np.asarray(played.rewards, dtype=np.float64),
-            terminated=played.terminated,
-            truncated=played.truncated,
-            ended=played.ended,
-            valid=played.valid,
+        return VectorStep(
+            rewards=np.asarray(pending.rewards, dtype=np.float64),
+            terminated=pending.terminated,
+            truncated=pending.truncated,
+            ended=pending.ended,
+            valid=pending.valid,
             final_obs=final_obs,
             final_infos=last_infos,
             episodes=episodes,
         )
 
-    def _account_if_nobody_did(self) -> None:
-        """A collection may be broken off between `receive` and `account`."""
-        if self._played is not None:
-            self.account()
+    def _finish_pending(self) -> None:
+        """Finish the last step if the caller was interrupted between `step_wait` and `finish_step`."""
+        if self._pending is not None:
+            self.finish_step()
+
+    def _set_current(self, obs: Observation, infos: dict[str, Any]) -> None:
+        """Set the observations and masks after a reset."""
+        self.obs = obs
+        self.masks = read_masks(obs, infos)
+        self._resetting = None
+        self._pending = None
 
     def _bad_step(
         self,
-        before: Observation,
+        obs_before: Observation,
         actions: Array,
         obs: Observation,
         rewards: Array,
         steps: Array,
-        begun: BoolArray | None = None,
+        reset: BoolArray | None = None,
     ) -> EnvFault:
-        """The error for a step, the one of number `steps` in each episode, that gave a number which is not finite.
+        """Return the error for a step with a NaN or infinity; `steps` is the length of each episode with it.
 
-        Where `begun`, the observation already is that of the next episode's reset.
+        For envs in `reset`, the observation already belongs to the reset of the next episode.
         """
-        kept = {
-            "observations_before": before,
+        evidence = {
+            "observations_before": obs_before,
             "actions": actions,
             "observations": obs,
             "rewards": rewards,
         }
         if not all_finite(rewards):
-            return self._not_finite("reward", rewards, steps, kept)
+            return self._not_finite("reward", rewards, steps, evidence)
         return self._not_finite(
-            "observation", obs, steps if begun is None else np.where(begun, 0, steps), kept
+            "observation", obs, steps if reset is None else np.where(reset, 0, steps), evidence
         )
 
-    def _not_finite(self, what: str, numbers: Observation, steps: Array, kept: dict[str, Any]) -> EnvFault:
+    def _not_finite(
+        self, what: str, numbers: Observation, steps: Array, evidence: dict[str, Any]
+    ) -> EnvFault:
         found = first_bad(numbers)
         assert found is not None
         key, (env, *index), value = found
         place = f"{f'.{key}' if key else ''}{index or ''}"
         when = f"step {steps[env]} of its episode" if steps[env] else "the reset"
         error = EnvFault(
-            f"env {self._first_env + env} gave {what}{place} = {value!r} at {when}; nothing has learnt from it",
+            f"env {self._first_env + env} gave {what}{place} = {value!r} at {when}; no update has used it",
             worker=self._first_env + env,
-            env_id=str(getattr(self.envs, "env_id", "") or type(self.envs).__name__),
+            env_id=(self.backend.env_id if self.backend is not None else "") or type(self.envs).__name__,
             seed=self._seeds[env],
         )
-        error.evidence = {**kept, "env": np.array(env), "episode_steps": steps}
+        error.evidence = {**evidence, "env": np.array(env), "episode_steps": steps}
         return error
 
     def _masks_of(self, obs: Observation, infos: dict[str, Any]) -> BoolArray | None:
-        """`read_masks`; where masks were there before and none is now, everything is legal."""
+        """Read the masks of a step. If there were masks before and none now, everything is legal."""
         masks = read_masks(obs, infos)
         return np.ones_like(self.masks) if masks is None and self.masks is not None else masks
 
-    def _finish(self, indices: Array, infos: dict[str, Any]) -> list[EpisodeRecord]:
-        """The records of the episodes that ended in the envs `indices`; none where a wrapper cut only a part of it."""
+    def _episode_records(self, indices: Array, infos: dict[str, Any]) -> list[EpisodeRecord]:
+        """Return the records of the episodes that ended in the envs `indices`.
+
+        An episode that only a wrapper ended (at a lost life, for example) has no record.
+        """
         records = []
         rows = zip(
             indices.tolist(),
@@ -324,7 +338,7 @@ class Stepper:
 
 
 def read_masks(obs: Observation, infos: dict[str, Any]) -> BoolArray | None:
-    """The action masks of a vector step, None where no env gives one. An env beside that gives none may do all."""
+    """Return the action masks of a vector step, or None. If some envs give masks, the others may do everything."""
     given = infos.get("action_mask")
     if given is None and isinstance(obs, dict):
         given = obs.get("action_mask")
@@ -340,7 +354,7 @@ def read_masks(obs: Observation, infos: dict[str, Any]) -> BoolArray | None:
 
 
 def successors(obs: Observation, final_obs: dict[int, Any]) -> Observation:
-    """The current observations, with the true last one in place of each that was reset."""
+    """Return the true next observations: `obs`, with the last observation of each episode that ended."""
     if not final_obs:
         return obs
     if isinstance(obs, dict):
@@ -352,7 +366,7 @@ def successors(obs: Observation, final_obs: dict[int, Any]) -> Observation:
 
 
 def with_rows(batch: Array, rows: dict[int, Any]) -> Array:
-    """A copy of `batch` with some of its rows replaced."""
+    """Return a copy of `batch` with some rows replaced."""
     batch = batch.copy()
     for index, row in rows.items():
         batch[index] = row
@@ -360,25 +374,25 @@ def with_rows(batch: Array, rows: dict[int, Any]) -> Array:
 
 
 def take(obs: Observation, index: int) -> Any:
-    """The observation of one env, copied out of a batch."""
+    """Return a copy of one env's observation."""
     if isinstance(obs, dict):
         return {key: np.array(value[index]) for key, value in obs.items()}
     return np.array(obs[index])
 
 
 def stack(observations: list[Any]) -> Observation:
-    """Single observations as a batch."""
+    """Stack single observations into a batch."""
     if isinstance(observations[0], dict):
         return {key: np.stack([obs[key] for obs in observations]) for key in observations[0]}
     return np.stack(observations)
 
 
 def _column(infos: dict[str, Any], key: str, indices: Array) -> list[Any]:
-    """Entry `key` of the envs `indices` in Gymnasium's vectorised infos; None where an env has none."""
+    """Return entry `key` of the envs `indices` from Gymnasium's vectorised infos; None if an env has no entry."""
     value = infos.get(key)
     if value is None:
         return [None] * len(indices)
-    if isinstance(value, dict):  # Gymnasium makes arrays of what is in it too, however deep
+    if isinstance(value, dict):  # Gymnasium vectorises nested dicts too
         names = [name for name in value if not name.startswith("_")]
         columns = [(name, _column(value, name, indices), _has(value, name, indices)) for name in names]
         rows: list[Any] = [
@@ -399,5 +413,5 @@ def _plain(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """The one number that `value` is or holds."""
+    """Return the number that `value` is or contains."""
     return value if isinstance(value, int | float) else np.squeeze(value)

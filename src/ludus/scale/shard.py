@@ -236,7 +236,7 @@ class _DiaryStepper(Stepper):
 
     diary: list[Array] | None = None
 
-    def send(self, actions: Array) -> None:
+    def step_async(self, actions: Array) -> None:
         if self.diary is not None:
             self.diary.append(np.array(actions))
-        super().send(actions)
+        super().step_async(actions)

@@ -120,14 +120,14 @@ def test_the_endings_of_a_step_are_the_same_while_the_next_one_is_played() -> No
     ended, expected, endings = np.zeros(0, dtype=np.int64), {}, 0
     for _ in range(120):
         moves = random_moves(infos["action_mask"], rng)
-        other.begin_step(moves)
+        other.step_async(moves)
         if len(ended):  # those of the step before
-            told = other.endings(ended)
+            told = other.final_infos(ended)
             endings += len(ended)
             assert told["final_info"]["episode"]["r"][ended].tolist() == expected["returns"]
             assert told["final_info"]["balatro"][ended].tolist() == expected["reports"]
             np.testing.assert_array_equal(np.stack(told["final_obs"][ended]), expected["final_obs"])
-        others, rewards, terminated, truncated, other_infos = other.end_step()
+        others, rewards, terminated, truncated, other_infos = other.step_wait()
         obs, *own, infos = one.step(moves)
         assert other.finite
         np.testing.assert_array_equal(obs, others)

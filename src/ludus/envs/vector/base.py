@@ -1,7 +1,7 @@
-"""What both backends share: a `gymnasium.vector.VectorEnv` over chunks of envs that play into one batch.
+"""Base class of the serial and process backends: a vector env over chunks of envs that write into one batch.
 
-An episode that ends is reset in the same step (gymnasium's SAME_STEP): the returned observation opens the
-next episode, the last one of the old stands in `infos["final_obs"]`, its info in `infos["final_info"]`.
+An episode that ends is reset in the same step (Gymnasium's SAME_STEP): the returned observation starts the next
+episode, `infos["final_obs"]` holds the last observation and `infos["final_info"]` its info.
 """
 
 from __future__ import annotations
@@ -12,29 +12,27 @@ from typing import Any
 
 import numpy as np
 from gymnasium.error import ClosedEnvironmentError
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from ludus.envs.vector.batch import StepArrays, copy_row, copy_rows
 from ludus.envs.vector.chunk import Entry, EnvFacts
+from ludus.envs.vector.contract import StepResult, VectorBackend, WrapperStates
 from ludus.errors import CheckpointError
 from ludus.types import Array, Observation
 
-StepResult = tuple[Observation, Array, Array, Array, dict[str, Any]]
-WrapperStates = list[list[dict[str, Any]]]
 
+class ChunkedVectorEnv(VectorBackend):
+    """Steps chunks of envs; a subclass decides where the chunks run.
 
-class ChunkedVectorEnv(VectorEnv[Any, Any, Any]):
-    """Turns batches of actions into batches of results; a backend says where the chunks run.
-
-    All returned arrays are the caller's. `infos["action_mask"]` is a (n_envs, A) bool array that belongs to
-    the returned observations; it is there on every reset and step once any env has given a mask in its info.
+    Returned arrays are copies. `infos["action_mask"]` is a bool array (n_envs, n_actions) for the returned
+    observations; once any env has given a mask in its info, every reset and step has it.
     """
 
     _batch: StepArrays
 
     def _describe(self, facts: EnvFacts, n_envs: int, env_id: str) -> None:
-        """Sets the public attributes of a VectorEnv; to be called once by the backend's constructor."""
+        """Set the public attributes of a VectorEnv. The constructor of a subclass calls it once."""
         self.num_envs = n_envs
         self.env_id = env_id
         self.single_observation_space = facts.observation_space
@@ -46,11 +44,11 @@ class ChunkedVectorEnv(VectorEnv[Any, Any, Any]):
 
     @abstractmethod
     def _step_chunks(self) -> list[Entry]:
-        """Runs `EnvChunk.step` in every chunk."""
+        """Run `EnvChunk.step` in every chunk."""
 
     @abstractmethod
     def _ask_chunks(self, method: str, per_env: Sequence[Any] | None, *args: Any) -> list[Any]:
-        """Calls a method of every chunk and joins the lists they return.
+        """Call a method of every chunk and join the lists they return.
 
         `per_env`, if given, has one element per env; each chunk gets its share as first argument.
         """
@@ -61,13 +59,13 @@ class ChunkedVectorEnv(VectorEnv[Any, Any, Any]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Observation, dict[str, Any]]:
-        """Starts an episode in every env. A seed s gives env i the seed s + i, a list its element."""
+        """Start an episode in every env. A seed s gives env i the seed s + i, a list its element."""
         self._require_open()
         entries = self._ask_chunks("reset", seed_per_env(seed, self.num_envs), options)
         return copy_rows(self._batch.obs), self._infos(entries)
 
     def step(self, actions: Any) -> StepResult:
-        """One step in every env; raises ValueError or TypeError for actions that do not fit the space."""
+        """Step every env. Raises ValueError or TypeError for actions that do not fit the space."""
         self._require_open()
         batch = self._batch
         rows = batch.actions
@@ -86,16 +84,16 @@ class ChunkedVectorEnv(VectorEnv[Any, Any, Any]):
         )
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Per env: the attribute `name` found through the wrappers, called if it can be."""
+        """Return, for each env, the attribute `name` of its wrappers or itself; a callable is called."""
         self._require_open()
         return tuple(self._ask_chunks("call", None, name, args, kwargs))
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
-        """Per env: the attribute `name`; as in gymnasium, a method is called."""
+        """Return the attribute `name` of each env; as in Gymnasium, a method is called."""
         return self.call(name)
 
     def set_attr(self, name: str, values: Any) -> None:
-        """Sets an attribute in every env: a list or tuple has one value per env, anything else is for all."""
+        """Set an attribute of every env: a list or tuple has one value per env, anything else is for all."""
         self._require_open()
         if not isinstance(values, list | tuple):
             values = [values] * self.num_envs
@@ -104,17 +102,17 @@ class ChunkedVectorEnv(VectorEnv[Any, Any, Any]):
         self._ask_chunks("set_attr", values, name)
 
     def render(self) -> tuple[Any, ...]:
-        """One frame per env, of the kind `render_mode` says."""
+        """Return one frame per env, of the kind that `render_mode` names."""
         self._require_open()
         return tuple(self._ask_chunks("render", None))
 
     def wrapper_states(self) -> WrapperStates:
-        """Per env: `state_dict()` of each wrapper that has one (and `load_state_dict`), outermost first."""
+        """Return, for each env, `state_dict()` of every wrapper that has it and `load_state_dict`, outermost first."""
         self._require_open()
         return self._ask_chunks("wrapper_states", None)
 
     def load_wrapper_states(self, states: Sequence[Sequence[dict[str, Any]]]) -> None:
-        """Restores what `wrapper_states` returned; raises CheckpointError when envs or wrappers differ."""
+        """Restore the result of `wrapper_states`. Raises CheckpointError if envs or wrappers differ."""
         self._require_open()
         if len(states) != self.num_envs:
             raise CheckpointError(
@@ -125,9 +123,9 @@ class ChunkedVectorEnv(VectorEnv[Any, Any, Any]):
         self._ask_chunks("load_wrapper_states", states)
 
     def rebuild(self) -> None:
-        """Builds every env anew, keeping wrapper states; a `reset` must follow.
+        """Close every env and build a new one; wrapper states are kept. Call `reset` next.
 
-        After it a seeded reset depends on the seed alone, also for envs that remember earlier episodes.
+        Afterwards a seeded reset depends on the seed alone, also for envs that remember earlier episodes.
         """
         self._require_open()
         self._ask_chunks("rebuild", None)
@@ -150,7 +148,7 @@ class ChunkedVectorEnv(VectorEnv[Any, Any, Any]):
 
 
 def seed_per_env(seed: int | Sequence[int | None] | None, n_envs: int) -> list[int | None]:
-    """The seed of each env: a seed s gives env i the seed s + i, a list its element; ValueError for its length."""
+    """Return the seed of each env: s + i for a seed s, the element for a list. ValueError for a wrong length."""
     if seed is None:
         return [None] * n_envs
     if isinstance(seed, int | np.integer):
@@ -162,7 +160,7 @@ def seed_per_env(seed: int | Sequence[int | None] | None, n_envs: int) -> list[i
 
 def _put(rows: Array, actions: Any) -> None:
     actions = np.asarray(actions)
-    # numpy would broadcast one action to all envs without a word
+    # numpy would silently broadcast one action to all envs
     if actions.shape != rows.shape:
         raise ValueError(f"actions have shape {actions.shape}, the action space says {rows.shape}")
     np.copyto(rows, actions, casting="same_kind")

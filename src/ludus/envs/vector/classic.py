@@ -1,6 +1,6 @@
 """The batched backend for classic control: all envs of a vector in one compiled step.
 
-The formulas, constants, seeding and time limits are Gymnasium's; a test holds each env to Gymnasium's own, step
+The formulas, constants, seeding and time limits are Gymnasium's; a test compares each env with Gymnasium's own, step
 by step. Stepping eight CartPoles takes a few microseconds instead of sixty.
 """
 
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.utils.seeding import np_random
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numba import njit
 
 from ludus.envs.vector.base import seed_per_env
+from ludus.envs.vector.contract import StepResult, VectorBackend
 from ludus.errors import ConfigError
 from ludus.types import Array
 
@@ -66,7 +67,7 @@ def _mountain_car(states: Any, actions: Any, obs: Any, rewards: Any, terminated:
 def _pendulum(states: Any, actions: Any, obs: Any, rewards: Any, terminated: Any) -> None:
     for i in range(len(states)):
         theta, speed = states[i]
-        # the action is float32, and so is what Gymnasium computes of it alone
+        # the action is float32, and Gymnasium computes terms of the action alone in float32
         torque = min(max(actions[i, 0], f32(-2.0)), f32(2.0))
         angle = ((theta + np.pi) % (2 * np.pi)) - np.pi
         rewards[i] = -(angle * angle + 0.1 * (speed * speed) + np.float64(f32(0.001) * (torque * torque)))
@@ -80,7 +81,7 @@ def _pendulum(states: Any, actions: Any, obs: Any, rewards: Any, terminated: Any
 
 @dataclass(frozen=True)
 class BatchedGame:
-    """How one env steps and starts. `start` draws a state; `observe` shows it."""
+    """The kernel of one env. `start` draws the first state; `observe` returns the observation of a state."""
 
     step: Callable[..., None]
     state_size: int
@@ -105,7 +106,7 @@ GAMES = {
 
 
 def unsupported_reason(spec: EnvSpec) -> str | None:
-    """None when this backend can stand in for the envs of `spec`, else the reason."""
+    """Return why this backend cannot replace the envs of `spec`, or None if it can."""
     if spec.id not in GAMES:
         return f"{spec.id} is not written as a batched game"
     if not spec.is_plain:
@@ -113,7 +114,7 @@ def unsupported_reason(spec: EnvSpec) -> str | None:
     return None
 
 
-class BatchedVectorEnv(VectorEnv[Any, Any, Any]):
+class BatchedVectorEnv(VectorBackend):
     """`n_envs` games of `spec`, stepped together; an ended episode is reset in the same step (SAME_STEP)."""
 
     def __init__(self, spec: EnvSpec, n_envs: int) -> None:
@@ -151,8 +152,8 @@ class BatchedVectorEnv(VectorEnv[Any, Any, Any]):
             obs[i] = self._start(i)
         return obs, {}
 
-    def step(self, actions: Any) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
-        """One step in every env; an episode that ends is reset at once."""
+    def step(self, actions: Any) -> StepResult:
+        """Step every env; an episode that ends is reset in the same step."""
         n = self.num_envs
         obs: Array = np.empty(self._shape, dtype=np.float32)
         rewards: Array = np.empty(n)

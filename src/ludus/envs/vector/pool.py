@@ -1,8 +1,8 @@
-"""The envpool backend: envs written in C++ that step on their own threads, where EnvPool has the env.
+"""The envpool backend: envs written in C++ that step on their own threads.
 
-EnvPool resets an env in the step after its episode ended (NEXT_STEP) and takes seeds only when it is built, so a
-seeded reset builds the pool anew. Steps go to its compiled part (`_send`, `_recv`) directly: what `send` and `recv` do
-around it takes 30 to 60 us, a fifth of a step of eight LunarLanders.
+EnvPool resets an env in the step after its episode ended (NEXT_STEP). It takes seeds only when it is built, so a
+seeded reset builds a new pool. Steps call its compiled `_send` and `_recv` directly: the Python code of `send` and
+`recv` takes 30 to 60 us, a fifth of a step of eight LunarLanders.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from ludus.envs.vector.base import seed_per_env
+from ludus.envs.vector.contract import AsyncStepping, StepResult, VectorBackend
 from ludus.envs.vector.process import usable_cores
 from ludus.errors import ConfigError, MissingExtra
 from ludus.types import Array
@@ -26,7 +27,7 @@ from ludus.types import Array
 if TYPE_CHECKING:
     from ludus.envs.make import EnvSpec
 
-# Held to Gymnasium's own by tests/extras: same spaces, time limits, ends and rewards.
+# Compared with Gymnasium's own by tests/extras: same spaces, time limits, episode ends and rewards.
 VERIFIED = frozenset(
     {
         "Acrobot-v1",
@@ -38,11 +39,11 @@ VERIFIED = frozenset(
     }
 )
 _ACTION, _STATE = ("env_id", "players.env_id", "action"), ("obs", "reward", "done", "trunc")
-FEWEST_ENVS = 4  # below, handing work to EnvPool's threads costs more than it saves
+FEWEST_ENVS = 4  # with fewer, EnvPool's threads cost more than they save
 
 
 def unsupported_reason(spec: EnvSpec) -> str | None:
-    """None when EnvPool can stand in for the envs of `spec`, else the reason."""
+    """Return why EnvPool cannot replace the envs of `spec`, or None if it can."""
     if spec.id not in VERIFIED:
         return f"{spec.id} is not among the envs verified against Gymnasium"
     if not spec.is_plain:
@@ -56,10 +57,10 @@ def is_installed() -> bool:
     return importlib.util.find_spec("envpool") is not None
 
 
-class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
+class EnvPoolVectorEnv(VectorBackend, AsyncStepping):
     """`n_envs` envs of `spec` in one pool with `threads` threads (default: the cores, at most one per env).
 
-    Raises MissingExtra without EnvPool, and ConfigError for an env it cannot stand in for.
+    Raises MissingExtra without EnvPool, and ConfigError for an env that is not supported.
     """
 
     def __init__(self, spec: EnvSpec, n_envs: int, *, threads: int | None = None) -> None:
@@ -84,7 +85,7 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
         discrete = isinstance(self.single_action_space, gym.spaces.Discrete)
         self._action_dtype = np.int32 if discrete else np.float32
         self._pool: Any = None
-        self._playing = False
+        self._stepping = False
         self._ids = np.arange(n_envs, dtype=np.int32)
         self._places: list[int] = []
 
@@ -94,61 +95,60 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
         """Start an episode in every env. A seed s gives env i the seed s + i, a list its element."""
         if seed is not None or self._pool is None:
             self._build(seed)
-        self._settle()
+        self._finish_running_step()
         obs, _ = self._pool.reset()
         return obs, {}
 
-    def step(self, actions: Any) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
-        """One step in every env; for one whose episode ended before, the reset, whatever its action."""
-        self.begin_step(actions)
-        return self.end_step()
+    def step(self, actions: Any) -> StepResult:
+        """Step every env; an env whose episode ended is reset instead, and its action is ignored."""
+        self.step_async(actions)
+        return self.step_wait()
 
-    def begin_step(self, actions: Any) -> None:
-        """Let the pool's threads play a step while the caller does something else, until `end_step`."""
+    def step_async(self, actions: Any) -> None:
+        """Start a step on the pool's threads."""
         if self._pool is None:
-            raise ResetNeeded("EnvPoolVectorEnv is stepped before it was reset, or after it was closed")
-        self._settle()
+            raise ResetNeeded("EnvPoolVectorEnv must be reset before it is stepped, and not be closed")
+        self._finish_running_step()
         actions = np.asarray(actions).astype(self._action_dtype, casting="same_kind", order="C")
         if actions.shape != self.action_space.shape:
-            wanted = self.action_space.shape
-            raise ValueError(f"actions have shape {actions.shape}, the action space says {wanted}")
-        self._playing = True  # before it is so: an interrupt comes right after the call
+            expected = self.action_space.shape
+            raise ValueError(f"actions have shape {actions.shape}, expected {expected}")
+        self._stepping = True  # set first: an interrupt may come right after the call
         self._pool._send((self._ids, self._ids, actions))
 
-    def end_step(self) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
-        """What `step` returns."""
-        assert self._playing, "nobody began a step"
+    def step_wait(self) -> StepResult:
+        assert self._stepping, "step_wait() without step_async()"
         state = self._pool._recv()
-        self._playing = False
+        self._stepping = False
         obs, rewards, done, truncated = (state[place] for place in self._places)
         return obs, rewards.astype(np.float64), done & ~truncated, truncated, {}
 
-    def _settle(self) -> None:
-        """End the step that is being played, if there is one: whoever began it may have been interrupted."""
-        if self._playing:
-            self.end_step()
+    def _finish_running_step(self) -> None:
+        """Finish a step that is still running because the caller was interrupted."""
+        if self._stepping:
+            self.step_wait()
 
     def close_extras(self, **kwargs: Any) -> None:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
-            self._playing = False
+            self._stepping = False
 
     def _build(self, seed: int | Sequence[int | None] | None) -> None:
         import envpool
 
         if self._pool is not None:
             self._pool.close()
-        self._playing = False
+        self._stepping = False
         seeds = [s or 0 for s in seed_per_env(0 if seed is None else seed, self.num_envs)]
-        with warnings.catch_warnings():  # about the precision of bounds, which are not used
+        with warnings.catch_warnings():  # it warns about the precision of bounds, which are not used
             warnings.simplefilter("ignore")
             self._pool = envpool.make_gymnasium(
                 self.env_id, num_envs=self.num_envs, num_threads=self._threads, seed=seeds
             )
         if tuple(self._pool._spec._action_keys) != _ACTION or not {*_STATE} <= {*self._pool._state_keys}:
             raise ConfigError(
-                f"EnvPool {envpool.__version__} takes its steps in a way that Ludus does not know",
+                f"EnvPool {envpool.__version__} is not supported: its step interface differs",
                 key="vector",
                 fix="pip install -U 'ludus[envpool]', or use vector: serial",
             )

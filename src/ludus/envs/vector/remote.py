@@ -8,8 +8,8 @@ import time
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from ludus.envs.vector.base import WrapperStates
 from ludus.envs.vector.chunk import Entry, EnvFn
+from ludus.envs.vector.contract import WrapperStates
 from ludus.envs.vector.handle import WorkerLost
 from ludus.envs.vector.process import STEADY_STEPS, ProcessVectorEnv
 from ludus.envs.vector.wire import Kind, pack

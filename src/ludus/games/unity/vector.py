@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.error import ClosedEnvironmentError
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from ludus.envs.vector.base import StepResult, seed_per_env
+from ludus.envs.vector.base import seed_per_env
+from ludus.envs.vector.contract import StepResult, VectorBackend
 from ludus.errors import ConfigError, SimulatorsTaken
 from ludus.games.unity.choice import unsupported_reason
 from ludus.games.unity.episode import compile_use_case
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ludus.envs.make import EnvSpec
 
 
-class UnityVectorEnv(VectorEnv[Any, Any, Any]):
+class UnityVectorEnv(VectorBackend):
     """`n_envs` simulators. An episode that ends is followed by the next in the same step (SAME_STEP).
 
     A simulator that is lost has `infos["dropped"]` set until its next episode has begun. Its constructor waits for
@@ -98,7 +99,7 @@ class UnityVectorEnv(VectorEnv[Any, Any, Any]):
         return tuple(self.simulators.picture(place) for place in range(self.num_envs))
 
     def take_metrics(self) -> Metrics:
-        """How long simulators took since the last time, and how often one was lost so far."""
+        """Return the response times of simulators since the last call, and how often one was lost so far."""
         metrics = self.simulators.latency.take()
         return metrics | {"time/sim_losses": float(self.simulators.losses)} if metrics else {}
 

@@ -1,9 +1,9 @@
-"""Threads that play the games of a vector env and never ask for the interpreter's lock while they do.
+"""Threads that step the games of a vector env without holding the GIL.
 
-Sixteen threads that come for the lock at the beginning and the end of every call keep each other, and whoever keeps
-the books meanwhile, from working: half of the time of a step went there. So a thread of a crew enters compiled code
-once and stays. It reads its orders from a pipe, finds the arrays by the addresses on a board, takes a few games at a
-time until none is left, and reports through another pipe.
+Sixteen threads that acquire the GIL before and after every compiled call block each other and the main thread: half
+of the time of a step was lost to that. So a thread of the pool enters compiled code once and stays there. It reads
+commands from a pipe, finds the arrays by their addresses on a board, steps a few games at a time until none is left,
+and reports through another pipe.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from ludus.types import Array
 GAMES_AT_A_TIME = 16
 _READY = 1  # a byte of the pipes: which one does not matter
 
-# what stands on a board: numbers, then the addresses of arrays that belong together row by row
+# The fields of a board: numbers, then the addresses of arrays with one row per game.
 NEXT, N_GAMES, STEPPING, MAX_HAND, MAX_STEPS, OBS_SIZE, N_ACTIONS, FINITE = range(8)
 GAMES_S, GAMES_F, RETURNS, TABLE = range(
     8, 12
-)  # which stay the same; no table: actions are those of `actions.py`
+)  # constant; without a table, actions are those of `actions.py`
 ACTIONS, OBS, REWARDS, TERMINATED, TRUNCATED, LEGAL_BEFORE, LEGAL, MASK = range(12, 20)  # of this step
-FINAL_S, FINAL_F, FINAL_RETURNS, FINAL_OBS, FINAL_LEGAL, FINAL_MASK = range(20, 26)  # of runs that end in it
+FINAL_S, FINAL_F, FINAL_RETURNS, FINAL_OBS, FINAL_LEGAL, FINAL_MASK = range(20, 26)  # of ended episodes
 BOARD_SIZE = 26
 
 _read: Any = types.ExternalFunction("read", types.intp(types.int32, types.uintp, types.uintp))
@@ -45,77 +45,79 @@ _write: Any = types.ExternalFunction("write", types.intp(types.int32, types.uint
 
 
 def _inline(function: Any) -> Any:
-    """A function whose code is written out where compiled code calls it; the compiler passes its first argument."""
+    """Inline `function` where compiled code calls it; the compiler passes its first argument."""
     return intrinsic(function)
 
 
 class StepThreadPool:
-    """`number` threads, or none at all where it is 1: then the caller plays. One order at a time."""
+    """A pool of `number` threads that runs one step at a time. With 1 there is no thread: the caller steps."""
 
     def __init__(self, number: int) -> None:
         self.board: Array = np.zeros(BOARD_SIZE, dtype=np.int64)
         self._number = number
-        self._room = _room()
-        self._orders = self._reports = -1
-        self._words = bytes([_READY]) * number
-        # counted by compiled code, so that an interrupt comes before or after
-        self._away: Array = np.zeros(1, dtype=np.int64)
-        self._hired_by = 0
+        self._scratch = _scratch()
+        self._commands = self._reports = -1
+        self._command = bytes([_READY]) * number
+        # counted by compiled code, which an interrupt cannot split
+        self._running: Array = np.zeros(1, dtype=np.int64)
+        self._owner_pid = 0
 
     def place(self, k: int, *arrays: Array) -> None:
-        """Write where arrays begin onto the board, from place `k` on; they must stay there until `wait` returns."""
+        """Write the addresses of arrays onto the board, from field `k` on. Keep the arrays until `wait` returns."""
         assert all(array.flags.c_contiguous for array in arrays)
         self.board[k : k + len(arrays)] = [array.ctypes.data for array in arrays]
 
     def begin(self, stepping: int, *arrays: Array) -> None:
-        """Have the games stepped, or only looked at. The arrays are those of this step, from ACTIONS to MASK."""
+        """Start a step, or only an observation of the games. The arrays are the fields from ACTIONS to MASK."""
         post(self.board, stepping, *arrays)
         if self._number == 1:
             return
-        if self._hired_by != os.getpid():  # threads do not come along when a process is forked
-            self._hire()
-        self._away[0] = self._number
-        os.write(self._orders, self._words)
+        if self._owner_pid != os.getpid():  # a forked process has no threads
+            self._start_threads()
+        self._running[0] = self._number
+        os.write(self._commands, self._command)
 
     def wait(self) -> bool:
-        """Returns when it is done: whether all observations and rewards are finite."""
+        """Wait until the step is done. Returns whether all observations and rewards are finite."""
         if self._number == 1:
-            serve(-1, -1, self.board, *self._room)
-        elif self._away[0]:
-            if self._hired_by != os.getpid():
+            serve(-1, -1, self.board, *self._scratch)
+        elif self._running[0]:
+            if self._owner_pid != os.getpid():
                 raise RuntimeError(
                     "the process was forked in the middle of a step: restore a snapshot from before"
                 )
-            if hear(self._reports, self._room[0], self._away) == 0:
-                raise RuntimeError("the threads that play the games are gone")
+            if wait_for_reports(self._reports, self._scratch[0], self._running) == 0:
+                raise RuntimeError("the threads that step the games have exited")
         return bool(self.board[FINITE])
 
     def is_ours(self) -> bool:
-        """Whether this process may wait for them: a forked one may not."""
-        return self._number == 1 or self._hired_by == os.getpid()
+        """Return whether the threads belong to this process. A forked process cannot wait for them."""
+        return self._number == 1 or self._owner_pid == os.getpid()
 
     def __reduce__(self) -> Any:
-        raise TypeError("a crew knows addresses: copy an env by snapshot() and restore()")
+        raise TypeError("StepThreadPool cannot be copied: copy an env with snapshot() and restore()")
 
-    def _hire(self) -> None:
-        self._away[0] = 0
-        their_orders, self._orders = os.pipe()
-        weakref.finalize(self, os.close, self._orders).atexit = False  # then they read an end, and go
-        self._reports, their_reports = os.pipe()
-        pipes = _Ends(their_orders, self._reports, their_reports)
+    def _start_threads(self) -> None:
+        self._running[0] = 0
+        thread_commands, self._commands = os.pipe()
+        weakref.finalize(self, os.close, self._commands).atexit = False  # the threads read EOF and exit
+        self._reports, thread_reports = os.pipe()
+        pipes = _PipeEnds(thread_commands, self._reports, thread_reports)
         for k in range(self._number):
             threading.Thread(
                 target=_work, args=(pipes, self.board), name=f"ludus-balatro-{k}", daemon=True
             ).start()
-        self._hired_by = os.getpid()
+        self._owner_pid = os.getpid()
 
 
-class _Ends:
-    """The ends of the pipes that must stay open as long as a thread may use them."""
+class _PipeEnds:
+    """The ends of the pipes that must stay open while a thread may use them."""
 
-    def __init__(self, orders: int, *others: int) -> None:
-        self.orders, self.reports = orders, others[-1]
-        weakref.finalize(self, _close_all, [orders, *others]).atexit = False  # a thread may still play
+    def __init__(self, commands: int, *others: int) -> None:
+        self.commands, self.reports = commands, others[-1]
+        weakref.finalize(
+            self, _close_all, [commands, *others]
+        ).atexit = False  # a thread may still be stepping
 
 
 def _close_all(ends: list[int]) -> None:
@@ -123,13 +125,14 @@ def _close_all(ends: list[int]) -> None:
         os.close(end)
 
 
-def _work(pipes: _Ends, board: Array) -> None:
-    serve(pipes.orders, pipes.reports, board, *_room())
+def _work(pipes: _PipeEnds, board: Array) -> None:
+    serve(pipes.commands, pipes.reports, board, *_scratch())
 
 
-def _room() -> tuple[Any, ...]:
+def _scratch() -> tuple[Any, ...]:
+    """The last arguments of `serve`: memory of one thread."""
     done = np.zeros(GAMES_AT_A_TIME, dtype=np.uint8)
-    return np.zeros(1, dtype=np.uint8), done, np.zeros(0, dtype=np.int64), np.zeros((0, 6)), *workroom()
+    return np.zeros(1, dtype=np.uint8), done, np.zeros(0, dtype=np.int64), np.zeros((0, 6)), workroom()
 
 
 @entry
@@ -145,7 +148,7 @@ def post(
     legal: Any,
     mask: Any,
 ) -> None:
-    """Writes a step onto the board: to ask for the addresses of eight arrays takes Python ten microseconds."""
+    """Write a step onto the board. In Python, reading the addresses of eight arrays takes ten microseconds."""
     board[ACTIONS], board[OBS], board[REWARDS] = actions.ctypes.data, obs.ctypes.data, rewards.ctypes.data
     board[TERMINATED], board[TRUNCATED] = terminated.ctypes.data, truncated.ctypes.data
     board[LEGAL_BEFORE], board[LEGAL] = legal_before.ctypes.data, legal.ctypes.data
@@ -157,50 +160,40 @@ def post(
 
 
 @entry
-def serve(
-    orders: Any,
-    reports: Any,
-    board: Any,
-    byte: Any,
-    done: Any,
-    q: Any,
-    log: Any,
-    t: Any,
-    g: Any,
-    w: Any,
-    outs: Any,
-    sets: Any,
-    scores: Any,
-) -> None:
-    """Does what is on the board for every order, until the pipe is closed; once and at once where `orders` is -1."""
+def serve(commands: Any, reports: Any, board: Any, byte: Any, done: Any, q: Any, log: Any, room: Any) -> None:
+    """Run the step on the board for every command until the pipe is closed; once if `commands` is -1.
+
+    `room` is what `workroom` returns.
+    """
     at = byte.ctypes.data
+    t, g, w, outs, sets, scores = room
     while True:
-        if orders >= 0:
-            heard = _read(orders, at, 1)
-            if heard == 0:
+        if commands >= 0:
+            count = _read(commands, at, 1)
+            if count == 0:
                 return
-            if heard < 0:  # a signal came
+            if count < 0:  # interrupted by a signal
                 continue
-        _carry_out(board, done, q, log, t, g, w, outs, sets, scores)
-        if orders < 0:
+        _run_step(board, done, q, log, t, g, w, outs, sets, scores)
+        if commands < 0:
             return
         while _write(reports, at, 1) != 1:
             pass
 
 
 @entry
-def hear(reports: Any, byte: Any, away: Any) -> Any:
-    """Returns 1 when all that are away have reported, 0 if they never will."""
-    while away[0] > 0:
-        heard = _read(reports, byte.ctypes.data, 1)
-        if heard == 0:
+def wait_for_reports(reports: Any, byte: Any, running: Any) -> Any:
+    """Wait until all running threads have reported. Returns 1, or 0 if the pipe was closed."""
+    while running[0] > 0:
+        count = _read(reports, byte.ctypes.data, 1)
+        if count == 0:
             return 0
-        away[0] -= max(0, heard)
+        running[0] -= max(0, count)
     return 1
 
 
 @kernel
-def _carry_out(
+def _run_step(
     board: Any, done: Any, q: Any, log: Any, t: Any, g: Any, w: Any, outs: Any, sets: Any, scores: Any
 ) -> None:
     max_hand, n_actions = board[MAX_HAND], board[N_ACTIONS]
@@ -238,9 +231,9 @@ def _carry_out(
             look_at_games(s, f, obs, legal, max_hand)
         if board[STEPPING]:
             for i in range(n):
-                _account(board, at + i, rewards[i], done[i])
+                _record_end(board, at + i, rewards[i], done[i])
                 if done[i]:
-                    _finish(board, at + i, q, log, t, g, w, outs, sets, scores)
+                    _write_final_mask(board, at + i, q, log, t, g, w, outs, sets, scores)
         if board[TABLE]:
             table = _rows(board[TABLE], at, n, N_MOVES, np.int64)
             mask = _rows(board[MASK], at, n, N_MOVES, np.bool_)
@@ -253,8 +246,8 @@ def _carry_out(
 
 
 @kernel
-def _account(board: Any, i: Any, reward: Any, done: Any) -> None:
-    """Writes down whether run i ended, and what it has brought in so far."""
+def _record_end(board: Any, i: Any, reward: Any, done: Any) -> None:
+    """Write whether episode i ended, and its return so far."""
     _rows(board[TERMINATED], i, 1, 1, np.bool_)[0, 0] = done == 1
     _rows(board[TRUNCATED], i, 1, 1, np.bool_)[0, 0] = done == 2
     returns = _rows(board[RETURNS], i, 1, 1, np.float64)[0]
@@ -265,10 +258,10 @@ def _account(board: Any, i: Any, reward: Any, done: Any) -> None:
 
 
 @kernel
-def _finish(
+def _write_final_mask(
     board: Any, i: Any, q: Any, log: Any, t: Any, g: Any, w: Any, outs: Any, sets: Any, scores: Any
 ) -> None:
-    """What could have been chosen where run i ended. Nothing is, but a masked softmax must stay finite."""
+    """Write the mask of the last observation of episode i. No action is taken there, but a softmax needs one."""
     max_hand, n_actions = board[MAX_HAND], board[N_ACTIONS]
     legal = _rows(board[FINAL_LEGAL], i, 1, n_actions, np.bool_)
     if board[TABLE]:
@@ -305,7 +298,7 @@ def _never_empty(mask: Any) -> None:
 
 @_inline
 def _rows(_: Any, start: Any, at: Any, n: Any, width: Any, kind: Any) -> Any:
-    """`n` rows from row `at` on of the array that begins at `start`. Nobody counts who holds it."""
+    """Return `n` rows, from row `at` on, of the array at address `start`. It is not reference counted."""
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         start, at, n, width, _ = arguments
@@ -324,7 +317,7 @@ def _rows(_: Any, start: Any, at: Any, n: Any, width: Any, kind: Any) -> Any:
 
 @_inline
 def _take(_: Any, numbers: Any, k: Any) -> Any:
-    """The number at place k, which is one more for whoever comes next, in whatever thread."""
+    """Return the number at index k and add one to it, atomically."""
 
     def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, arguments[0])

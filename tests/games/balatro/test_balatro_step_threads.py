@@ -1,4 +1,4 @@
-"""The threads that play the games: they are there for one env, in one process, and go when it goes."""
+"""The threads that step the games belong to one env in one process, and exit when the env is deleted."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ def played(env: BalatroVectorEnv, steps: int = 30) -> np.ndarray:
     return np.array(obs)
 
 
-def crew_threads() -> list[str]:
+def pool_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("ludus-balatro")]
 
 
-def test_threads_and_pipes_are_gone_with_their_env() -> None:
+def test_threads_and_pipes_are_closed_when_the_env_is_deleted() -> None:
     played(BalatroVectorEnv(128, SETTINGS, threads=2), 1)  # whatever numba opens once
     gc.collect()
     deadline = time.monotonic() + 10
-    while crew_threads() and time.monotonic() < deadline:
+    while pool_threads() and time.monotonic() < deadline:
         time.sleep(0.01)
     before = len(os.listdir("/dev/fd"))
     env = BalatroVectorEnv(128, SETTINGS, threads=2)
     played(env, 2)
-    assert len(crew_threads()) == 2
+    assert len(pool_threads()) == 2
     del env
-    while (crew_threads() or len(os.listdir("/dev/fd")) > before) and time.monotonic() < deadline:
+    while (pool_threads() or len(os.listdir("/dev/fd")) > before) and time.monotonic() < deadline:
         gc.collect()
         time.sleep(0.01)
-    assert not crew_threads()
+    assert not pool_threads()
     assert len(os.listdir("/dev/fd")) == before
 
 
-def test_a_step_that_was_broken_off_is_played_to_its_end_before_the_next() -> None:
+def test_an_interrupted_step_is_finished_before_the_next() -> None:
     env, other = (BalatroVectorEnv(128, SETTINGS, threads=2) for _ in range(2))
     for one in (env, other):
         one.reset(seed=3)
     actions = other.restore(other.snapshot())[1]["action_mask"].argmax(axis=1)
-    env.begin_step(actions)  # as when Ctrl-C comes before `end_step`
+    env.step_async(actions)  # as when Ctrl-C comes before `step_wait`
     other.step(actions)
     assert np.array_equal(env.snapshot()["games"].s, other.snapshot()["games"].s)
 
 
 @pytest.mark.parametrize("actions", ["cards", "moves"])
-def test_an_interrupt_while_a_step_is_awaited_breaks_nothing(actions: str) -> None:
+def test_an_interrupt_while_waiting_for_a_step_is_harmless(actions: str) -> None:
     env = BalatroVectorEnv(2048, BalatroSettings(actions=actions, max_hand=10), threads=2)
     _, info = env.reset(seed=3)
 
@@ -70,10 +70,10 @@ def test_an_interrupt_while_a_step_is_awaited_breaks_nothing(actions: str) -> No
     usual = signal.signal(signal.SIGALRM, interrupt)
     try:
         for _ in range(5):
-            env.begin_step(info["action_mask"].argmax(axis=1))
+            env.step_async(info["action_mask"].argmax(axis=1))
             with contextlib.suppress(KeyboardInterrupt):
                 signal.setitimer(signal.ITIMER_REAL, 0.0005)
-                env.end_step()
+                env.step_wait()
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
             _, info = env.restore(env.snapshot())  # hung, when a report was waited for that had been heard
     finally:
@@ -81,11 +81,11 @@ def test_an_interrupt_while_a_step_is_awaited_breaks_nothing(actions: str) -> No
         signal.signal(signal.SIGALRM, usual)
 
 
-def test_an_env_may_go_in_the_middle_of_a_step() -> None:
+def test_an_env_can_be_deleted_in_the_middle_of_a_step() -> None:
     for close in (True, False):
         env = BalatroVectorEnv(4096, SETTINGS, threads=2)
         _, info = env.reset(seed=3)
-        env.begin_step(info["action_mask"].argmax(axis=1))
+        env.step_async(info["action_mask"].argmax(axis=1))
         if close:
             env.close()
         del env
@@ -93,27 +93,27 @@ def test_an_env_may_go_in_the_middle_of_a_step() -> None:
     np.ones((4096, 2000)).sum()  # memory that the threads would still write to, if they did
 
 
-def test_what_is_legal_after_a_step_that_was_broken_off_is_what_the_games_say() -> None:
+def test_masks_after_an_interrupted_step_match_the_games() -> None:
     env, other = (BalatroVectorEnv(512, BalatroSettings(max_hand=8), threads=2) for _ in range(2))
     for one in (env, other):
         _, info = one.reset(seed=3)
     first = info["action_mask"].argmax(axis=1)
     _, _, _, _, info = other.step(first)
     second = info["action_mask"].argmax(axis=1)
-    env.begin_step(first)
-    env.begin_step(second)  # nobody had ended the first
-    env.end_step()
+    env.step_async(first)
+    env.step_async(second)  # nobody had ended the first
+    env.step_wait()
     other.step(second)
     assert np.array_equal(env.snapshot()["games"].s, other.snapshot()["games"].s)
     assert np.array_equal(env.snapshot()["returns"], other.snapshot()["returns"])
 
 
-def test_a_copy_that_would_play_the_games_of_another_is_refused() -> None:
+def test_an_env_with_threads_cannot_be_deep_copied() -> None:
     with pytest.raises(TypeError, match="snapshot"):
         copy.deepcopy(BalatroVectorEnv(128, SETTINGS, threads=2))
 
 
-def test_actions_for_another_number_of_games_are_refused() -> None:
+def test_actions_of_the_wrong_shape_raise_value_error() -> None:
     env = BalatroVectorEnv(4, SETTINGS)
     env.reset(seed=1)
     with pytest.raises(ValueError, match="4 games take 4 actions"):
@@ -121,7 +121,7 @@ def test_actions_for_another_number_of_games_are_refused() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_forked_process_gets_threads_of_its_own() -> None:
+def test_a_forked_process_starts_its_own_threads() -> None:
     env = BalatroVectorEnv(128, SETTINGS, threads=2)
     expected = played(env)
     read, write = os.pipe()
