@@ -12,7 +12,7 @@ comma  := ,
 WITH   := box2d,video,sb3,sweep,export,text,games,web,cloud,parquet,plots,dev
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help install install-locked lock audit demo test test-long check test-extras test-vllm faults learning clean
+.PHONY: help install install-locked lock audit demo test test-long check test-extras test-vllm test-wheel faults learning release clean
 
 help:           ## what there is to make
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | awk -F: '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -53,7 +53,7 @@ demo: $(STAMP)  ## train the quickstart, evaluate it, film it
 	$(BIN)/ludus play preset:quickstart --episodes 3 --video landing.mp4
 
 test: $(STAMP)  ## the tests, within minutes
-	$(BIN)/python -m pytest -n 2 -m 'not faults and not learning and not long' --ignore tests/extras --ignore tests/diambra --ignore tests/scale --ignore tests/vllm tests
+	$(BIN)/python -m pytest -n 2 -m 'not faults and not learning and not long and not wheel' --ignore tests/extras --ignore tests/diambra --ignore tests/scale --ignore tests/vllm tests
 
 test-long: $(STAMP)  ## those of the tests that take tens of seconds each
 	$(BIN)/python -m pytest -n 2 -m long tests --ignore tests/extras --ignore tests/diambra --ignore tests/scale --ignore tests/vllm
@@ -71,6 +71,9 @@ test-extras: $(EXTRAS)/.installed $(DIAMBRA)/.installed $(SCALE)/.installed  ## 
 
 test-vllm: $(VLLM)/.installed  ## tests of the vLLM sampler: minutes, and a large environment; in no folder with a space in its name
 	$(VLLM)/bin/python -m pytest tests/vllm
+
+test-wheel: $(TOOLS)/bin/twine  ## build the wheel, install it in an empty environment, train and evaluate from there
+	LUDUS_WHEEL_PYTHON=$(PYTHON) $(TOOLS)/bin/python -m pytest -m wheel tests/packaging/test_installed_wheel.py
 
 $(EXTRAS)/.installed: pyproject.toml constraints.txt
 	test -x $(EXTRAS)/bin/python || $(PYTHON) -m venv $(EXTRAS)
@@ -105,6 +108,18 @@ faults: $(STAMP)  ## kill, fill, cut, flip and stall; ends with a table of what 
 
 learning: $(STAMP)  ## train the presets of docs/results.md over five seeds
 	$(BIN)/python benchmarks/learning.py
+
+release: test-wheel  ## sdist and wheel in dist/, checked; prints the command that uploads them and does not run it
+	rm -rf dist
+	$(TOOLS)/bin/python -m build --outdir dist
+	$(TOOLS)/bin/twine check --strict dist/*
+	@echo
+	@echo 'dist/ is ready. Nothing was uploaded. To publish it, type:'
+	@echo '  $(TOOLS)/bin/twine upload dist/*'
+
+$(TOOLS)/bin/twine:
+	test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet build pytest twine
 
 clean:          ## remove the environment and caches (runs stay)
 	rm -rf $(VENV) $(EXTRAS) $(DIAMBRA) $(SCALE) $(VLLM) $(TOOLS) .mypy_cache .ruff_cache .import_linter_cache

@@ -10,6 +10,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+DISTRIBUTION = "ludus-rl"  # the name on the package index; the package is imported as `ludus`
+
 EXIT_OK = 0
 EXIT_FAULT = 1
 EXIT_USER_ERROR = 2
@@ -77,6 +79,11 @@ class UnknownName(UserError):
         super().__init__(f"unknown {kind} '{name}'", where=where, fix=fix)
 
 
+def install_command(extra: str) -> str:
+    """Return the pip command that installs an optional extra of Ludus."""
+    return f'pip install "{DISTRIBUTION}[{extra}]"'
+
+
 _APART = ("diambra",)  # extras whose packages would drive out those of the others
 
 
@@ -84,7 +91,7 @@ class MissingExtra(UserError):
     """An optional dependency is not installed; names the pip command that brings it."""
 
     def __init__(self, what: str, extra: str) -> None:
-        fix = f'pip install "ludus[{extra}]"   (from a clone: pip install -e ".[{extra}]")'
+        fix = f'{install_command(extra)}   (from a clone: pip install -e ".[{extra}]")'
         if extra in _APART:
             fix = (
                 f"in an environment of its own, see docs/{extra}.md: "

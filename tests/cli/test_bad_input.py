@@ -136,7 +136,7 @@ def test_a_missing_extra_is_told_with_the_pip_line(
     outcome = ludus("train", "--env", env)
     assert outcome.code == 2
     assert len(outcome.error_lines) == 3
-    assert f'pip install "ludus[{extra}]"' in outcome.error_lines[2]
+    assert f'pip install "ludus-rl[{extra}]"' in outcome.error_lines[2]
     assert tree(tmp_path) == {}
 
 

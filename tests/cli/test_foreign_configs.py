@@ -180,7 +180,7 @@ def test_pull_without_wandb_is_three_lines(ludus: Command, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "wandb", None)
     refused = ludus("pull", "wandb:me/sb3/walker")
     assert refused.code == EXIT_USER_ERROR
-    assert len(refused.error_lines) == 3 and 'pip install "ludus[wandb]"' in refused.err
+    assert len(refused.error_lines) == 3 and 'pip install "ludus-rl[wandb]"' in refused.err
 
 
 @pytest.mark.parametrize("engine", ["native", "sb3"])

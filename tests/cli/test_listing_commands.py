@@ -116,7 +116,7 @@ def test_doctor_names_versions_devices_and_what_each_extra_gives(ludus: Command)
     assert {"box2d", "atari", "mujoco", "video", "wandb"} <= set(extras)
     assert "dev" not in extras
     assert all(extra["gives"] for extra in extras.values()), "doctor does not know what a new extra gives"
-    assert extras["atari"]["install"] == 'pip install "ludus[atari]"'
+    assert extras["atari"]["install"] == 'pip install "ludus-rl[atari]"'
 
 
 def test_doctor_says_when_runs_cannot_be_written(ludus: Command, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_without_the_extra_the_command_names_it(ludus: Command, monkeypatch: pyt
         importlib.util, "find_spec", lambda name: None if name == "starlette" else found(name)
     )
     outcome = ludus("ui")
-    assert outcome.code == EXIT_USER_ERROR and "ludus[web]" in outcome.err
+    assert outcome.code == EXIT_USER_ERROR and "ludus-rl[web]" in outcome.err
 
 
 @pytest.mark.parametrize(("host", "number"), [("127.0.0.1", signal.SIGINT), ("0.0.0.0", signal.SIGTERM)])

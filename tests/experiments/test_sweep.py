@@ -286,4 +286,4 @@ def test_without_optuna_one_line_says_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert main(["sweep", "cartpole-ppo"]) == 2
-    assert 'pip install "ludus[sweep]"' in capsys.readouterr().err
+    assert 'pip install "ludus-rl[sweep]"' in capsys.readouterr().err

@@ -286,7 +286,7 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path: Path) -> None
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 2
-    assert 'pip install "ludus[sb3]"' in done.stderr
+    assert 'pip install "ludus-rl[sb3]"' in done.stderr
     assert len(done.stderr.splitlines()) == 3
 
 

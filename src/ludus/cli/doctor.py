@@ -16,7 +16,7 @@ import typer
 import ludus
 from ludus.cli.options import Json, Root
 from ludus.cli.output import Output, plain_table
-from ludus.errors import EXIT_FAULT
+from ludus.errors import DISTRIBUTION, EXIT_FAULT, install_command
 
 _PACKAGES = ("torch", "gymnasium", "numpy", "numba", "pydantic", "safetensors", "tensorboard")
 # extra -> the module that shows its presence, and what it gives
@@ -109,7 +109,7 @@ def _in_lines(packages: dict[str, str | None]) -> list[str]:
 def _extras() -> list[_Extra]:
     """The extras this package declares, whether each is here, and how to get it."""
     try:
-        declared: list[Any] = metadata("ludus").get_all("Provides-Extra") or []
+        declared: list[Any] = metadata(DISTRIBUTION).get_all("Provides-Extra") or []
     except PackageNotFoundError:
         declared = list(_EXTRAS)
     found = []
@@ -118,7 +118,7 @@ def _extras() -> list[_Extra]:
             continue
         module, gives = _EXTRAS.get(name, (name, ""))
         installed = importlib.util.find_spec(module) is not None
-        found.append(_Extra(name, installed, gives, f'pip install "ludus[{name}]"'))
+        found.append(_Extra(name, installed, gives, install_command(name)))
     return found
 
 

@@ -8,7 +8,7 @@ import typer
 
 from ludus.cli.options import Json
 from ludus.cli.output import Output, plain_table
-from ludus.errors import UserError
+from ludus.errors import UserError, install_command
 
 _ID_WIDTH, _OBSERVES_WIDTH, _OTHER_WIDTH = 25, 28, 52
 _TEXTARENA = "textarena"
@@ -88,7 +88,7 @@ def _title(group: str, extra: str | None) -> Any:
 
     note = ("   id, what it observes, what it acts with", "dim")
     if extra is not None:
-        note = (f'   needs: pip install "ludus[{extra}]"', "yellow")
+        note = (f"   needs: {install_command(extra)}", "yellow")
     return Text.assemble((f"\n{group}", "bold"), note)
 
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ludus.cli.output import Output
+from ludus.errors import install_command
 
 if TYPE_CHECKING:
     from ludus.config.importers import Imported, Remark
@@ -23,7 +24,7 @@ def without_missing_wandb(loaded: LoadedConfig, output: Output | None = None) ->
     if loaded.imported is None or tracking.wandb is None or find_spec("wandb") is not None:
         return loaded
     if output is not None:
-        output.print('W&B is not installed, so metrics stay in the run (pip install "ludus[wandb]")')
+        output.print(f"W&B is not installed, so metrics stay in the run ({install_command('wandb')})")
     without = tracking.model_copy(update={"wandb": None})
     return replace(loaded, config=loaded.config.model_copy(update={"tracking": without}))
 

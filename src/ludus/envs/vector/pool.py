@@ -21,7 +21,7 @@ from gymnasium.vector.utils import batch_space
 from ludus.envs.vector.base import seed_per_env
 from ludus.envs.vector.contract import AsyncStepping, StepResult, VectorBackend
 from ludus.envs.vector.process import usable_cores
-from ludus.errors import ConfigError, MissingExtra
+from ludus.errors import ConfigError, MissingExtra, install_command
 from ludus.types import Array
 
 if TYPE_CHECKING:
@@ -150,6 +150,6 @@ class EnvPoolVectorEnv(VectorBackend, AsyncStepping):
             raise ConfigError(
                 f"EnvPool {envpool.__version__} is not supported: its step interface differs",
                 key="vector",
-                fix="pip install -U 'ludus[envpool]', or use vector: serial",
+                fix=f"{install_command('envpool')} --upgrade, or use vector: serial",
             )
         self._places = [self._pool._state_keys.index(key) for key in _STATE]
