@@ -84,15 +84,12 @@ def install_command(extra: str) -> str:
     return f'pip install "{DISTRIBUTION}[{extra}]"'
 
 
-_APART = ("diambra",)  # extras whose packages would drive out those of the others
-
-
 class MissingExtra(UserError):
     """An optional dependency is not installed; names the pip command that brings it."""
 
-    def __init__(self, what: str, extra: str) -> None:
+    def __init__(self, what: str, extra: str, *, own_environment: bool = False) -> None:
         fix = f'{install_command(extra)}   (from a clone: pip install -e ".[{extra}]")'
-        if extra in _APART:
+        if own_environment:  # its packages do not fit those of the other extras
             fix = (
                 f"in an environment of its own, see docs/{extra}.md: "
                 f"pip install -c constraints-{extra}.txt -e '.[{extra}]'"

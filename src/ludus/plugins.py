@@ -51,7 +51,8 @@ class Plugin:
     """What one plugin provides. Every field is optional.
 
     name: shown in errors, and the heading of its envs in `ludus envs` unless `env_group` says another.
-    package, extra: the package that its envs need, and the extra of Ludus that installs it.
+    package, extra: the package that it needs, and the extra of Ludus that installs it. `own_environment`: that package
+    does not fit those of other extras.
 
     envs: Gymnasium registrations.
     env_support: env id pattern -> an `EnvSupport` (envs/support.py): envs that need more than `gymnasium.make`.
@@ -85,6 +86,7 @@ class Plugin:
     name: str
     package: str | None = None
     extra: str | None = None
+    own_environment: bool = False
     env_group: str | None = None
     envs: tuple[EnvEntry, ...] = ()
     env_support: References = field(default_factory=dict)

@@ -200,7 +200,7 @@ def test_a_fault_of_the_users_env_shows_its_own_traceback_and_the_way_back(
 
 
 def test_what_nobody_expected_is_a_traceback_and_a_request_to_report_it(ludus: Command) -> None:
-    from ludus.config.registry import _algorithms, register_algorithm
+    from ludus.config.registry import _by_engine, register_algorithm
 
     def trainer(env: str, config: object) -> None:
         raise RuntimeError("the ceiling fell down")
@@ -209,7 +209,7 @@ def test_what_nobody_expected_is_a_traceback_and_a_request_to_report_it(ludus: C
     try:
         outcome = ludus("train", "--algo", "unlucky", "--env", "CartPole-v1", "--json")
     finally:
-        del _algorithms["UNLUCKY"]
+        del _by_engine["native"]["UNLUCKY"]
     assert outcome.code == 1
     assert "RuntimeError: the ceiling fell down" in outcome.err
     assert "please report" in outcome.error_lines[-1]
@@ -218,7 +218,7 @@ def test_what_nobody_expected_is_a_traceback_and_a_request_to_report_it(ludus: C
 
 
 def test_ctrl_c_before_training_is_quiet(ludus: Command) -> None:
-    from ludus.config.registry import _algorithms, register_algorithm
+    from ludus.config.registry import _by_engine, register_algorithm
 
     def trainer(env: str, config: object) -> None:
         raise KeyboardInterrupt
@@ -227,5 +227,5 @@ def test_ctrl_c_before_training_is_quiet(ludus: Command) -> None:
     try:
         outcome = ludus("train", "--algo", "unlucky", "--env", "CartPole-v1")
     finally:
-        del _algorithms["UNLUCKY"]
+        del _by_engine["native"]["UNLUCKY"]
     assert (outcome.code, outcome.err) == (130, "")

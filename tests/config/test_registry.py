@@ -22,10 +22,10 @@ from ludus.training.factory import create_trainer
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
     algorithm_names()
-    before = dict(registry._algorithms)
+    before = dict(registry._by_engine["native"])
     yield
-    registry._algorithms.clear()
-    registry._algorithms.update(before)
+    registry._by_engine["native"].clear()
+    registry._by_engine["native"].update(before)
 
 
 class MyTrainer(RLTrainer):

@@ -1,102 +1,93 @@
-"""`ludus`: the commands under one roof, and the one place where an exception becomes an exit code."""
+"""`ludus`: the commands, and the one place where an exception becomes an exit code."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 
 import ludus
-from ludus.cli.analyze import ANALYZE_EXAMPLES, analyze
-from ludus.cli.bench import bench_app
-from ludus.cli.cluster import cluster_app
-from ludus.cli.commands import Commands
-from ludus.cli.compare import COMPARE_EXAMPLES, compare
-from ludus.cli.config import config
-from ludus.cli.convert import EXAMPLES as FOREIGN_FORMATS
-from ludus.cli.convert import convert
-from ludus.cli.doctor import doctor
-from ludus.cli.envs import envs
-from ludus.cli.eval import evaluate
-from ludus.cli.export import export
+from ludus.cli.commands import LazyCommands
 from ludus.cli.failures import report
-from ludus.cli.import_ import import_model
-from ludus.cli.init import init
-from ludus.cli.league import league
-from ludus.cli.match import MATCH_EXAMPLES, match
-from ludus.cli.mirror import MIRROR_EXAMPLES, mirror
-from ludus.cli.play import play
-from ludus.cli.presets import presets
-from ludus.cli.pull import PULL_EXAMPLES, pull
-from ludus.cli.report import REPORT_EXAMPLES
-from ludus.cli.report import report as write_report
-from ludus.cli.resume import resume
-from ludus.cli.runs import runs_app
-from ludus.cli.scale import SCALE_EXAMPLES, scale
-from ludus.cli.sweep import SWEEP_EXAMPLES, sweep
-from ludus.cli.sync import sync_app
-from ludus.cli.train import EXAMPLES, train
-from ludus.cli.ui import UI_EXAMPLES, ui
-from ludus.cli.validate import validate
-from ludus.cli.video import VIDEO_EXAMPLES, video
-from ludus.cli.watch import watch
 from ludus.errors import EXIT_OK
-from ludus.games.balatro.cli import balatro_app
-from ludus.games.diambra.cli import diambra_app
-from ludus.games.unity.cli import unity_app
-from ludus.language.cli.exploitability import EXPLOITABILITY_EXAMPLES, exploitability
-from ludus.language.cli.games import games
-from ludus.language.cli.models import models_app
-from ludus.language.cli.warmup import warmup
+from ludus.plugins import CommandEntry, commands
+
+
+def _core(name: str, help: str, target: str | None = None, examples: str | None = None) -> CommandEntry:
+    module, _, function = (target or name).partition(":")
+    epilog = None if examples is None else f"ludus.cli.{module}:{examples}"
+    return CommandEntry(f"ludus.cli.{module}:{function or name}", help, epilog)
+
+
+CORE: dict[str, CommandEntry] = {
+    "train": _core("train", "Train an agent.", examples="EXAMPLES"),
+    "resume": _core("resume", "Continue a run where it was saved last."),
+    "eval": _core("eval", "Evaluate a policy.", "eval:evaluate"),
+    "play": _core("play", "Watch a policy play, record it as a video, or play yourself."),
+    "video": _core(
+        "video",
+        "Record policies, with an overlay of observations, values and actions.",
+        examples="VIDEO_EXAMPLES",
+    ),
+    "analyze": _core(
+        "analyze",
+        "Plot an env's signals, the actions and the values of a policy.",
+        examples="ANALYZE_EXAMPLES",
+    ),
+    "match": _core("match", "Play two policies against each other.", examples="MATCH_EXAMPLES"),
+    "league": _core("league", "Print the league of a run."),
+    "export": _core("export", "Write a policy for other programs."),
+    "import": _core("import", "Turn a model of another library into a run.", "import_:import_model"),
+    "compare": _core(
+        "compare", "Compare algorithms or configs over several seeds.", examples="COMPARE_EXAMPLES"
+    ),
+    "sweep": _core("sweep", "Search for good hyperparameters.", examples="SWEEP_EXAMPLES"),
+    "scale": _core(
+        "scale", "Change the number of samplers and learners of a run.", examples="SCALE_EXAMPLES"
+    ),
+    "cluster": _core(
+        "cluster", "Ray on several machines: start a node, list the nodes.", "cluster:cluster_app"
+    ),
+    "watch": _core("watch", "Watch a run as it trains."),
+    "report": _core(
+        "report", "Write a page about a run, or one that compares several.", examples="REPORT_EXAMPLES"
+    ),
+    "runs": _core("runs", "List, remove and tag runs; pin checkpoints.", "runs:runs_app"),
+    "ui": _core("ui", "Open the dashboard: live curves, comparison, videos.", examples="UI_EXAMPLES"),
+    "bench": _core("bench", "Measure speed and learning, compared with other libraries.", "bench:bench_app"),
+    "presets": _core("presets", "List the presets."),
+    "envs": _core("envs", "List the environments."),
+    "validate": _core("validate", "Check an environment and list its problems."),
+    "config": _core("config", "Print the resolved config, and where each value comes from."),
+    "convert": _core("convert", "Print a foreign config as Ludus YAML.", examples="EXAMPLES"),
+    "mirror": _core("mirror", "Copy a run to a mirror.", examples="MIRROR_EXAMPLES"),
+    "pull": _core("pull", "Download a mirrored run or a model.", examples="PULL_EXAMPLES"),
+    "sync": _core("sync", "Upload a run to a tracking service.", "sync:sync_app"),
+    "init": _core("init", "Write a commented starter config."),
+    "doctor": _core("doctor", "List what is installed and what is missing."),
+}
+
+
+def _entries() -> Mapping[str, CommandEntry]:
+    return {**CORE, **commands()}
+
+
+class _LudusCommands(LazyCommands):
+    entries = staticmethod(_entries)
+
 
 app = typer.Typer(
-    cls=Commands,
+    cls=_LudusCommands,
     help="Train agents that play: one YAML file, one command, one loop.",
     epilog="Start with: ludus train quickstart",
     context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     rich_markup_mode=None,
 )
-app.command("train", epilog=EXAMPLES)(train)
-app.command("resume")(resume)
-app.command("eval")(evaluate)
-app.command("play")(play)
-app.command("video", epilog=VIDEO_EXAMPLES)(video)
-app.command("analyze", epilog=ANALYZE_EXAMPLES)(analyze)
-app.command("match", epilog=MATCH_EXAMPLES)(match)
-app.command("league")(league)
-app.command("exploitability", epilog=EXPLOITABILITY_EXAMPLES)(exploitability)
-app.command("games")(games)
-app.command("warmup")(warmup)
-app.command("export")(export)
-app.command("import")(import_model)
-app.command("compare", epilog=COMPARE_EXAMPLES)(compare)
-app.command("sweep", epilog=SWEEP_EXAMPLES)(sweep)
-app.command("scale", epilog=SCALE_EXAMPLES)(scale)
-app.add_typer(cluster_app, name="cluster")
-app.command("watch")(watch)
-app.command("report", epilog=REPORT_EXAMPLES)(write_report)
-app.add_typer(runs_app, name="runs")
-app.command("ui", epilog=UI_EXAMPLES)(ui)
-app.add_typer(bench_app, name="bench")
-app.add_typer(balatro_app, name="balatro")
-app.add_typer(diambra_app, name="diambra")
-app.add_typer(unity_app, name="unity")
-app.add_typer(models_app, name="models")
-app.command("presets")(presets)
-app.command("envs")(envs)
-app.command("validate")(validate)
-app.command("config")(config)
-app.command("convert", epilog=FOREIGN_FORMATS)(convert)
-app.command("mirror", epilog=MIRROR_EXAMPLES)(mirror)
-app.command("pull", epilog=PULL_EXAMPLES)(pull)
-app.add_typer(sync_app, name="sync")
-app.command("init")(init)
-app.command("doctor")(doctor)
 
 
 def _print_version(asked: bool) -> None:

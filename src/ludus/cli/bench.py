@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Commands
+from ludus.cli.commands import LazyCommands
 from ludus.cli.options import Json
 from ludus.cli.output import Output, plain_table
+from ludus.plugins import commands
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
     from ludus.experiments.panels import PanelChart
     from ludus.experiments.workloads import Workload
 
+
+class _BenchCommands(LazyCommands):
+    entries = staticmethod(lambda: commands("bench"))
+
+
 bench_app = typer.Typer(
-    cls=Commands,
+    cls=_BenchCommands,
     help="Measure speed and learning beside other libraries.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -9,14 +9,12 @@ import typer
 
 from ludus.cli.options import EnvId, Json
 from ludus.cli.output import Output
+from ludus.plugins import listed
 
 EXAMPLES = """\b
 Reads, by the shape of the file:
   rl-baselines3-zoo hyperparameters       ludus convert ppo.yml --env CartPole-v1
-  experiment/environment/training YAML    ludus convert base_ppo_config.yaml
-  n_environments/ros/unity YAML           ludus convert config.yml
-  DIAMBRA training settings               ludus convert config.py   (read, never run)
-"""
+""" + "".join(f"  {importer.EXAMPLE}\n" for importer in listed("config_importers"))
 
 
 def convert(

@@ -17,6 +17,7 @@ import ludus
 from ludus.cli.options import Json, Root
 from ludus.cli.output import Output, plain_table
 from ludus.errors import DISTRIBUTION, EXIT_FAULT, install_command
+from ludus.plugins import plugins
 
 _PACKAGES = ("torch", "gymnasium", "numpy", "numba", "pydantic", "safetensors", "tensorboard")
 # extra -> the module that shows its presence, and what it gives
@@ -27,18 +28,13 @@ _EXTRAS = {
     "envpool": ("envpool", "`vector: envpool`: several classic and Box2D envs, two to three times as fast"),
     "video": ("av", "videos of a policy, `ludus play` without a screen"),
     "wandb": ("wandb", "tracking with Weights & Biases"),
-    "sb3": ("stable_baselines3", "`engine: sb3`: the algorithms of Stable-Baselines3 and sb3-contrib"),
     "sweep": ("optuna", "`ludus sweep`: search for hyperparameters"),
     "export": ("onnx", "`ludus export RUN --to onnx`"),
-    "text": ("textarena", "language models that play text games"),
-    "games": ("pyspiel", "exploitability of Kuhn Poker policies, through OpenSpiel"),
     "web": ("starlette", "`ludus ui`: the dashboard in a browser"),
     "cloud": ("s3fs", "`mirror:` to S3, Google Cloud Storage and Google Drive"),
     "ray": ("ray", "`scale:` collectors on many processes and machines"),
-    "vllm": ("vllm", "`sampler: {kind: vllm}`, in an environment of its own"),
     "parquet": ("pyarrow", "`ludus analyze --export parquet`"),
     "plots": ("matplotlib", "`ludus analyze --png`"),
-    "diambra": ("diambra", "DIAMBRA Arena's fighting games (an environment of its own: old protobuf)"),
 }
 
 
@@ -112,11 +108,12 @@ def _extras() -> list[_Extra]:
         declared: list[Any] = metadata(DISTRIBUTION).get_all("Provides-Extra") or []
     except PackageNotFoundError:
         declared = list(_EXTRAS)
+    own = {name: row for plugin in plugins() for name, row in plugin.extras.items()}
     found = []
     for name in declared:
         if name == "dev":
             continue
-        module, gives = _EXTRAS.get(name, (name, ""))
+        module, gives = (_EXTRAS | own).get(name, (name, ""))
         installed = importlib.util.find_spec(module) is not None
         found.append(_Extra(name, installed, gives, install_command(name)))
     return found

@@ -11,7 +11,6 @@ from ludus.cli.output import Output, plain_table
 from ludus.errors import UserError, install_command
 
 _ID_WIDTH, _OBSERVES_WIDTH, _OTHER_WIDTH = 25, 28, 52
-_TEXTARENA = "textarena"
 _DESCRIBED_AT_MOST = 60  # an env must be built to be described, and Atari alone has hundreds
 
 
@@ -24,6 +23,7 @@ def envs(
     from rich.text import Text
 
     from ludus.envs.catalog import env_groups, missing_extra
+    from ludus.plugins import listed as plugin_parts
 
     output = Output(json, listing=True)
     listed: list[dict[str, Any]] = []
@@ -48,39 +48,12 @@ def envs(
             output.print(table)
         elif wanted:
             output.print(Padding(Text("  ".join(wanted), "dim"), (0, 0, 0, 2)))
-    listed += _text_games(output, filter)
+    for more in plugin_parts("env_listing"):
+        listed += more(output, filter)
     if not listed and filter is not None:
         raise UserError(f"no env is called like '{filter}'", fix="`ludus envs` lists them all")
     output.print("\nyour own: module:MyEnv-v0, checked by `ludus validate module:MyEnv-v0`")
     output.result({"envs": listed})
-
-
-def _text_games(output: Output, filter: str | None) -> list[dict[str, Any]]:
-    """Prints and returns TextArena's games whose ids the filter fits; without a filter, only says that they exist."""
-    import importlib.util
-
-    from rich.padding import Padding
-    from rich.text import Text
-
-    if importlib.util.find_spec("textarena") is None:
-        return []
-    if filter is None:
-        output.print("\ngames for language models, hundreds of ids: `ludus envs textarena`")
-        return []
-    from ludus.language.text_games.catalog import games
-
-    found = {
-        game: [i for i in ids if filter.lower() in f"{_TEXTARENA} {i}".lower()]
-        for game, ids in games().items()
-    }
-    if any(found.values()):
-        note = "   games for language models; each also as -train and -raw"
-        output.print(Text.assemble((f"\n{_TEXTARENA}", "bold"), (note, "dim")))
-    for ids in found.values():
-        plain = [i for i in ids if not i.endswith(("-train", "-raw"))]
-        if plain:
-            output.print(Padding(Text("  ".join(plain)), (0, 0, 0, 2)))
-    return [{"id": i, "group": _TEXTARENA, "missing_extra": None} for ids in found.values() for i in ids]
 
 
 def _title(group: str, extra: str | None) -> Any:
@@ -98,12 +71,11 @@ def _describe(env_id: str) -> dict[str, str]:
 
     from ludus.envs.catalog import find_gym_spec
     from ludus.envs.spaces import describe_space
-    from ludus.games.diambra.outside import is_outside
+    from ludus.envs.support import support_for
 
-    if is_outside(env_id):  # to make one, its simulator would have to run
-        return {"observation": "Dict: frame and states", "action": "MultiDiscrete or Discrete"}
-    if env_id.rpartition(":")[2] == "ludus/Unity-v0":
-        return {"observation": "as its use case says", "action": "as its use case says"}
+    described = support_for(env_id).description()
+    if described is not None:  # to build one, its simulator would have to run
+        return described
     try:
         env = gym.make(find_gym_spec(env_id), disable_env_checker=True)
     except UserError as error:

@@ -51,12 +51,9 @@ def evaluate(
     rows.append(("length", f"{number(result.mean_length)} steps"))
     if result.success_rate is not None:
         rows.append(("success", f"{result.success_rate:.0%}"))
-    games = summary.get("balatro")
-    if games is not None:
-        cleared = games["success_rate_by_ante"]
-        rows.append(("ante", f"{games['mean_ante']:.2f} on average, {games['max_ante']} at most"))
-        shares = " ".join(f"{100 * cleared[str(ante)]:.1f}" for ante in range(1, 9))
-        rows.append(("cleared", f"{shares} % (antes 1 to 8)"))
+    reports = result.reports()
+    if reports is not None:
+        rows += reports.lines()
     manner = "sampled actions" if stochastic else "deterministic"
     rows.append(("episodes", f"{episodes}, {manner}, seeds {seeds[0]} to {seeds[-1]}"))
     output.pairs(rows)

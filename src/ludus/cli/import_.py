@@ -1,4 +1,4 @@
-"""`ludus import`: a model of Stable-Baselines3 as a run of Ludus."""
+"""`ludus import`: a model of another library as a run of Ludus."""
 
 from __future__ import annotations
 
@@ -54,30 +54,30 @@ def import_model(
 
     from ludus.cli.player import open_spec
     from ludus.envs.make import EnvSpec
-    from ludus.sb3.import_zip import read_sb3_zip, read_statistics, statistics_beside
-    from ludus.training.imported import write_imported
+    from ludus.plugins import load, references
 
     spec = open_spec(EnvSpec(env), env)
-    model = read_sb3_zip(file, algo)
-    found = vecnormalize or statistics_beside(file)
-    statistics = {} if found is None else read_statistics(found, spec)
-    run = write_imported(model, spec, statistics, name=name or file.stem, save_dir=root)
-    where = shlex.quote(str(run.path))
+    importers = references("model_importers")
+    import_file = load(importers.get(file.suffix.lower()) or next(iter(importers.values())))
+    imported = import_file(
+        file, spec, algorithm=algo, statistics=vecnormalize, name=name or file.stem, save_dir=root
+    )
+    where, found = shlex.quote(str(imported.run.path)), imported.statistics
     normalised = "none: its observations were not normalised, or --vecnormalize says where they are"
     output.pairs(
         [
-            ("model", f"{model.algorithm}, {model.steps:,} steps"),
+            ("model", f"{imported.algorithm}, {imported.steps:,} steps"),
             ("statistics", normalised if found is None else str(found)),
-            ("run", str(run.path)),
+            ("run", str(imported.run.path)),
             ("next", f"ludus eval {where}"),
         ]
     )
     output.result(
         {
-            "run": str(run.path),
-            "algorithm": model.algorithm,
-            "steps": model.steps,
+            "run": str(imported.run.path),
+            "algorithm": imported.algorithm,
+            "steps": imported.steps,
             "statistics": None if found is None else str(found),
         },
-        short=str(run.path),
+        short=str(imported.run.path),
     )

@@ -98,15 +98,15 @@ def init(
     json: Json = False,
 ) -> None:
     """Write a commented starter config."""
-    from ludus.config.registry import ENGINES, engine_with, find_algorithm
+    from ludus.config.registry import engine_names, engine_with, find_algorithm
     from ludus.envs.catalog import check_env_exists
 
     output = Output(json, listing=True)
     if engine is None:
         found = engine_with(algo)
-        engine = found if found in ENGINES else "native"
-    elif engine not in ENGINES:
-        raise UnknownName("engine", engine, ENGINES, where=f"command line: --engine {engine}")
+        engine = found if found in engine_names() else "native"
+    elif engine not in engine_names():
+        raise UnknownName("engine", engine, engine_names(), where=f"command line: --engine {engine}")
     with typed_as("--algo", algo):
         algorithm = find_algorithm(algo, engine)
     env = env or _FITTING_ENVS.get(algorithm.name, "CartPole-v1")

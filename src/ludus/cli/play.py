@@ -51,10 +51,13 @@ def play(
     if human or policy == _HUMAN:
         if video is not None:
             raise UserError("a human's game is not filmed", fix="leave out --video, or --human")
-        from ludus.envs.registration import BALATRO
+        from ludus.plugins import find
 
-        if BALATRO in (policy, env) or policy == "balatro":
-            _play_balatro(seeds, output)
+        in_terminal = find("human_play", str(env or policy))
+        if in_terminal is not None:
+            records = in_terminal(seeds, output.print)
+            data = {"policy": _HUMAN, "env": env or policy, "run": None, "checkpoint": None}
+            _tell([record.reward for record in records], data, None, output, described="you")
             return
         _play_by_hand(_human_spec(policy, env, root), seeds, output)
         return
@@ -160,22 +163,6 @@ def _play_by_hand(spec: EnvSpec, seeds: list[int], output: Output) -> None:
         env.close()
     data = {"policy": _HUMAN, "env": spec.id, "run": None, "checkpoint": None}
     _tell(rewards, data, None, output, described="you")
-
-
-def _play_balatro(seeds: list[int], output: Output) -> None:
-    from ludus.envs.registration import BALATRO
-    from ludus.games.balatro.settings import BalatroSettings
-    from ludus.games.balatro.terminal import play_in_terminal
-
-    tables = play_in_terminal(BalatroSettings(), seeds)
-    for table in tables:
-        report = table.report
-        end = "won" if report["won"] else (f"lost to {report['lost_to']}" if table.over else "left")
-        output.print(
-            f"ante {report['ante']}, round {report['round']}: {end}; best hand {report['score']:,.0f}"
-        )
-    data = {"policy": _HUMAN, "env": BALATRO, "run": None, "checkpoint": None}
-    _tell([table.reward for table in tables], data, None, output, described="you")
 
 
 def _tell(

@@ -52,23 +52,24 @@ def seat(
     import torch
 
     from ludus.envs.make import EnvSpec
-    from ludus.envs.registration import BALATRO, MOVES
-    from ludus.evaluation.load import BOTS, RULES, load
+    from ludus.evaluation.load import RANDOM, is_bot, load
+    from ludus.plugins import find
 
     torch.manual_seed(seed)
     torch.set_num_threads(1)  # one observation at a time: a second thread would only wait
-    if name in BOTS:
+    if is_bot(name):
+        default = find("bot_envs", name)
         if env_id is not None:
             spec = open_spec(EnvSpec(env_id), env_id)
         elif beside is not None:
             spec = beside.spec
-        elif name == RULES:
-            spec = EnvSpec(BALATRO, kwargs=MOVES).resolve()
+        elif default is not None:
+            spec = default().resolve()
         else:
             raise UserError(f"the bot '{name}' needs to know the env", fix="give one with --env")
         _, action_space = _spaces(spec)
         policy = load(name, root, action_space=action_space)
-        if name != RULES:
+        if name == RANDOM:
             policy.actor.action_space.seed(seed)
         return PolicyOnEnv(policy, spec)
     policy = load(name, root)

@@ -117,7 +117,7 @@ def _players(
     """Every policy at every checkpoint asked for."""
     from ludus.cli.configured import resolve_policy
     from ludus.cli.player import seat
-    from ludus.evaluation.load import BOTS
+    from ludus.evaluation.load import is_bot
 
     names = []
     for policy in policies:
@@ -132,7 +132,7 @@ def _players(
         names += [(name, meant.root) for name in of_policy]
     # bots last, whatever their place: they play what the first run plays
     seated: dict[int, PolicyOnEnv] = {}
-    for place in sorted(range(len(names)), key=lambda place: names[place][0] in BOTS):
+    for place in sorted(range(len(names)), key=lambda place: is_bot(names[place][0])):
         name, folder = names[place]
         seated[place] = seat(name, env, folder, seed, beside=next(iter(seated.values()), None))
     return [seated[place] for place in range(len(names))]

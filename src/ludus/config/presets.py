@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from ludus.plugins import folders
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Inside an installed package; beside `src/` in a clone.
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parents[1] / "configs")
@@ -18,7 +20,7 @@ def preset_folders() -> tuple[Path, ...]:
 @cache
 def _presets() -> dict[str, Path]:
     found: dict[str, Path] = {}
-    for folder in _FOLDERS:
+    for folder in (*_FOLDERS, *folders("presets")):
         for path in sorted(folder.glob("*.yaml")):
             found.setdefault(path.stem, path)
     return found

@@ -1,14 +1,14 @@
 """Which algorithms and engines exist. Algorithms enter by registration; nobody edits a factory.
 
-Ludus's own algorithms register when `ludus.algorithms` is imported, those of Stable-Baselines3 when
-`ludus.sb3` is, those for language models when `ludus.language.algorithms` is. Third parties call
-`register_algorithm`, or name an object in the entry-point group `ludus.algorithms`, which is imported when somebody
-asks for it.
+Ludus's own algorithms register when `ludus.algorithms` is imported, those of a plugin's engine when the module is that
+`Plugin.algorithms` names. Third parties call `register_algorithm`, or name an object in the entry-point group
+`ludus.algorithms`, which is imported on first use.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,19 +17,14 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from ludus.errors import ConfigError, MissingExtra, UnknownName, UserError
+from ludus.plugins import references
 
 if TYPE_CHECKING:
     from ludus.config.hyperparameters import LearningHyperparameters
     from ludus.config.schema import TrainerConfig
 
 ENTRY_POINT_GROUP = "ludus.algorithms"
-# Each kind of algorithm, and what to import for those to register.
-_PROVIDERS = {
-    "native": "ludus.algorithms",
-    "sb3": "ludus.sb3.catalog",
-    "language": "ludus.language.algorithms",
-}
-ENGINES = ("native", "sb3")
+NATIVE = "native"
 LANGUAGE = "language"
 """In the place of an engine: algorithms for language models, which a config with a `language` section takes."""
 
@@ -50,8 +45,7 @@ class Algorithm:
     check: Callable[[TrainerConfig, Any], None] | None = None
 
 
-_algorithms: dict[str, Algorithm] = {}
-_by_engine: dict[str, dict[str, Algorithm]] = {"native": _algorithms, "sb3": {}, LANGUAGE: {}}
+_by_engine: dict[str, dict[str, Algorithm]] = defaultdict(dict)
 
 
 def register_algorithm(
@@ -69,6 +63,11 @@ def register_algorithm(
     if not isinstance(algorithm, Algorithm):
         algorithm = Algorithm(name, hyperparameters=hyperparameters, trainer=algorithm)
     _by_engine[engine][name.upper()] = algorithm
+
+
+def engine_names() -> tuple[str, ...]:
+    """Return the names that `engine:` takes."""
+    return (NATIVE, *(name for name in references("engines") if name != LANGUAGE))
 
 
 def find_algorithm(name: str, engine: str = "native") -> Algorithm:
@@ -119,7 +118,7 @@ def _belongs_elsewhere(name: str, engine: str, other: str, known: list[str]) -> 
 
 def engine_with(name: str, besides: str = "") -> str | None:
     """The first engine (or `language`) but `besides` that is installed and has an algorithm of this name."""
-    for engine in _PROVIDERS:
+    for engine in (NATIVE, *references("algorithms")):
         with suppress(MissingExtra):
             if engine != besides and name.upper() in map(str.upper, algorithm_names(engine)):
                 return engine
@@ -130,7 +129,7 @@ def engine_with(name: str, besides: str = "") -> str | None:
 def _import_own(engine: str) -> None:
     registered = _by_engine[engine]
     earlier = dict(registered)
-    importlib.import_module(_PROVIDERS[engine])
+    importlib.import_module("ludus.algorithms" if engine == NATIVE else references("algorithms")[engine])
     registered.update(earlier)  # whoever registered under a name of ours meant to replace it
 
 

@@ -31,11 +31,12 @@ from ludus.config.language import (
     WarmupConfig,
 )
 from ludus.config.mirror import MirrorConfig
-from ludus.config.registry import ENGINES, LANGUAGE, Algorithm, find_algorithm
+from ludus.config.registry import LANGUAGE, Algorithm, engine_names, find_algorithm
 from ludus.config.scale import ScaleConfig
 from ludus.config.section import Section
 from ludus.config.when import When
 from ludus.errors import ConfigError, UnknownName
+from ludus.plugins import references
 
 
 class EnvConfig(Section):
@@ -286,8 +287,9 @@ class TrainerConfig(Section):
     @field_validator("engine")
     @classmethod
     def _known_engine(cls, value: str) -> str:
-        if value not in ENGINES:
-            raise UnknownName("engine", value, ENGINES, where="engine", fix=f"known: {', '.join(ENGINES)}")
+        known = engine_names()
+        if value not in known:
+            raise UnknownName("engine", value, known, where="engine", fix=f"known: {', '.join(known)}")
         return value
 
     def __getattr__(self, name: str) -> Any:
@@ -409,7 +411,7 @@ def expand_aliases(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value_of_alias(alias: str, value: Any) -> Any:
-    if alias == "feature_extractor_type" and str(value).lower() == "balatro":
+    if alias == "feature_extractor_type" and str(value).lower() in references("extractors"):
         return "auto"  # which takes the game's own extractor where the env has one
     return value
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from functools import cache
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
@@ -12,14 +13,12 @@ from gymnasium.envs.registration import parse_env_id
 from ludus.config.own_modules import import_own_module
 from ludus.envs.registration import register_envs
 from ludus.errors import MissingExtra, UnknownName, UserError
+from ludus.plugins import plugins
 
 register_envs()
 
 # group -> the modules its entry points live in, the package it needs, the extra that brings that package
 _GROUPS: dict[str, tuple[str, str | None, str | None]] = {
-    "diambra": ("ludus.games.diambra", "diambra", "diambra"),
-    "text games": ("ludus.language.text_games", None, None),
-    "ludus": ("ludus.envs", None, None),
     "classic control": ("gymnasium.envs.classic_control", None, None),
     "box2d": ("gymnasium.envs.box2d", "Box2D", "box2d"),
     "toy text": ("gymnasium.envs.toy_text", None, None),
@@ -37,12 +36,12 @@ def known_env_ids() -> list[str]:
 
 
 def env_groups() -> dict[str, list[str]]:
-    """Known ids by group: diambra, text games, ludus, classic control, box2d, toy text, mujoco, atari, other.
+    """Known ids by group: those of plugins, classic control, box2d, toy text, mujoco, atari, other.
 
     A group is listed whether or not its package is installed (`missing_extra` tells); Atari's ids are
     registered by its package, so that group is empty without it.
     """
-    groups: dict[str, list[str]] = {group: [] for group in [*_GROUPS, _OTHER]}
+    groups: dict[str, list[str]] = {group: [] for group in [*_plugin_groups(), *_GROUPS, _OTHER]}
     for env_id in known_env_ids():
         groups[_group_of(gym.registry[env_id])].append(env_id)
     return groups
@@ -50,7 +49,7 @@ def env_groups() -> dict[str, list[str]]:
 
 def missing_extra(group: str) -> str | None:
     """The extra a group of `env_groups` still needs here, or None when its envs can be made."""
-    _, package, extra = _GROUPS.get(group, ("", None, None))
+    _, package, extra = _GROUPS.get(group, ("", *_plugin_groups().get(group, (None, None))))
     return extra if package is not None and importlib.util.find_spec(package) is None else None
 
 
@@ -86,7 +85,8 @@ def find_gym_spec(env_id: str) -> GymSpec:
     group = _group_of(spec)
     extra = missing_extra(group)
     if extra:
-        raise MissingExtra(f"the env '{env_id}'", extra)
+        apart = any(plugin.extra == extra and plugin.own_environment for plugin in plugins())
+        raise MissingExtra(f"the env '{env_id}'", extra, own_environment=apart)
     if _module_of(spec).startswith(_JAX_MODULES) and importlib.util.find_spec("jax") is None:
         raise UserError(
             f"the env '{env_id}' needs the package jax, which is not installed",
@@ -141,7 +141,24 @@ def _module_of(spec: GymSpec) -> str:
     return str(getattr(spec.entry_point, "__module__", ""))
 
 
+@cache
+def _plugin_groups() -> dict[str, tuple[str | None, str | None]]:
+    """Return the groups of plugins' envs, each with the package it needs and the extra that brings it."""
+    found: dict[str, tuple[str | None, str | None]] = {}
+    for plugin in plugins():
+        if plugin.envs:
+            found.setdefault(plugin.env_group or plugin.name, (plugin.package, plugin.extra))
+    return found
+
+
+@cache
+def _plugin_entry_points() -> dict[str, str]:
+    return {e.entry_point: plugin.env_group or plugin.name for plugin in plugins() for e in plugin.envs}
+
+
 def _group_of(spec: GymSpec) -> str:
+    if isinstance(spec.entry_point, str) and spec.entry_point in _plugin_entry_points():
+        return _plugin_entry_points()[spec.entry_point]
     module = _module_of(spec)
     for group, (prefix, _, _) in _GROUPS.items():
         if module == prefix or module.startswith(f"{prefix}."):

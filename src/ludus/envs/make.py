@@ -17,8 +17,8 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 from ludus.envs.catalog import check_env_exists, env_groups, find_gym_spec, known_env_ids, missing_extra
 from ludus.envs.curriculum import CurriculumWrapper
 from ludus.envs.masks import MASK_KEY, ActionMaskWrapper, checked_mask, declares_masks, sample_legal
-from ludus.envs.vector import ChunkedVectorEnv, batched, make_vector, pool
-from ludus.envs.vector.remote import RemoteVectorEnv
+from ludus.envs.support import EnvSupport, support_for
+from ludus.envs.vector import batched, make_vector, pool
 from ludus.envs.wrapper_names import (
     NamedWrapper,
     WrapperEntry,
@@ -28,8 +28,6 @@ from ludus.envs.wrapper_names import (
 )
 from ludus.envs.wrappers import Env, EpisodeReport, FrameSkip, FrameStack
 from ludus.errors import ConfigError, LudusError, UserError
-from ludus.games.diambra import outside
-from ludus.games.unity import choice as unity
 
 __all__ = [
     "EnvFactory",
@@ -40,7 +38,6 @@ __all__ = [
     "known_env_ids",
     "known_wrappers",
     "make_env",
-    "make_outside",
     "make_vectorized_env",
     "missing_extra",
     "register_wrapper",
@@ -52,7 +49,6 @@ EnvFactory = Callable[[], Env]
 _BY_ID: dict[str, Callable[..., gym.vector.VectorEnv[Any, Any, Any]]] = {
     "batched": batched.make_batched,
     "envpool": pool.EnvPoolVectorEnv,
-    "endpoint": unity.make_endpoint,
 }
 _TIMED_STEPS = 50
 _SLOW_STEP_S = 1e-3
@@ -111,18 +107,9 @@ class EnvSpec:
         return self.id, self.wrappers, self.curriculum
 
     @property
-    def runs_outside(self) -> bool:
-        """Whether the game runs in another process that somebody started, so that there are only so many of it."""
-        return outside.is_outside(self.id)
-
-    def copies(self, n_envs: int) -> list[EnvFactory]:
-        """What builds each of `n_envs` envs: this very spec, or one for each simulator. Raises ConfigError."""
-        if unity.is_unity(self.id):
-            return [replace(self, kwargs={**self.kwargs, "index": index}) for index in range(n_envs)]
-        if not self.runs_outside:
-            return [self] * n_envs
-        outside.check_number(n_envs)
-        return [replace(self, kwargs={**self.kwargs, "rank": rank}) for rank in range(n_envs)]
+    def support(self) -> EnvSupport:
+        """What the plugin that has this env says of it."""
+        return support_for(self.id)
 
     @property
     def is_plain(self) -> bool:
@@ -142,8 +129,7 @@ class EnvSpec:
         if self._resolved is not None:
             return self
         gym_spec = find_gym_spec(self.id)
-        if self.runs_outside:
-            outside.check_settings(self.id, self.kwargs)
+        self.support.check(self)
         resolved = _Resolved(
             names=self._names,
             # the backends never step before a reset, so nobody needs to watch that
@@ -215,18 +201,16 @@ def make_env(id_or_spec: str | EnvSpec, **fields: Any) -> Env:
 def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int) -> tuple[str, str]:
     """The backend that `auto` means, and why, as (backend, reason).
 
-    `process`, with a worker for each, where the game runs outside, or `endpoint` for Unity. Else: `batched` where it is
-    written as a batched game (`vector/batched.py`). `serial` for one env. `envpool` for 4 envs or more where the
+    First the env's own plugin is asked (`EnvSupport.choose_backend`). Then: `batched` where it is written as a batched
+    game (`vector/batched.py`). `serial` for one env. `envpool` for 4 envs or more where the
     extra is installed and holds this very env (`vector/pool.py`). `process` when a step of one env takes over 1 ms
     (the median of 50 random steps, measured here on an env built for it). Else `serial`: handing a light step to
     another process costs more than the step.
     """
     spec = EnvSpec(env) if isinstance(env, str) else env if isinstance(env, EnvSpec) else None
-    if spec is not None and spec.runs_outside:
-        return "process", "one worker for each engine"
-    if spec is not None and unity.is_unity(spec.id):
-        reason = unity.unsupported_reason(spec)
-        return ("endpoint", "all simulators asked at once") if reason is None else ("serial", reason)
+    own = None if spec is None else spec.support.choose_backend(spec, n_envs)
+    if own is not None:
+        return own
     if spec is not None and batched.unsupported_reason(spec) is None:
         return "batched", "all envs in one compiled step"
     if n_envs == 1:
@@ -265,28 +249,30 @@ def make_vectorized_env(
         raise ConfigError(f"n_envs must be 1 or more, not {n_envs}", where="n_envs")
     if backend == "auto":
         backend, _ = choose_backend(factory, n_envs)
-    if backend in _BY_ID:
-        if not isinstance(factory, EnvSpec):
-            raise UserError(f"vector: {backend} needs an env by its id", where="env", fix="give its id")
-        together = _BY_ID[backend](factory, n_envs, **options)
-        together.reset(seed=seed)
-        return together
-    env_id = factory.id if isinstance(factory, EnvSpec) else getattr(factory, "__name__", "custom")
-    if isinstance(factory, EnvSpec) and factory.runs_outside and backend == "process":
-        vector_env = make_outside(factory, n_envs, **options)
+    if isinstance(factory, EnvSpec):
+        vector_env = _from_spec(factory, n_envs, backend, options)
+    elif backend in _BY_ID:
+        raise UserError(f"vector: {backend} needs an env by its id", where="env", fix="give its id")
     else:
-        factories = factory.copies(n_envs) if isinstance(factory, EnvSpec) else [factory] * n_envs
-        vector_env = make_vector(factories, backend=backend, env_id=env_id, **options)
-    if seed is not None:
+        name = getattr(factory, "__name__", "custom")
+        vector_env = make_vector([factory] * n_envs, backend=backend, env_id=name, **options)
+    if seed is not None or backend in _BY_ID:
         vector_env.reset(seed=seed)
+    if seed is not None:
         vector_env.action_space.seed(seed)
     return vector_env
 
 
-def make_outside(spec: EnvSpec, n_envs: int, **options: Any) -> ChunkedVectorEnv:
-    """The envs of `spec`, each on a simulator of its own and in a worker of its own."""
-    defaults: dict[str, Any] = {"places": outside.places(), "deadline": outside.deadline(spec.kwargs)}
-    return RemoteVectorEnv(spec.copies(n_envs), env_id=spec.id, **(defaults | options))
+def _from_spec(
+    spec: EnvSpec, n_envs: int, backend: str, options: dict[str, Any]
+) -> gym.vector.VectorEnv[Any, Any, Any]:
+    own = spec.support.make_vector(spec, n_envs, backend, **options)
+    if own is not None:
+        return own
+    if backend in _BY_ID:
+        return _BY_ID[backend](spec, n_envs, **options)
+    copies = spec.support.copies(spec, n_envs)
+    return make_vector(copies, backend=backend, env_id=spec.id, **options)
 
 
 def _factory(env: str | EnvSpec | EnvFactory) -> EnvFactory:

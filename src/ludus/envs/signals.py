@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ludus.errors import UserError
+from ludus.plugins import match_env
 
 Env = gym.Env[Any, Any]
 Reader = Callable[[Any, Any, dict[str, Any]], float]
@@ -86,9 +87,17 @@ def signals_of(env: Env) -> Signals:
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     for entry in reversed(_registry):
         if fnmatchcase(name, entry.pattern):
-            actions = entry.actions(env.unwrapped) if callable(entry.actions) else entry.actions
-            return Signals(entry.signals, tuple(actions))
+            return _named(entry.signals, entry.actions, env)
+    own = match_env("signals", name)
+    if own is not None:
+        signals, actions = own()
+        return _named(signals, actions, env)
     return Signals(tuple(_components(env.observation_space))[:MOST_COMPONENTS])
+
+
+def _named(signals: Iterable[Signal], actions: ActionNames, env: Env) -> Signals:
+    names = actions(env.unwrapped) if callable(actions) else actions
+    return Signals(tuple(signals), tuple(names))
 
 
 def _components(space: spaces.Space[Any]) -> Iterable[Signal]:
@@ -179,41 +188,6 @@ _ACROBOT = [
 _MOUNTAIN_CAR = [Signal("position", _state(0)), Signal("velocity", _state(1), rate_of="position")]
 
 
-def _balatro_cell(row: str, cell: str) -> Reader:
-    def read(env: Any, obs: Any, info: dict[str, Any]) -> float:
-        from ludus.games.balatro import state  # its rules are compiled when first imported
-
-        return float(getattr(env.games, row)[0, getattr(state, cell)])
-
-    return read
-
-
-def _balatro_target(env: Any, obs: Any, info: dict[str, Any]) -> float:
-    """What the blind that is being played asks for; 0 between blinds."""
-    from ludus.games.balatro import state
-
-    return float(env.games.f[0, state.TARGET]) if env.games.s[0, state.BLIND] else 0.0
-
-
-def _balatro_actions(env: Any) -> Sequence[str]:
-    from ludus.games.balatro.actions import describe
-    from ludus.games.balatro.moves import describe_move
-
-    in_words = describe_move if env.settings.actions == "moves" else describe
-    return [in_words(action) for action in range(int(env.action_space.n))]
-
-
-_BALATRO = [
-    Signal("score", _balatro_cell("f", "CHIPS")),
-    Signal("target", _balatro_target),
-    Signal("ante", _balatro_cell("s", "ANTE")),
-    Signal("round", _balatro_cell("s", "ROUND")),
-    Signal("money", _balatro_cell("s", "MONEY"), "$"),
-    Signal("hands left", _balatro_cell("s", "HANDS_LEFT")),
-    Signal("discards left", _balatro_cell("s", "DISCARDS_LEFT")),
-    Signal("jokers", _balatro_cell("s", "N_JOKERS")),
-]
-
 register_signals("BipedalWalker*", _walker(), ("hip 1", "knee 1", "hip 2", "knee 2"))
 register_signals("LunarLander*", _LANDER, _lander_actions)
 register_signals("CartPole*", _CART_POLE, ("push left", "push right"))
@@ -221,4 +195,3 @@ register_signals("Pendulum*", _PENDULUM, ("torque",))
 register_signals("Acrobot*", _ACROBOT, ("torque -1", "torque 0", "torque +1"))
 register_signals("MountainCar-*", _MOUNTAIN_CAR, ("left", "coast", "right"))
 register_signals("MountainCarContinuous*", _MOUNTAIN_CAR, ("force",))
-register_signals("ludus/Balatro-*", _BALATRO, _balatro_actions)

@@ -10,12 +10,12 @@ from typing import Any, Literal, Protocol, cast
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs.episode_reports import REPORT, EpisodeReports, gather_reports
 from ludus.envs.vector.chunk import user_traceback
 from ludus.envs.wrappers import EpisodeReport
 from ludus.errors import EnvFault, LudusError, SimulatorsTaken
 from ludus.evaluation.together import can_play_together, play_together
-from ludus.games.balatro.metrics import BalatroMetrics, figures
-from ludus.rollout.stepper import REPORT, stack
+from ludus.rollout.stepper import stack
 from ludus.types import Array, BoolArray, EpisodeRecord, Metrics, Observation
 
 Env = gym.Env[Any, Any]
@@ -74,20 +74,14 @@ class EvaluationResult:
         }
         if self.success_rate is not None:
             metrics["eval/success_rate"] = self.success_rate
-        games = self.games()
-        if games is not None:
-            metrics |= {
-                f"eval/{name.removeprefix('balatro/')}": value for name, value in figures(games).items()
-            }
+        reports = self.reports()
+        if reports is not None:
+            metrics |= {f"eval/{name}": value for name, value in reports.metrics().items()}
         return metrics
 
-    def games(self) -> dict[str, Any] | None:
-        """What `BalatroMetrics` sums up, where the episodes told of it."""
-        gathered = BalatroMetrics()
-        for episode in self.episodes:
-            if episode.report is not None:
-                gathered.add_report(episode.report, episode.reward)
-        return gathered.get_summary() if len(gathered) else None
+    def reports(self) -> EpisodeReports | None:
+        """Return the summary of what the game reported of its episodes; None where it reports nothing."""
+        return gather_reports(self.episodes)
 
     def summary(self) -> dict[str, Any]:
         """For `--json`."""
@@ -102,9 +96,10 @@ class EvaluationResult:
         }
         if self.success_rate is not None:
             summary["success_rate"] = self.success_rate
-        games = self.games()
-        if games is not None:
-            summary["balatro"] = json.loads(json.dumps(games))  # keys that are numbers become text
+        reports = self.reports()
+        if reports is not None:
+            # through JSON: keys that are numbers become text
+            summary[reports.kind] = json.loads(json.dumps(reports.get_summary()))
         return summary
 
 

@@ -1,7 +1,7 @@
 """One way to name a policy, and from the name to something that plays.
 
 `RUN`, `RUN@best`, `RUN@latest`, `RUN@000000100000`, `preset:NAME` (the newest run of that preset), an agent that comes
-with Ludus (`balatro-ppo`), or a bot: `random`, or `rules` for Balatro. RUN is a path, a unique run name, or `latest`.
+with Ludus, or a bot: `random`, or one that a plugin brings for its game. RUN is a path, a unique run name, or `latest`.
 The path of one checkpoint, as `save_model()` returns it, names that checkpoint.
 """
 
@@ -24,6 +24,7 @@ from ludus.envs.masks import sample_legal
 from ludus.envs.spaces import space_from_json
 from ludus.errors import CheckpointError, UnknownName, UserError
 from ludus.evaluation.agents import find_agent, is_agent
+from ludus.plugins import find, references
 from ludus.policies.base import Policy
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory, find_run, list_runs, split_policy_ref
@@ -31,8 +32,7 @@ from ludus.runs.hints import step_of
 from ludus.runs.streams import Streams
 from ludus.types import Array, BoolArray, Observation
 
-RULES = "rules"
-BOTS = ("random", RULES)
+RANDOM = "random"
 
 
 @dataclass
@@ -72,11 +72,9 @@ class LoadedPolicy:
             )
         if self.config is None or self.config.env is None:
             raise UserError(f"'{self.name}' does not say which env to play", fix="give one with --env")
-        from ludus.games.diambra.opponents import seat_opponent  # which loads policies in its turn
-
         curriculum = self.config.curriculum.held() if self.config.curriculum else None
         spec = EnvSpec(**self.config.env.model_dump(), curriculum=curriculum)
-        return seat_opponent(spec, self.config.save_dir)
+        return spec.support.bind(spec, self.config.save_dir)
 
 
 class RandomBot:
@@ -130,18 +128,22 @@ def load(
     A bot needs the `action_space` it plays in, and the `observation_space` to take one observation at a time.
     """
     name = str(ref)
-    if name in BOTS:
+    if is_bot(name):
         if action_space is None:
             raise UserError(f"the bot '{name}' needs to know the env", fix="give one with --env")
-        if name == RULES:
-            from ludus.games.balatro.bot import RulesBot  # its kernels take a second to load
-
-            return LoadedPolicy(name, RulesBot.for_actions(action_space))
+        make_bot = find("bots", name)
+        if make_bot is not None:
+            return LoadedPolicy(name, make_bot(observation_space, action_space))
         return LoadedPolicy(name, RandomBot(action_space, observation_space=observation_space))
     run, checkpoint = find_checkpoint(name, root)
     config = load_config(run.config_path).config
     actor = WordsOnly(name) if config.language is not None else build_policy(config, checkpoint)
     return LoadedPolicy(name, actor, config, None if is_agent(run) else run, checkpoint)
+
+
+def is_bot(name: str) -> bool:
+    """Return whether `name` is a scripted policy: `random`, or one that a plugin brings."""
+    return name == RANDOM or name in references("bots")
 
 
 def find_checkpoint(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, Checkpoint]:

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from ludus.envs.episode_reports import REPORT
 from ludus.envs.make import EnvSpec
 from ludus.envs.vector import batched
-from ludus.rollout.stepper import REPORT, read_masks
+from ludus.rollout.stepper import read_masks
 from ludus.types import EpisodeRecord
 
 MOST = 1024
-_GAMES = ("ludus/Balatro-v0",)
 
 
 def can_play_together(make_env: Callable[[], Any], actor: Any) -> bool:
     """Whether this is such a game, and an actor that needs no memory."""
     return (
         isinstance(make_env, EnvSpec)
-        and make_env.id in _GAMES
+        and make_env.support.batched_evaluation
         and batched.unsupported_reason(make_env) is None
         and getattr(actor, "predict_with_memory", None) is None
     )

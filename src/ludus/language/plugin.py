@@ -1,7 +1,30 @@
-"""The plugin `language`: see `ludus.plugins`."""
+"""Language self-play: models that learn text games by playing them."""
 
 from __future__ import annotations
 
-from ludus.plugins import Plugin
+from ludus.plugins import CommandEntry, Plugin
 
-PLUGIN = Plugin(name="language")
+PLUGIN = Plugin(
+    name="language",
+    package="textarena",
+    extra="text",
+    engines={"language": "ludus.language.trainer:LanguageTrainer"},
+    algorithms={"language": "ludus.language.algorithms"},
+    exports={"peft": "ludus.language.export"},
+    commands={
+        "games": CommandEntry("ludus.language.cli.games:games", "Read the games of a language run."),
+        "models": CommandEntry("ludus.language.cli.models:models_app", "List and fetch language models."),
+        "warmup": CommandEntry("ludus.language.cli.warmup:warmup", "Train a language model on shown moves."),
+        "exploitability": CommandEntry(
+            "ludus.language.cli.exploitability:exploitability",
+            "Measure how much a best response wins from a Kuhn Poker policy.",
+            "ludus.language.cli.exploitability:EXPLOITABILITY_EXAMPLES",
+        ),
+    },
+    env_listing="ludus.language.cli.envs:list_text_games",
+    extras={
+        "text": ("textarena", "language models that play text games"),
+        "games": ("pyspiel", "exploitability of Kuhn Poker policies, through OpenSpiel"),
+        "vllm": ("vllm", "`sampler: {kind: vllm}`, in an environment of its own"),
+    },
+)

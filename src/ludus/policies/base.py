@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import ludus.games.balatro.extractor  # noqa: F401  # registers its extractor
 from ludus.envs.spaces import space_to_json
 from ludus.policies.extractors import BaseFeaturesExtractor, NatureCNN, ObservationTensor, make_extractor
 from ludus.policies.networks import orthogonal_init

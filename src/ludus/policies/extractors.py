@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ludus.config.own_modules import import_own_module
 from ludus.errors import ConfigError, UnknownName
+from ludus.plugins import find, listed, references
 from ludus.policies import own_models
 from ludus.policies.networks import require_room
 from ludus.policies.observations import is_byte_space, is_image_space, to_tensor
@@ -255,7 +256,7 @@ def make_extractor(
 ) -> BaseFeaturesExtractor:
     """The extractor called `name`, made and tried on a batch of two.
 
-    "auto" takes NatureCNN for images, balatro for Balatro's Dict, CombinedExtractor for others, FlattenExtractor for
+    "auto" asks the plugins first, then takes NatureCNN for images, CombinedExtractor for Dicts, FlattenExtractor for
     the rest (and for images too small for NatureCNN). Raises UnknownName for a name that is not registered, and
     ConfigError for a class that cannot be imported, does not take the arguments or puts out the wrong shape. Errors in
     the class's own code pass through.
@@ -280,14 +281,21 @@ def make_extractor(
 
 def auto_extractor(space: gym.Space[Any]) -> str:
     """The name that "auto" stands for."""
+    for choose in listed("choose_extractor"):
+        own: str | None = choose(space)
+        if own is not None:
+            return own
     if isinstance(space, gym.spaces.Dict):
-        return "balatro" if {"joker_ids", "hand_ids"} <= set(space.spaces) else "CombinedExtractor"
+        return "CombinedExtractor"
     return "NatureCNN" if _fits_nature_cnn(space) else "FlattenExtractor"
 
 
 def _find(name: str) -> type[nn.Module]:
     if name in _REGISTERED:
         return _REGISTERED[name]
+    own: type[nn.Module] | None = find("extractors", name)
+    if own is not None:
+        return own
     module_name, colon, class_name = name.partition(":")
     if not colon:
         return _find_in_folders(name)
@@ -315,13 +323,14 @@ def _find(name: str) -> type[nn.Module]:
 def _find_in_folders(name: str) -> type[nn.Module]:
     cls = own_models.find_class(name, WHERE)
     if cls is None:
-        known = [*_REGISTERED, "auto", *own_models.class_names()]
+        named = [*_REGISTERED, *references("extractors")]
+        known = [*named, "auto", *own_models.class_names()]
         raise UnknownName(
             "feature extractor",
             name,
             known,
             where=WHERE,
-            fix=f"one of auto, {', '.join(_REGISTERED)}; your own as 'module:Class', or put its file into models/",
+            fix=f"one of auto, {', '.join(named)}; your own as 'module:Class', or put its file into models/",
         )
     if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
         raise ConfigError(

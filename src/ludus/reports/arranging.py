@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
+
+from ludus.plugins import plugins, references
 
 MAX_LINES = 12
 EVALUATION = "eval/mean_reward"
@@ -14,7 +17,6 @@ SPREAD = "eval/std_reward"
 _NOTES = {
     "Learning": "Of the last 100 episodes played while training.",
     "Evaluation": "",
-    "Balatro": "Of the last 1,000 games played while training.",
     "League": "Ratings of everybody who plays, how often each was drawn as opponent, and how the learner fares.",
     "Win rates": "Of the games that the learner was trained on, by game and opponent.",
     "Rewards": "By game and seat: the game's own result, and the reward after each transform.",
@@ -32,15 +34,8 @@ _TITLES = {
     "rollout/success_rate": "success rate",
     EVALUATION: "reward",
     "eval/mean_ep_length": "episode length",
-    "eval/mean_ante": "mean ante",
-    "balatro/mean_ante": "mean ante",
-    "balatro/win_rate": "share of games won",
-    "eval/cleared_ante": "share of games that cleared an ante",
-    "balatro/cleared_ante": "share of games that cleared an ante",
-    "balatro/ante": "ante, median and 90th percentile",
-    "balatro/score": "best hand of a game, median and 90th percentile",
-    "eval/ante": "ante, median and 90th percentile",
-    "eval/score": "best hand of a game, median and 90th percentile",
+}
+_MORE_TITLES = {
     "league/rating": "rating",
     "league/win_rate": "win rate of late, by learner and opponent",
     "league/frequency": "how often each is drawn as opponent",
@@ -66,7 +61,8 @@ _BY_PREFIX = {
     "reward": "Rewards",
     "games": "Games",
 }
-_NUMBERED = re.compile(r"((?:eval|balatro)/\w+?)_(p?\d+)")  # an ante, a percentile
+_NUMBERED = re.compile(r"(\w+/\w+?)_(p?\d+)")  # a level of a game, a percentile
+_REPORTS_NOTE = "Of the last 1,000 games played while training."
 _LOAD = ("time/cpu_", "time/memory_", "time/gpu_")
 # the x axis, and what is drawn around another line
 _NOT_DRAWN = {"time/seconds", SPREAD, "updates", "episodes"}
@@ -97,15 +93,31 @@ def arrange(names: Iterable[str]) -> list[Chapter]:
             continue
         key, label = _figure_of(name)
         drawings = chapters.setdefault(_chapter_of(name), {})
-        drawing = drawings.setdefault(key, Drawing(_TITLES.get(key) or _words(key)))
+        drawing = drawings.setdefault(key, Drawing(_titles().get(key) or _words(key)))
         if len(drawing.lines) < MAX_LINES:
             drawing.lines[name] = label
-    order = [*_NOTES, *sorted(title for title in chapters if title not in _NOTES)]
+    notes = _notes()
+    order = [*notes, *sorted(title for title in chapters if title not in notes)]
     return [
-        Chapter(title, _NOTES.get(title, ""), list(chapters[title].values()))
+        Chapter(title, notes.get(title, ""), list(chapters[title].values()))
         for title in order
         if title in chapters
     ]
+
+
+@cache
+def _titles() -> dict[str, str]:
+    """Return the titles of figures in their order; those of games follow those of evaluations."""
+    own = {name: title for plugin in plugins() for name, title in plugin.metric_titles.items()}
+    return {**_TITLES, **own, **_MORE_TITLES}
+
+
+@cache
+def _notes() -> dict[str, str]:
+    """Return the sections in their order, each with its note; reports of games follow evaluations."""
+    games = {kind.capitalize(): _REPORTS_NOTE for kind in references("episode_reports")}
+    first = {title: _NOTES[title] for title in ("Learning", "Evaluation")}
+    return {**first, **games, **_NOTES}
 
 
 def _figure_of(name: str) -> tuple[str, str]:
@@ -139,5 +151,5 @@ def _words(key: str) -> str:
 
 
 def _rank(name: str) -> tuple[int, str]:
-    known, figure = list(_TITLES), _figure_of(name)[0]
+    known, figure = list(_titles()), _figure_of(name)[0]
     return (known.index(figure) if figure in known else len(known)), name

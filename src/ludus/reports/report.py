@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ludus.games.balatro.report_section import game_section
+from ludus.plugins import listed
 from ludus.reports.arranging import EVALUATION, arrange
 from ludus.reports.charts import COLORS
 from ludus.reports.configs import alike, differences, relevant, tell_apart
@@ -119,7 +119,7 @@ def run_page(run: ReportedRun, path: Path) -> str:
         )
         parts.append(section("Episodes", note, f'<div class="grid">{"".join(spread)}</div>'))
     parts += [
-        game_section(run.directory),
+        *(own_section(run.directory) for own_section in listed("report_sections")),
         video_section(run.directory, path),
         checkpoint_section(run.directory),
         hyperparameter_section(run.config),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from ludus.envs.episode_reports import REPORT
 from ludus.envs.finite import all_finite, first_bad, step_is_finite
 from ludus.envs.vector.contract import (
     AsyncStepping,
@@ -25,7 +26,6 @@ from ludus.envs.vector.contract import (
 from ludus.errors import EnvFault
 from ludus.types import Array, BoolArray, EpisodeRecord, Observation
 
-REPORT = "balatro"  # the key of a game's own report in the last info of an episode
 SeedFor = Callable[[int, int], int]
 """Maps (barrier number, env index) to the seed of that env's reset."""
 

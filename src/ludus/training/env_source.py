@@ -13,10 +13,9 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 from ludus.config.schema import CurriculumConfig, EnvConfig, TrainerConfig
 from ludus.envs.make import EnvSpec, choose_backend, make_vectorized_env
 from ludus.envs.masks import ActionMaskWrapper, declares_masks, has_masks
+from ludus.envs.support import EnvSupport
 from ludus.envs.vector import make_vector
 from ludus.errors import UserError
-from ludus.games.diambra.opponents import seat_opponent
-from ludus.games.unity.choice import is_unity
 
 Env = gym.Env[Any, Any]
 
@@ -52,7 +51,7 @@ class EnvSource:
         self.env_id = _name(env, config)
         self.n_envs = config.n_envs if self._instance is None else 1
         # an instance is the user's, and a simulator need not take a second connection: a seeded reset must do
-        self.rebuild = self._instance is None and not (self.runs_outside or _is_unity(self.spec))
+        self.rebuild = self._instance is None and not self.support.tied_to_simulator
         self.reports_episodes = isinstance(self._factory, EnvSpec) and self._factory.reports_episodes
 
     @property
@@ -61,14 +60,14 @@ class EnvSource:
         return self._factory if isinstance(self._factory, EnvSpec) else None
 
     @property
-    def runs_outside(self) -> bool:
-        """Whether every env needs a simulator that runs in another process, and all of them are for training."""
-        return self.spec is not None and self.spec.runs_outside
+    def support(self) -> EnvSupport:
+        """What the plugin that has these envs says of them."""
+        return EnvSupport() if self.spec is None else self.spec.support
 
     @property
     def is_bound_here(self) -> bool:
         """Whether the envs cannot be built elsewhere: an object of the user's, or simulators beside this machine."""
-        return self._instance is not None or self.runs_outside or _is_unity(self.spec)
+        return self._instance is not None or self.support.tied_to_simulator
 
     @property
     def registered(self) -> GymSpec | None:
@@ -92,17 +91,15 @@ class EnvSource:
             instance = self._instance
             return make_vector([lambda: instance], backend="serial", env_id=self.env_id)
         assert self._factory is not None
-        if backend in {"serial", "process"} and not self.runs_outside:
-            spec = self.spec
-            factories = [self._factory] * n_envs if spec is None else spec.copies(n_envs)
-            return make_vector(factories, backend=backend, env_id=self.env_id)
+        if self.spec is None and backend in {"serial", "process"}:
+            return make_vector([self._factory] * n_envs, backend=backend, env_id=self.env_id)
         return make_vectorized_env(self._factory, n_envs, backend)
 
     def has_masks(self) -> bool:
         """Whether the envs say which actions are legal. Resets an env object."""
         if self._instance is not None:
             return has_masks(self._instance)
-        if self.runs_outside:
+        if self.support.no_spare_simulator:
             return False  # none of these has masks, and asking one would take a simulator
         env = self.make_single()
         try:
@@ -152,11 +149,7 @@ def _spec(env: str | EnvSpec | None, config: TrainerConfig) -> EnvSpec:
     spec = EnvSpec(
         **section.model_dump(), curriculum=config.curriculum.model_dump() if config.curriculum else None
     )
-    return seat_opponent(spec.resolve(), config.save_dir)
-
-
-def _is_unity(spec: EnvSpec | None) -> bool:
-    return spec is not None and is_unity(spec.id)
+    return spec.support.bind(spec.resolve(), config.save_dir)
 
 
 def _masked(env: Env) -> Env:

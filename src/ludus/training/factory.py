@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ludus.config.loading import LoadedConfig, load_config
+from ludus.config.registry import LANGUAGE, NATIVE
 from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError, MissingExtra, UserError
+from ludus.plugins import load, plugins
 from ludus.runs.directory import RunDirectory
 from ludus.training.base import RLTrainer
 from ludus.training.native import NativeTrainer
@@ -22,7 +24,7 @@ def create_trainer(env: Any = None, config: TrainerConfig | None = None, **optio
     """
     config = TrainerConfig() if config is None else config
     if config.language is not None:
-        return _language_trainer(env, config, **options)
+        return _engine_trainer(LANGUAGE)(env, config, **options)
     if env is None and config.env is None:
         raise ConfigError(
             "no env is given", key="env", fix="set env in the config, or pass one to create_trainer"
@@ -31,11 +33,9 @@ def create_trainer(env: Any = None, config: TrainerConfig | None = None, **optio
     if entry.trainer is not None:
         trainer: RLTrainer = entry.trainer(env if env is not None else config.env.id, config)  # type: ignore[union-attr]
         return trainer
-    if config.engine == "sb3":
+    if config.engine != NATIVE:
         _refuse_scale(config)
-        from ludus.sb3.trainer import SB3Trainer
-
-        return SB3Trainer(env, config, **options)
+        return _engine_trainer(config.engine)(env, config, **options)
     if config.scale is not None:
         from ludus.training.scaled import ScaledTrainer
 
@@ -46,20 +46,23 @@ def create_trainer(env: Any = None, config: TrainerConfig | None = None, **optio
 def _refuse_scale(config: TrainerConfig) -> None:
     if config.scale is not None:
         raise ConfigError(
-            "scale: needs Ludus's own algorithms; those of Stable-Baselines3 play on one machine",
+            f"scale: needs Ludus's own algorithms; those of engine: {config.engine} play on one machine",
             key="scale",
-            fix="leave scale out, or engine: sb3",
+            fix=f"leave scale out, or engine: {config.engine}",
         )
 
 
-def _language_trainer(env: Any, config: TrainerConfig, **options: Any) -> RLTrainer:
+def _engine_trainer(engine: str) -> type[RLTrainer]:
+    """Return the trainer class of a plugin's engine. MissingExtra where its packages are not installed."""
+    plugin = next(plugin for plugin in plugins() if engine in plugin.engines)
     try:
-        from ludus.language.trainer import LanguageTrainer
+        trainer: type[RLTrainer] = load(plugin.engines[engine])
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "ludus":
+        if plugin.extra is None or error.name is None or error.name.partition(".")[0] == "ludus":
             raise
-        raise MissingExtra("training a language model", "text") from error
-    return LanguageTrainer(env, config, **options)
+        what = "training a language model" if engine == LANGUAGE else f"engine: {engine}"
+        raise MissingExtra(what, plugin.extra) from error
+    return trainer
 
 
 def open_trainer(run: RunDirectory, **options: Any) -> RunTrainer:

@@ -17,7 +17,6 @@ from ludus.algorithms.learner import Learner
 from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.schema import EnvConfig, PolicyConfig, TrainerConfig
 from ludus.errors import ConfigError
-from ludus.games.diambra.opponents import RunOpponent
 from ludus.policies.observations import is_image_space
 from ludus.training.env_source import EnvSource
 
@@ -39,7 +38,7 @@ def resolve_config(config: TrainerConfig, source: EnvSource) -> TrainerConfig:
             "policy": _with_features_dim(config),
         }
     )
-    if source.runs_outside:
+    if source.support.no_spare_simulator:
         config = _on_training_envs_alone(config)
     typed = config.typed_hyperparams()
     return config.model_copy(update={"hyperparams": HyperparameterConfig(**typed.model_dump())})
@@ -156,9 +155,7 @@ def _named_env(config: TrainerConfig, source: EnvSource) -> EnvConfig | None:
     """The env as a config can name it; None when it is an object or function that has no name."""
     if source.spec is not None:
         fields = {name: getattr(source.spec, name) for name in EnvConfig.model_fields}
-        kwargs = dict(fields["kwargs"])
-        if isinstance(opponent := kwargs.get("opponent"), RunOpponent):
-            kwargs["opponent"] = opponent.checkpoint  # this very one: `latest` is another tomorrow
+        kwargs = source.support.plain_kwargs(fields["kwargs"])
         return EnvConfig(**{**fields, "kwargs": kwargs, "wrappers": list(fields["wrappers"])})
     registered = source.registered
     if registered is None:

@@ -24,7 +24,6 @@ from ludus.config.when import When
 from ludus.errors import CheckpointError, LudusError, NotFinite
 from ludus.evaluation.evaluate import EvaluationResult, EvaluationStopped
 from ludus.evaluation.load import load_policy_tensors
-from ludus.games.balatro.metrics import figures
 from ludus.rollout.collector import Collector
 from ludus.rollout.experience import Experience, as_arrays
 from ludus.runs.atomic import write_atomic
@@ -407,15 +406,16 @@ class Session:
         )
 
     def _game_metrics(self) -> Metrics:
-        """What the last games came to; all of it goes to `games.json`."""
-        summary = self._games.summary()
-        if summary is None:
+        """Return the numbers of the last games' reports; the whole summary goes to `games.json`."""
+        reports = self._games.reports()
+        if reports is None:
             return {}
+        summary = {"kind": reports.kind, **reports.get_summary()}
         with self.storage.tolerating(
             "games.json", "games.json could not be written, and is tried again with the next row"
         ):
             write_atomic(self.directory.games_path, json.dumps(summary, indent=1))
-        return figures(summary)
+        return {f"{reports.kind}/{name}": value for name, value in reports.metrics().items()}
 
     def _log_row(self, metrics: Metrics) -> dict[str, Any]:
         best_metric = self.crew.config.checkpoint.best_metric

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.games.balatro.metrics import BalatroMetrics
+from ludus.envs.episode_reports import EpisodeReports, gather_reports
 from ludus.types import EpisodeRecord, Metrics
 
 WINDOW = 100
@@ -45,7 +45,7 @@ class EpisodeWindow:
 
 
 class GameWindow:
-    """The last 1,000 episodes that told how they went: see `BalatroMetrics`."""
+    """The last 1,000 episodes with a report of the game."""
 
     def __init__(self) -> None:
         self._episodes: deque[EpisodeRecord] = deque(maxlen=GAMES)
@@ -53,14 +53,9 @@ class GameWindow:
     def extend(self, episodes: Iterable[EpisodeRecord]) -> None:
         self._episodes.extend(episode for episode in episodes if episode.report is not None)
 
-    def summary(self) -> dict[str, Any] | None:
-        """All that is known of them; None without one."""
-        if not self._episodes:
-            return None
-        metrics = BalatroMetrics()
-        for episode in self._episodes:
-            metrics.add_report(episode.report or {}, episode.reward)
-        return metrics.get_summary()
+    def reports(self) -> EpisodeReports | None:
+        """Return the summary of their reports; None without one."""
+        return gather_reports(self._episodes)
 
     def state_dict(self) -> list[list[Any]]:
         return [list(astuple(episode)) for episode in self._episodes]

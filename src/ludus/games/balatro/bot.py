@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from ludus.envs.make import EnvSpec
 from ludus.errors import UserError
 from ludus.games.balatro import actions as act
 from ludus.games.balatro import moves as mv
@@ -22,19 +23,24 @@ _WORTH_BUYING = 0.02  # in powers of ten of the score
 _MONEY = 3  # of block `run`: money over 50
 
 
+def bot_env() -> EnvSpec:
+    """Return the env that the bot plays by default: Balatro by moves."""
+    return EnvSpec("ludus/Balatro-v0", kwargs={"actions": "moves", "max_hand": 10})
+
+
+def make_bot(observation_space: spaces.Space[Any] | None, action_space: spaces.Space[Any]) -> RulesBot:
+    """Return the bot for an env with these spaces. UserError when its actions are not moves."""
+    if not isinstance(action_space, spaces.Discrete) or int(action_space.n) != mv.N_MOVES:
+        raise UserError(
+            "the bot 'rules' plays Balatro by moves, and this env has other actions",
+            where="env.kwargs.actions",
+            fix="leave --env out; in a config: env: {id: ludus/Balatro-v0, kwargs: {actions: moves}}",
+        )
+    return RulesBot()
+
+
 class RulesBot:
     """Acts in Balatro with `actions: moves`; see `ludus.evaluation.evaluate.Actor`."""
-
-    @classmethod
-    def for_actions(cls, space: spaces.Space[Any]) -> RulesBot:
-        """The bot, for an env with these actions; UserError when they are no moves."""
-        if not isinstance(space, spaces.Discrete) or int(space.n) != mv.N_MOVES:
-            raise UserError(
-                "the bot 'rules' plays Balatro by moves, and this env has other actions",
-                where="env.kwargs.actions",
-                fix="leave --env out; in a config: env: {id: ludus/Balatro-v0, kwargs: {actions: moves}}",
-            )
-        return cls()
 
     def predict(self, obs: Observation, mask: BoolArray | None = None, deterministic: bool = True) -> Array:
         """The move for one observation, or the moves for a batch of them."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.bench import bench_app
 from ludus.cli.commands import Commands
 from ludus.cli.options import Json
 from ludus.cli.output import Output, plain_table
@@ -84,7 +83,6 @@ def coverage(json: Json = False) -> None:
     output.result({"coverage": rows})
 
 
-@bench_app.command("balatro")
 def bench(
     games: Annotated[int, typer.Option(metavar="N", min=1, help="Games stepped together.")] = 256,
     max_hand: Annotated[

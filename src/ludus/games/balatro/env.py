@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs.episode_reports import REPORT
 from ludus.games.balatro import state as st
 from ludus.games.balatro.actions import n_actions
 from ludus.games.balatro.engine import begin, look, step
@@ -133,7 +134,7 @@ class BalatroEnv(gym.Env[Any, Any]):
         done = int(self._done[0])
         info: dict[str, Any] = {"action_mask": self._mask[0].copy()}
         if done:
-            info["balatro"] = episode_report(self.games.s[0], self.games.f[0])
+            info["balatro"] = info[REPORT] = episode_report(self.games.s[0], self.games.f[0])
             info["is_success"] = bool(self.games.s[0, st.WON])
         return self._observation(), float(self._reward[0]), done == 1, done == 2, info
 

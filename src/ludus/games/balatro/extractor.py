@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.errors import ConfigError
-from ludus.policies.extractors import WHERE, BaseFeaturesExtractor, register_extractor
+from ludus.policies.extractors import WHERE, BaseFeaturesExtractor
 
 PLACES = {"jokers": "joker_ids", "offers": "offer_ids", "hand": "hand_ids"}
 """The blocks that describe places, and which ids say what lies there; consumables are ids alone."""
@@ -24,6 +24,11 @@ def is_balatro(space: gym.Space[Any]) -> bool:
     return isinstance(space, gym.spaces.Dict) and {*PLACES, *PLACES.values(), "consumable_ids"} <= set(
         space.spaces
     )
+
+
+def choose_extractor(space: gym.Space[Any]) -> str | None:
+    """Return the extractor that `auto` means for `space`; None for observations of other games."""
+    return "balatro" if is_balatro(space) else None
 
 
 class BalatroExtractor(BaseFeaturesExtractor):
@@ -80,9 +85,6 @@ class BalatroExtractor(BaseFeaturesExtractor):
         numbers = observations[name].unflatten(1, (self.counts[name], -1))  # type: ignore[no-untyped-call]
         placed: Tensor = self.places[name](torch.cat([embedded, numbers], dim=2))
         return placed
-
-
-register_extractor("balatro", BalatroExtractor)
 
 
 def _choices(space: gym.Space[Any]) -> list[int]:

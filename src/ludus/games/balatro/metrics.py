@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from ludus.envs.episode_reports import EpisodeReports
+from ludus.types import Metrics
+
 _PERCENTILES = (10, 25, 50, 75, 90, 99)
 
 
-class BalatroMetrics:
+class BalatroMetrics(EpisodeReports):
     """Takes in finished episodes one by one and sums them up.
 
     >>> metrics = BalatroMetrics()
@@ -19,6 +22,8 @@ class BalatroMetrics:
     >>> metrics.get_summary()["mean_ante"]
     5.0
     """
+
+    kind = "balatro"
 
     def __init__(self) -> None:
         self.rewards: list[float] = []
@@ -53,7 +58,7 @@ class BalatroMetrics:
         self._hands.update(hands or {})
 
     def add_report(self, report: Mapping[str, Any], reward: float) -> None:
-        """One finished run as `info["balatro"]` tells of it."""
+        """Add one finished run from its `info["balatro"]`."""
         self.add_episode(
             reward,
             report["ante"],
@@ -98,21 +103,21 @@ class BalatroMetrics:
         top = max([8, *cleared])
         return {ante: float(np.mean([c >= ante for c in cleared])) for ante in range(1, top + 1)}
 
+    def metrics(self) -> Metrics:
+        """Return the summary without its statistics by joker and by hand."""
+        summary = self.get_summary()
+        if not summary["episodes"]:
+            return {}
+        names = ("mean_ante", "max_ante", "mean_score", "max_score", "win_rate")
+        row = {name: float(summary[name]) for name in names}
+        row |= {f"ante_p{p}": value for p, value in summary["ante_percentiles"].items() if p in (50, 90)}
+        row |= {f"score_p{p}": value for p, value in summary["score_percentiles"].items() if p in (50, 90)}
+        cleared = summary["success_rate_by_ante"].items()
+        return row | {f"cleared_ante_{ante}": rate for ante, rate in cleared if ante <= 8}
 
-def figures(summary: Mapping[str, Any]) -> dict[str, float]:
-    """A summary of `BalatroMetrics` as rows of `metrics.jsonl` name it, without what is told by joker and by hand."""
-    if not summary["episodes"]:
-        return {}
-    row = {
-        f"balatro/{name}": float(summary[name])
-        for name in ("mean_ante", "max_ante", "mean_score", "max_score", "win_rate")
-    }
-    row |= {f"balatro/ante_p{p}": value for p, value in summary["ante_percentiles"].items() if p in (50, 90)}
-    row |= {
-        f"balatro/score_p{p}": value for p, value in summary["score_percentiles"].items() if p in (50, 90)
-    }
-    return row | {
-        f"balatro/cleared_ante_{ante}": rate
-        for ante, rate in summary["success_rate_by_ante"].items()
-        if ante <= 8
-    }
+    def lines(self) -> list[tuple[str, str]]:
+        shares = " ".join(f"{100 * rate:.1f}" for rate in list(self.success_rate_by_ante().values())[:8])
+        return [
+            ("ante", f"{np.mean(self.antes):.2f} on average, {max(self.antes)} at most"),
+            ("cleared", f"{shares} % (antes 1 to 8)"),
+        ]

@@ -13,6 +13,7 @@ def episode_report(s: Any, f: Any) -> dict[str, Any]:
     run = s[: st.PLAYED + len(HANDS)].tolist()  # one by one, numbers are slow to leave numpy
     jokers = s[st.JOKER : st.JOKER + st.MAX_JOKERS].tolist()
     return {
+        "kind": "balatro",
         "ante": run[st.ANTE],
         "round": run[st.ROUND],
         "won": bool(run[st.WON]),

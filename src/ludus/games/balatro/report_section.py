@@ -56,7 +56,7 @@ def _read(run: RunDirectory) -> dict[str, Any]:
         RecursionError,
     ):  # none, or half of one: the curves tell the story without it
         return {}
-    return found if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) and found.get("kind", "balatro") == "balatro" else {}
 
 
 def _table(games: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import select
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ludus.errors import UserError
 from ludus.games.balatro.screen import HEIGHT, WIDTH, screen
 from ludus.games.balatro.settings import BalatroSettings
 from ludus.games.balatro.table import HumanTable
+from ludus.types import EpisodeRecord
 
 _SEQUENCES = {
     "[A": "up",
@@ -56,6 +57,16 @@ def play_in_terminal(settings: BalatroSettings, seeds: Sequence[int]) -> list[Hu
             if not table.over:
                 break
     return played
+
+
+def play(seeds: Sequence[int], say: Callable[[str], None]) -> list[EpisodeRecord]:
+    """Let a person play a run for each seed, with one line on each when it has ended."""
+    tables = play_in_terminal(BalatroSettings(), seeds)
+    for table in tables:
+        report = table.report
+        end = "won" if report["won"] else (f"lost to {report['lost_to']}" if table.over else "left")
+        say(f"ante {report['ante']}, round {report['round']}: {end}; best hand {report['score']:,.0f}")
+    return [EpisodeRecord(table.reward, table.report["length"]) for table in tables]
 
 
 def _draw(table: HumanTable) -> None:

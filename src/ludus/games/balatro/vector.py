@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium.utils.seeding import np_random
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from ludus.envs.episode_reports import REPORT
 from ludus.envs.vector.base import seed_per_env
 from ludus.envs.vector.contract import (
     ChecksFinite,
@@ -42,9 +43,6 @@ from ludus.games.balatro.step_threads import (
     StepThreadPool,
 )
 from ludus.types import Array, BoolArray, Observation
-
-if TYPE_CHECKING:
-    from ludus.envs.make import EnvSpec
 
 ENV_ID = "ludus/Balatro-v0"
 GAMES_PER_THREAD = {"cards": 256, "moves": 64}  # fewer are done before a thread has begun
@@ -103,17 +101,6 @@ class _FinalRows:
         self.place = pool.board[FINAL_S : FINAL_MASK + 1].copy()
 
 
-def unsupported_reason(spec: EnvSpec) -> str | None:
-    """Return why this vector env cannot replace the envs of `spec`, or None if it can."""
-    if spec.id != ENV_ID:
-        return f"{spec.id} is not Balatro"
-    if spec.wrappers or spec.frame_stack > 1 or spec.frame_skip > 1:
-        return "the env has wrappers"
-    if spec.render_mode is not None:
-        return "it draws no pictures"
-    return None
-
-
 class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlace, Snapshotting):
     """`n_envs` games, stepped together; an episode that ends is reset in the same step (SAME_STEP).
 
@@ -164,16 +151,6 @@ class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlac
         pool.board[MAX_HAND], pool.board[MAX_STEPS] = max_hand, self.settings.max_steps
         sizes = int(self._flat.shape[0]), n_actions(max_hand), self._n_choices
         self._final, self._final_before = (_FinalRows(n_envs, *sizes, pool) for _ in range(2))
-
-    @classmethod
-    def of_spec(cls, spec: EnvSpec, n_envs: int) -> BalatroVectorEnv:
-        """Build the vector env of `spec`."""
-        kwargs = dict(spec.kwargs)
-        if spec.max_episode_steps is not None:
-            kwargs["max_steps"] = spec.max_episode_steps
-        if kwargs.get("rewards") is None:
-            kwargs.pop("rewards", None)
-        return cls(n_envs, BalatroSettings(**kwargs), spec.curriculum)
 
     @property
     def last_ante(self) -> int:
@@ -309,6 +286,8 @@ class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlac
                 "_episode": present,
                 "balatro": reports,
                 "_balatro": present,
+                REPORT: reports,
+                f"_{REPORT}": present,
                 "action_mask": masks,
                 "_action_mask": present,
             },
@@ -367,3 +346,18 @@ class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlac
         if self.settings.observation == "flat":
             return obs
         return as_dict(obs, games.s, self.settings.max_hand)
+
+
+def make_vector(
+    num_envs: int,
+    *,
+    max_episode_steps: int | None = None,
+    curriculum: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> BalatroVectorEnv:
+    """Return `num_envs` games with the keyword arguments of `BalatroEnv`: Gymnasium's `vector_entry_point`."""
+    if max_episode_steps is not None:
+        kwargs["max_steps"] = max_episode_steps
+    if kwargs.get("rewards") is None:
+        kwargs.pop("rewards", None)
+    return BalatroVectorEnv(num_envs, BalatroSettings(**kwargs), curriculum)

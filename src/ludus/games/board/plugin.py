@@ -1,7 +1,15 @@
-"""The plugin `board`: see `ludus.plugins`."""
+"""Small board and card games for networks and search: TicTacToe, Connect Four, Nim and Kuhn Poker."""
 
 from __future__ import annotations
 
-from ludus.plugins import Plugin
+from ludus.plugins import EnvEntry, Plugin
 
-PLUGIN = Plugin(name="board")
+_GAMES = ("TicTacToe-v0", "ConnectFour-v0", "Nim-v0", "KuhnPoker-v0")
+
+PLUGIN = Plugin(
+    name="board",
+    env_group="text games",
+    envs=tuple(
+        EnvEntry(f"Text/{game}", "ludus.games.board.env:TextGameEnv", {"game": game}) for game in _GAMES
+    ),
+)

@@ -160,7 +160,7 @@ def _require_client() -> None:
     import importlib.util
 
     if importlib.util.find_spec("diambra") is None:
-        raise MissingExtra("`ludus diambra`", "diambra")
+        raise MissingExtra("`ludus diambra`", "diambra", own_environment=True)
 
 
 def _after_input(ended: threading.Event) -> None:

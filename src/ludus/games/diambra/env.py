@@ -47,7 +47,7 @@ class DiambraEnv(gym.Env[Any, Any]):
     ) -> None:
         self.settings = settings_for(game_id, kwargs)
         if importlib.util.find_spec("diambra") is None:
-            raise MissingExtra(f"the env 'diambra/{game_id}'", "diambra")
+            raise MissingExtra(f"the env 'diambra/{game_id}'", "diambra", own_environment=True)
         from ludus.games.diambra import client
 
         self._client = client

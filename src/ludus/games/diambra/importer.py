@@ -24,6 +24,7 @@ _FOLDERS = (
     ("tensorboard_log_path", "tensorboard_logs", "tracking.tensorboard_dir", "./tensorboard_logs"),
     ("monitor_logs_path", "monitor_logs", "tracking.monitor_dir", "./output/logs"),
 )
+EXAMPLE = "DIAMBRA training settings               ludus convert config.py   (read, never run)"
 
 
 def recognise(document: Document) -> bool:

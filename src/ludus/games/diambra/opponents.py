@@ -52,7 +52,7 @@ def seat_opponent(spec: EnvSpec, root: str | Path) -> EnvSpec:
     Raises UnknownName for what is neither a bot nor a run, and CheckpointError.
     """
     name = spec.kwargs.get("opponent")
-    if not spec.runs_outside or not isinstance(name, str) or name in BOTS:
+    if not isinstance(name, str) or name in BOTS:
         return spec
     try:
         _, checkpoint = find_checkpoint(name, root)

@@ -83,8 +83,8 @@ def launch(
 
     from ludus.config.loading import load_config
     from ludus.games.unity.builds import Builds, why_not_launched
-    from ludus.games.unity.choice import is_unity
     from ludus.games.unity.settings import parse_settings
+    from ludus.games.unity.support import is_unity
 
     output = Output()
     loaded = load_config(config)

@@ -7,10 +7,10 @@ from typing import Any
 import gymnasium as gym
 
 from ludus.errors import SimulatorsTaken, UserError
-from ludus.games.unity.choice import ENV_ID
 from ludus.games.unity.episode import compile_use_case
 from ludus.games.unity.settings import parse_settings
 from ludus.games.unity.simulators import Played, Simulators
+from ludus.games.unity.support import ENV_ID
 from ludus.games.unity.vector import borrow
 from ludus.types import Array
 

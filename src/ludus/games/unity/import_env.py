@@ -24,6 +24,7 @@ _BUILD = {
     "fixed_delta_time": "fixed_delta_time",
     "fixed_updates_per_step": "fixed_updates_per_step",
 }
+EXAMPLE = "n_environments/ros/unity YAML           ludus convert config.yml"
 
 
 def recognise(document: Document) -> bool:

@@ -14,6 +14,7 @@ KIND = "a training-pipeline config (experiment, environment, training)"
 _WANDB_PROJECT = "sb3"  # what the pipeline's own trainer calls it
 _ARGUMENTS = ("training", "algorithm_parameters")
 _INNER = ("training", "training")
+EXAMPLE = "experiment/environment/training YAML    ludus convert base_ppo_config.yaml"
 
 
 def recognise(document: Document) -> bool:

@@ -14,10 +14,10 @@ from gymnasium.vector.utils import batch_space
 from ludus.envs.vector.base import seed_per_env
 from ludus.envs.vector.contract import StepResult, VectorBackend
 from ludus.errors import ConfigError, SimulatorsTaken
-from ludus.games.unity.choice import unsupported_reason
 from ludus.games.unity.episode import compile_use_case
 from ludus.games.unity.settings import UnitySettings, parse_settings
 from ludus.games.unity.simulators import Played, Simulators
+from ludus.games.unity.support import unsupported_reason
 from ludus.types import Metrics, Observation
 
 if TYPE_CHECKING:

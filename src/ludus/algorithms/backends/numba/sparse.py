@@ -1,8 +1,8 @@
 """PPO and A2C where observations are mostly zeros and few actions are legal: only what is there is multiplied.
 
-Balatro is observed as 1,700 numbers of which 150 are not zero, and allows 20 of 600 moves. The first layer then reads
-the rows of its weights that belong to numbers that are there, and the last one computes legal actions only. Everything
-else is as in `policy_gradient`, to which the tests hold it.
+A card game may be observed as 1,700 numbers of which 150 are not zero, and allows 20 of 600 moves. The first layer then
+reads the rows of its weights that belong to numbers that are there, and the last one computes legal actions only.
+Everything else is as in `policy_gradient`, to which the tests hold it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""A policy that came from elsewhere, written as a run: to evaluate, to play, to start another run from."""
+"""A model of Stable-Baselines3 written as a run: to evaluate, to play, to start another run from."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -13,10 +16,37 @@ from ludus.evaluation.load import new_learner
 from ludus.runs.atomic import write_atomic
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
-from ludus.sb3.import_zip import ImportedModel
+from ludus.sb3.import_zip import ImportedModel, read_sb3_zip, read_statistics, statistics_beside
 from ludus.training.provenance import command_line, versions
 from ludus.training.session import policy_state
 from ludus.types import Progress
+
+
+@dataclass(frozen=True)
+class ImportedRun:
+    """The run that was written, what the file said of itself, and the statistics that were read with it."""
+
+    run: RunDirectory
+    algorithm: str
+    steps: int
+    statistics: Path | None
+
+
+def import_zip(
+    file: Path,
+    env: EnvSpec,
+    *,
+    algorithm: str | None,
+    statistics: Path | None,
+    name: str,
+    save_dir: str,
+) -> ImportedRun:
+    """Write the run of the zip `file`, with normalisation statistics from a file next to it or the one given."""
+    model = read_sb3_zip(file, algorithm)
+    found = statistics or statistics_beside(file)
+    tensors = {} if found is None else read_statistics(found, env)
+    run = write_imported(model, env, tensors, name=name, save_dir=save_dir)
+    return ImportedRun(run, model.algorithm, model.steps, found)
 
 
 def write_imported(
