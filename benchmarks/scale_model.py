@@ -187,7 +187,7 @@ class Bench:
     def measure(self) -> Costs:
         """The costs of the parts, each alone on this machine."""
         ray, learner = self.ray, self.learner
-        version = Version.of(0, learner.policy, learner.place.reward_normalizer)
+        version = Version.of(0, learner.policy, learner.context.reward_normalizer)
         put = ray.put(version)
         first = self.actors[0]
         alone = [ray.get(first.ask.remote("collect", put)) for _ in range(3)]
@@ -211,8 +211,8 @@ class Bench:
             sample_bytes=size_of(alone[0]) / samples,
             take=statistics.median(taken) / samples,
             version_bytes=size_of(version),
-            publish=timed(lambda: ray.put(Version.of(0, learner.policy, learner.place.reward_normalizer))),
-            load=timed(lambda: version.load_into(learner.policy, learner.place.reward_normalizer)),
+            publish=timed(lambda: ray.put(Version.of(0, learner.policy, learner.context.reward_normalizer))),
+            load=timed(lambda: version.load_into(learner.policy, learner.context.reward_normalizer)),
             call=call,
             next_call=max(0.0, calls - call) / 20,
             update=statistics.median(update) / samples,

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from learning_setup import learner, rollout, same_bytes, transitions, weights_of
 
-from ludus.algorithms.backends.cuda_graph import Captured
+from ludus.algorithms.backends.cuda_graph import Captured, CapturedOnPolicy, CapturedReplay
 
 CPU = torch.device("cpu")
 
@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 )
 def test_a_captured_on_policy_update_is_the_plain_one(algorithm: str, settings: dict[str, Any]) -> None:
     plain, captured = (learner(algorithm, **settings) for _ in range(2))
-    captured.captured = True
+    captured.backend = CapturedOnPolicy(captured)
     for seed in range(3):
         samples = rollout(plain, seed=seed)
         one, other = plain.update(samples, 0.1 * seed), captured.update(samples, 0.1 * seed)
@@ -37,7 +37,7 @@ def test_a_captured_on_policy_update_is_the_plain_one(algorithm: str, settings: 
 @pytest.mark.parametrize("algorithm", ["DQN", "SAC"])
 def test_a_captured_off_policy_update_is_the_plain_one(algorithm: str) -> None:
     plain, captured = (learner(algorithm, learning_starts=0, gradient_steps=3) for _ in range(2))
-    captured.captured = True
+    captured.backend = CapturedReplay(captured)
     for seed in range(3):
         step = transitions(plain, seed=seed)
         assert plain.update(step, 0.5) == captured.update(step, 0.5)
@@ -46,7 +46,7 @@ def test_a_captured_off_policy_update_is_the_plain_one(algorithm: str) -> None:
 
 def test_masks_that_appear_between_updates_get_a_capture_of_their_own() -> None:
     ppo = learner("PPO", action_space=spaces.Discrete(3), n_steps=8, batch_size=16, n_epochs=1)
-    ppo.captured = True
+    ppo.backend = CapturedOnPolicy(ppo)
     ppo.update(rollout(ppo), 0.0)
     masked = rollout(ppo, masks=np.ones((8, 2, 3), dtype=bool))
     assert ppo.update(masked, 0.0)["train/approx_kl"] < 1.0

@@ -59,7 +59,7 @@ def targets_of(
             terminated=torch.tensor([terminated[i]]),
             next_masks=None if next_masks is None else torch.tensor([next_masks[i]], dtype=torch.bool),
         )
-        dqn.learn_from([batch], 0.0)
+        dqn.backend.learn_from([batch], 0.0)
         found.append(round(0.2 - dqn.policy.q_net[0].weight.grad[1, 0].item(), 6))
         dqn.policy.load_state_dict(before)
     return found
@@ -108,7 +108,7 @@ def test_the_loss_is_hubers() -> None:
         terminated=torch.tensor([True, True]),
         next_masks=None,
     )
-    metrics = dqn.learn_from([batch], 0.0)
+    metrics = dqn.backend.learn_from([batch], 0.0)
     assert metrics["train/loss"] == pytest.approx((0.5 * 0.4**2 + (10 - 0.5)) / 2, rel=1e-6)
     grad = dqn.policy.q_net[0].weight.grad
     assert grad[1, 0].item() == pytest.approx(-0.4 / 2)

@@ -173,7 +173,7 @@ def test_dqn_gradient_steps_agree_with_torch(double: bool, masked: bool, normali
         made.replay.add(transitions(made, count=64, **masks))
         for _ in range(4):  # the same indices on both sides, whatever they draw otherwise
             made._rng = np.random.default_rng(5)
-            metrics = made.learn_rounds(1, 0.2)
+            metrics = made.backend.take_steps(1, 0.2)
         made.metrics = metrics
     assert fused.metrics == pytest.approx(torch_one.metrics, rel=1e-3, abs=1e-5)
     assert_same(torch_one, fused)
@@ -208,7 +208,7 @@ def test_sac_gradient_steps_agree_with_torch(options: dict[str, Any], normalized
         try:
             for _ in range(3):
                 made._rng = np.random.default_rng(5)
-                made.metrics = made.learn_rounds(1, 0.2)
+                made.metrics = made.backend.take_steps(1, 0.2)
         finally:
             if made is torch_one:
                 torch.randn = real
@@ -302,11 +302,11 @@ def test_a_restored_learner_goes_on_with_the_same_bytes(algorithm: str) -> None:
     play(original, range(3))
     saved = {k: v.clone() for k, v in original.tensors().items()}
     weights = {k: v.clone() for k, v in original.policy.state_dict().items()}
-    plain, tensors = original.place.streams.state_dict()
+    plain, tensors = original.context.streams.state_dict()
     restored = learner(algorithm, kernels=True, weights=9, **options)
     restored.policy.load_state_dict(weights)
     restored.load(saved, original.values())
-    restored.place.streams.load_state_dict(plain, tensors)
+    restored.context.streams.load_state_dict(plain, tensors)
     play(original, range(3, 6))
     play(restored, range(3, 6))
     for name, tensor in original.policy.state_dict().items():

@@ -71,7 +71,7 @@ def test_a_reloaded_learner_makes_the_same_next_updates(name: str) -> None:
     policy_file = save(weights_of(made.policy))
     learner_file = save({n: t.contiguous() for n, t in made.tensors().items()})
     values = json.loads(json.dumps(made.values()))
-    plain, tensors = made.place.streams.state_dict()
+    plain, tensors = made.context.streams.state_dict()
     plain, streams_file = json.loads(json.dumps(plain)), save(tensors)
 
     other = learner(algorithm, observation_space, action_space, weights=99, **settings)
@@ -80,7 +80,7 @@ def test_a_reloaded_learner_makes_the_same_next_updates(name: str) -> None:
     )  # it has a past of its own, which must not shine through
     other.policy.load_state_dict(load(policy_file))
     other.load(load(learner_file), values)
-    other.place.streams.load_state_dict(plain, load(streams_file))
+    other.context.streams.load_state_dict(plain, load(streams_file))
     assert same_bytes(everything(made), everything(other))
 
     for number in range(2, 5):

@@ -142,13 +142,13 @@ def test_every_sample_is_seen_once_per_epoch() -> None:
     ppo = learner("PPO", n_epochs=3, batch_size=4, n_steps=8)
     r = rollout(ppo)
     seen: list[list[float]] = []
-    real = ppo._minibatch
+    real = ppo.backend.step
 
     def spy(batch: Any) -> Any:
         seen.append(batch.log_probs.tolist())
         return real(batch)
 
-    ppo._minibatch = spy
+    ppo.backend.step = spy
     assert ppo.update(r, 0.0)["train/n_epochs"] == 3
     assert [len(batch) for batch in seen] == [4] * 12
     epochs = [np.concatenate(seen[i : i + 4]).tolist() for i in (0, 4, 8)]

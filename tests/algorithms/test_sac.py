@@ -85,7 +85,7 @@ def test_one_step_is_the_papers_three_gradients() -> None:
     critic_loss = 0.5 * ((q1 - targets) ** 2).mean() + 0.5 * ((q2 - targets) ** 2).mean()
     critic_gradient = prefixed(differentiate(critic_loss, w), "critic.")
 
-    metrics = sac.learn_from([batch], 0.0)
+    metrics = sac.backend.learn_from([batch], 0.0)
     assert metrics["train/critic_loss"] == pytest.approx(critic_loss.item(), rel=1e-5)
     found = {n: p.grad for n, p in sac.policy.named_parameters()}
     assert_all_close(prefixed(found, "critic."), critic_gradient, atol=1e-6, rtol=1e-4)
@@ -130,7 +130,7 @@ def test_the_temperature_rises_while_entropy_is_below_its_target(
     sac = made(target_entropy=target_entropy)
     before = sac.log_temperature.item()
     for seed in range(3):
-        sac.learn_from([batch_of(sac, seed)], 0.0)
+        sac.backend.learn_from([batch_of(sac, seed)], 0.0)
     assert np.sign(sac.log_temperature.item() - before) == direction
 
 
@@ -143,7 +143,7 @@ def test_auto_target_entropy_is_minus_the_size_of_an_action() -> None:
 def test_a_given_temperature_is_used_and_kept() -> None:
     sac = made(ent_coef={"linear": [0.4, 0.0]})
     before = sac.log_temperature.item()
-    metrics = sac.learn_from([batch_of(sac)], 0.5)
+    metrics = sac.backend.learn_from([batch_of(sac)], 0.5)
     assert metrics["train/ent_coef"] == pytest.approx(0.2)
     assert "train/ent_coef_loss" not in metrics
     assert sac.log_temperature.item() == before
@@ -156,14 +156,16 @@ def test_a_terminated_transition_is_worth_its_reward() -> None:
     with torch.no_grad():
         q1, q2 = sac.policy.critics(batch.obs, batch.actions)
     expected = 0.5 * ((q1 - batch.rewards) ** 2).mean() + 0.5 * ((q2 - batch.rewards) ** 2).mean()
-    assert sac.learn_from([over], 0.0)["train/critic_loss"] == pytest.approx(expected.item(), rel=1e-5)
+    assert sac.backend.learn_from([over], 0.0)["train/critic_loss"] == pytest.approx(
+        expected.item(), rel=1e-5
+    )
 
 
 def test_targets_follow_every_so_many_gradient_steps() -> None:
     sac = made(target_update_interval=3, tau=1.0)
     followed = []
     for number in range(1, 8):
-        sac.learn_from([batch_of(sac, number)], 0.0)
+        sac.backend.learn_from([batch_of(sac, number)], 0.0)
         if same_bytes(weights_of(sac.target), weights_of(sac.policy.critic)):
             followed.append(number)
     assert followed == [3, 6]
@@ -173,7 +175,7 @@ def test_targets_start_as_copies_and_carry_no_gradient() -> None:
     sac = made()
     assert same_bytes(weights_of(sac.target), weights_of(sac.policy.critic))
     assert not any(p.requires_grad for p in sac.target.parameters())
-    sac.learn_from([batch_of(sac)], 0.0)
+    sac.backend.learn_from([batch_of(sac)], 0.0)
     assert all(p.requires_grad for p in sac.policy.parameters())
 
 
@@ -185,8 +187,8 @@ def test_a_shared_extractor_is_trained_by_the_critics_alone() -> None:
     with torch.no_grad():  # another actor: the critics' step must not notice, but for the targets
         twin.policy.mean_head.bias.add_(5.0)
     over = ReplayBatch(**{**batch.__dict__, "terminated": torch.ones(16, dtype=torch.bool)})
-    sac.learn_from([over], 0.0)
-    twin.learn_from([over], 0.0)
+    sac.backend.learn_from([over], 0.0)
+    twin.backend.learn_from([over], 0.0)
     assert same_bytes(weights_of(sac.policy.critic), weights_of(twin.policy.critic))
     assert not same_bytes(weights_of(sac.policy.actor_net), weights_of(twin.policy.actor_net))
 
@@ -208,5 +210,5 @@ def test_two_cores_learn_the_bytes_that_one_learns() -> None:
     for made in (one, two):
         made.replay.add(transitions(made, count=200))
         for _ in range(4):
-            made.learn_rounds(1, 0.0)
+            made.backend.take_steps(1, 0.0)
     assert same_bytes(one.tensors(), two.tensors())

@@ -115,8 +115,8 @@ def test_two_learners_end_where_one_does(case: str, sharded: bool) -> None:
     policy = {k.removeprefix("policy."): v for k, v in after.items() if k.startswith("policy.")}
     successor.policy.load_state_dict(policy)
     successor.load({k: v for k, v in after.items() if not k.startswith("policy.")}, {})
-    shuffling = successor.place.streams.numpy("minibatches").bit_generator
-    shuffling.state = alone.place.streams.numpy("minibatches").bit_generator.state
+    shuffling = successor.context.streams.numpy("minibatches").bit_generator
+    shuffling.state = alone.context.streams.numpy("minibatches").bit_generator.state
     updated(successor, UPDATES, UPDATES + 2)
     same(state(successor), later, tolerance)
 

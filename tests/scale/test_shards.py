@@ -41,7 +41,7 @@ def versions(config: Any, count: int) -> list[Version]:
     trainer = trainer_for(config)
     policy = trainer.create_model()
     assert trainer.learner is not None
-    first = Version.of(0, policy, trainer.learner.place.reward_normalizer)  # type: ignore[attr-defined]
+    first = Version.of(0, policy, trainer.learner.context.reward_normalizer)  # type: ignore[attr-defined]
     found = [
         replace(
             first,

@@ -12,11 +12,7 @@ from pydantic import Field
 
 from ludus.algorithms.backends.numba.q_network import QKernels, unsupported_reason
 from ludus.algorithms.gradient_step import descend, make_adam, set_learning_rate
-from ludus.algorithms.learner import (
-    LearnerContext,
-    require_action_space,
-    with_prefix,
-)
+from ludus.algorithms.learner import LearnerContext, require_action_space, with_prefix
 from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearner, check_replay, follow
 from ludus.algorithms.replay import ReplayBatch
 from ludus.config.hyperparameters import constant
@@ -59,89 +55,69 @@ class DQNHyperparameters(OffPolicyHyperparameters):
 
 class DQN(OffPolicyLearner[DQNHyperparameters]):
     policy: QPolicy
-    STATISTICS = ("loss", "q_mean", "grad_norm")
+    statistics = ("loss", "q_mean", "grad_norm")
 
-    def __init__(self, place: LearnerContext, hyperparams: DQNHyperparameters) -> None:
+    def __init__(self, context: LearnerContext, hyperparams: DQNHyperparameters) -> None:
         require_action_space(
-            "DQN", place.action_space, (spaces.Discrete,), "PPO, A2C or, for Box actions, SAC"
+            "DQN", context.action_space, (spaces.Discrete,), "PPO, A2C or, for Box actions, SAC"
         )
-        super().__init__(place, hyperparams)
+        super().__init__(context, hyperparams)
         self.policy = QPolicy(
-            place.observation_space,
-            place.action_space,
-            place.network("ReLU", False),
+            context.observation_space,
+            context.action_space,
+            context.network("ReLU", False),
             dueling=hyperparams.dueling,
-        ).to(place.device)
-        self.policy.half_features = place.half_features
+        ).to(context.device)
+        self.policy.half_features = context.half_features
         self.target = copy.deepcopy(self.policy).requires_grad_(False).eval()
         self.parameters = list(self.policy.parameters())
         self.optimizer = make_adam(self.parameters, hyperparams.learning_rate(0.0))
-        self._gamma, self._max_norm = torch.zeros(2, device=place.device).unbind()
+        self._gamma, self._max_norm = torch.zeros(2, device=context.device).unbind()
         self.policy.epsilon = hyperparams.exploration_initial_eps
-        self.kernels: QKernels | None = None
-        rng = place.streams.numpy("actions")
-        self.use_kernels(
-            unsupported_reason(self.policy), lambda: QKernels(self.policy, self.target, self.optimizer, rng)
-        )
-        self.policy.fast = self.kernels
+        self.use_kernels(unsupported_reason(self.policy), lambda: QKernels(self))
+        self.choose_backend()
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}
 
     def learn(self, batch: int, fraction: float) -> Metrics:
-        h, before = self.h, self.steps - batch
+        """Take the gradient steps that are due, then copy the weights to the target and anneal epsilon."""
+        h, steps_before = self.h, self.steps - batch
         metrics = super().learn(batch, fraction)
-        if self.steps // h.target_update_interval > before // h.target_update_interval:
+        if self.steps // h.target_update_interval > steps_before // h.target_update_interval:
             follow(self.target, self.policy, h.tau(fraction))
-        done = min(1.0, fraction / h.exploration_fraction)
-        self.policy.epsilon = h.exploration_initial_eps + done * (
+        annealed = min(1.0, fraction / h.exploration_fraction)
+        self.policy.epsilon = h.exploration_initial_eps + annealed * (
             h.exploration_final_eps - h.exploration_initial_eps
         )
         return metrics | {"rollout/exploration_rate": self.policy.epsilon}
 
-    def learn_rounds(self, rounds: int, fraction: float) -> Metrics:
-        if self.kernels is None:
-            return super().learn_rounds(rounds, fraction)
-        h = self.h
-        learning_rate = h.learning_rate(fraction)
-        metrics = self.kernels.learn(
-            self.replay.arrays(),
-            self.replay.draw((rounds, h.batch_size), self._rng),
-            self.place.reward_normalizer,
-            rate=learning_rate,
-            eps=1e-8,
-            max_norm=None if h.max_grad_norm is None else h.max_grad_norm(fraction),
-            gamma=h.gamma(fraction),
-            double=h.double,
-        )
-        return metrics | {"train/learning_rate": learning_rate}
+    def gradient_step(self, batch: ReplayBatch) -> torch.Tensor:
+        """Take one gradient step on the Huber loss between Q-values and their one-step targets."""
+        targets = self.targets(batch)
+        q = self.policy.q_values(batch.obs).gather(1, batch.actions.long().unsqueeze(1)).squeeze(1)
+        loss = torch.nn.functional.smooth_l1_loss(q, targets)
+        max_norm = None if self.h.max_grad_norm is None else self._max_norm
+        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.step_gate)
+        return torch.stack([loss, q.mean(), norm]).detach()
 
-    def begin(self, fraction: float) -> None:
+    @torch.no_grad()
+    def targets(self, batch: ReplayBatch) -> torch.Tensor:
+        """Return r + gamma * max_a Q_target(s', a); double DQN lets the online network choose a."""
+        next_q = _legal(self.target.q_values(batch.next_obs), batch.next_masks)
+        if self.h.double:
+            online_q = _legal(self.policy.q_values(batch.next_obs), batch.next_masks)
+            next_value = next_q.gather(1, online_q.argmax(1, keepdim=True)).squeeze(1)
+        else:
+            next_value = next_q.amax(1)
+        return batch.rewards + self._gamma * next_value.masked_fill(batch.terminated, 0.0)
+
+    def apply_schedules(self, fraction: float) -> None:
         h = self.h
         set_learning_rate(self.optimizer, h.learning_rate(fraction))
         self._gamma.fill_(h.gamma(fraction))
         if h.max_grad_norm is not None:
             self._max_norm.fill_(h.max_grad_norm(fraction))
-        self.step_gate.release()
-
-    def gradient_step(self, batch: ReplayBatch) -> torch.Tensor:
-        h = self.h
-        with torch.no_grad():
-            next_q = _legal(self.target.q_values(batch.next_obs), batch.next_masks)
-            if h.double:
-                chosen = _legal(self.policy.q_values(batch.next_obs), batch.next_masks).argmax(
-                    1, keepdim=True
-                )
-                best = next_q.gather(1, chosen).squeeze(1)
-            else:
-                best = next_q.amax(1)
-            targets = batch.rewards + self._gamma * best.masked_fill(batch.terminated, 0.0)
-
-        q = self.policy.q_values(batch.obs).gather(1, batch.actions.long().unsqueeze(1)).squeeze(1)
-        loss = torch.nn.functional.smooth_l1_loss(q, targets)
-        max_norm = None if h.max_grad_norm is None else self._max_norm
-        norm = descend(self.optimizer, self.parameters, loss, max_norm, self.step_gate)
-        return torch.stack([loss, q.mean(), norm]).detach()
 
     def warm_start(self, policy: dict[str, torch.Tensor]) -> None:
         super().warm_start(policy)
@@ -161,12 +137,11 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
         super().load(tensors, values)
         self.target.load_state_dict(with_prefix(tensors, "target"))
         self.policy.epsilon = float(values["epsilon"])
-        if self.kernels is not None:
-            self.kernels.memory.bind()
+        self.backend.rebind()
 
 
 def _legal(q: torch.Tensor, masks: torch.Tensor | None) -> torch.Tensor:
-    """`q` with illegal actions out of reach; a row without any legal one, as at some episodes' end, is left as is."""
+    """Return `q` with illegal actions at minus infinity; a row without a legal action is left as it is."""
     return q if masks is None else q.masked_fill(~masks & masks.any(1, keepdim=True), -torch.inf)
 
 

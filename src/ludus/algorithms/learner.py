@@ -1,4 +1,4 @@
-"""What every learner shares: how it is built, how it updates, and what of it a checkpoint holds."""
+"""The base of every learner: how it is built, how it updates, and which of its state a checkpoint holds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ H = TypeVar("H", bound=Hyperparameters)
 
 @dataclass(frozen=True)
 class LearnerContext:
-    """What a learner is built from."""
+    """Everything a learner is built from."""
 
     observation_space: spaces.Space[Any]
     action_space: spaces.Space[Any]
@@ -48,11 +48,11 @@ class LearnerContext:
     half_features: bool = False
     """Extract features in bfloat16."""
     to_play: bool = False
-    """Only the policy is wanted: nothing will be trained, and no memory for it is needed."""
+    """Only the policy is needed: nothing is trained, and no memory for training is allocated."""
     peers: Peers = ALONE
 
     def network(self, activation: str, ortho_init: bool) -> NetworkSpec:
-        """The shape of the networks; the arguments are what `auto` means for this algorithm."""
+        """Return the shape of the networks; the arguments are what `auto` means for this algorithm."""
         given = self.policy.model_dump()
         if given["activation"] == "auto":
             given["activation"] = activation
@@ -67,7 +67,7 @@ class LearnerContext:
 
 
 class AnyLearner(Protocol):
-    """What the loop and a run ask of a learner, whatever it trains."""
+    """The contract of a learner with the training loop and the session, for any kind of policy."""
 
     policy: Any
 
@@ -95,13 +95,13 @@ class Learner(ABC, Generic[E, H]):
     captured = False
     """Whether updates are captured as CUDA graphs."""
     engine_note = "torch"
-    """What does the arithmetic, for the run's header."""
+    """The update backend in words, for the run's header."""
 
-    def __init__(self, place: LearnerContext, hyperparams: H) -> None:
-        self.place = place
-        self.peers = place.peers
+    def __init__(self, context: LearnerContext, hyperparams: H) -> None:
+        self.context = context
+        self.peers = context.peers
         self.h = hyperparams
-        self.step_gate = StepGate(place.device)
+        self.step_gate = StepGate(context.device)
 
     @abstractmethod
     def credit(self, experience: E, fraction: float) -> Any:
@@ -125,19 +125,19 @@ class Learner(ABC, Generic[E, H]):
 
     @abstractmethod
     def make_collector(self, stepper: Stepper) -> EnvCollector:
-        """The collector that gathers this learner's kind of experience."""
+        """Return the collector that gathers this learner's kind of experience."""
 
     @abstractmethod
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """The optimizers by the name they have in a checkpoint."""
+        """Return the optimizers by the name they have in a checkpoint."""
 
     def use_kernels(self, uncovered: str | None, build: Callable[[], Any]) -> None:
-        """Hand the learning over to the kernels that `build` makes, where wanted and nothing is uncovered."""
-        if self.place.kernels:
+        """Choose what computes: kernels that `build` makes, unless something is `uncovered`; CUDA graphs; or torch."""
+        if self.context.kernels:
             self._use_normalising_kernels()
-        reason = uncovered if self.place.kernels else "kernels: false"
+        reason = uncovered if self.context.kernels else "kernels: false"
         if reason is not None:
-            self.captured = self.place.kernels and self.place.device.type == "cuda"
+            self.captured = self.context.kernels and self.context.device.type == "cuda"
             self.engine_note = "torch, captured as CUDA graphs" if self.captured else f"torch ({reason})"
             return
         self.kernels = build()
@@ -146,11 +146,11 @@ class Learner(ABC, Generic[E, H]):
     def _use_normalising_kernels(self) -> None:
         if self.policy.obs_normalizer is not None:
             self.policy.obs_normalizer.kernel = see_observations
-        if self.place.reward_normalizer is not None:
-            self.place.reward_normalizer.kernel = see_rewards
+        if self.context.reward_normalizer is not None:
+            self.context.reward_normalizer.kernel = see_rewards
 
     def lasting_tensors(self) -> Iterator[torch.Tensor]:
-        """What a captured update changes for good: the policy, the optimizers' memory, the step_gate."""
+        """Yield what a captured update changes: the policy, the optimizers' state, the step gate."""
         yield from self.policy.state_dict(keep_vars=True).values()
         for optimizer in self.optimizers().values():
             for state in optimizer.state.values():
@@ -162,7 +162,7 @@ class Learner(ABC, Generic[E, H]):
         self.policy.load_state_dict(policy)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Everything but the policy, for `learner.safetensors`."""
+        """Return all state but the policy, for `learner.safetensors`."""
         return {
             f"{name}.{key}": value
             for name, optimizer in self.optimizers().items()
@@ -170,11 +170,11 @@ class Learner(ABC, Generic[E, H]):
         }
 
     def values(self) -> dict[str, Any]:
-        """Counters and the like, for `state.json`."""
+        """Return counters and the like, for `state.json`."""
         return {}
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
-        """Take up what `tensors` and `values` gave."""
+        """Restore what `tensors` and `values` returned."""
         for name, optimizer in self.optimizers().items():
             load_optimizer_tensors(optimizer, with_prefix(tensors, name))
 
@@ -199,10 +199,10 @@ def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: dict[str, 
         index, name = key.split(".", 1)
         state.setdefault(int(index), {})[name] = value
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for place, own in state.items():
+    for position, own in state.items():
         for name, value in own.items():
             if value.dim():  # as long as the parameter it belongs to, and sharded as that is
-                own[name] = sharded_like(parameters[place], value)
+                own[name] = sharded_like(parameters[position], value)
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 

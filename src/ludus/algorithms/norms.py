@@ -1,9 +1,9 @@
-"""How large parameters and the optimizer's memory of gradients are: one number each, taken when a row is written."""
+"""Norms of parameters and of the optimizer's moments: one number each, for a row of metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -12,6 +12,13 @@ from ludus.types import Metrics
 
 _FIRST = ("exp_avg", "momentum_buffer")
 _SECOND = ("exp_avg_sq", "square_avg")
+
+
+@runtime_checkable
+class HasParameters(Protocol):
+    """A policy that names its parameters."""
+
+    def named_parameters(self) -> Iterable[tuple[str, torch.nn.Parameter]]: ...
 
 
 def optimizer_norms(optimizers: Iterable[torch.optim.Optimizer]) -> Metrics:
@@ -51,9 +58,8 @@ def first_bad_weight(
 
     `gradients` looks at those at hand as well.
     """
-    names = (
-        {id(p): name for name, p in policy.named_parameters()} if hasattr(policy, "named_parameters") else {}
-    )
+    named = policy.named_parameters() if isinstance(policy, HasParameters) else ()
+    names = {id(parameter): name for name, parameter in named}
     kept: list[tuple[str, torch.Tensor]] = []
     for optimizer in optimizers:
         for parameter in (one for group in optimizer.param_groups for one in group["params"]):

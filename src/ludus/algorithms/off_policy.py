@@ -1,16 +1,17 @@
-"""What DQN and SAC share: the replay buffer, when to learn from it, and slowly following target networks."""
+"""The base of DQN and SAC: the replay buffer, when to learn from it, and slowly following target networks."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from pydantic import Field
 from torch import nn
 
-from ludus.algorithms.backends.cuda_graph import Captured
+from ludus.algorithms.backends import ReplayBackend
+from ludus.algorithms.backends.cuda_graph import CapturedReplay
+from ludus.algorithms.backends.eager import EagerReplay
 from ludus.algorithms.learner import Learner, LearnerContext, with_prefix
 from ludus.algorithms.replay import ReplayBatch, ReplayBuffer, space_bytes
 from ludus.config.hyperparameters import Hyperparameters
@@ -20,7 +21,7 @@ from ludus.rollout.collector import ReplayCollector
 from ludus.rollout.experience import Transitions
 from ludus.rollout.stepper import Stepper
 from ludus.runs.limits import memory_limit
-from ludus.types import Metrics
+from ludus.types import Array, Metrics
 
 
 class OffPolicyHyperparameters(Hyperparameters):
@@ -39,73 +40,57 @@ H = TypeVar("H", bound=OffPolicyHyperparameters)
 class OffPolicyLearner(Learner[Transitions, H]):
     """Base of learners that learn from a replay buffer."""
 
-    STATISTICS: ClassVar[tuple[str, ...]]
+    statistics: tuple[str, ...]
+    """The names of the metrics that `gradient_step` returns."""
+    backend: ReplayBackend
 
-    def __init__(self, place: LearnerContext, hyperparams: H) -> None:
-        super().__init__(place, hyperparams)
-        if not place.to_play:
-            require_memory(place, hyperparams.buffer_size)
+    def __init__(self, context: LearnerContext, hyperparams: H) -> None:
+        super().__init__(context, hyperparams)
+        if not context.to_play:
+            require_memory(context, hyperparams.buffer_size)
         self.replay = ReplayBuffer(hyperparams.buffer_size)
         self.steps = 0
-        self._graph: Captured | None = None
-        self._graph_batch: ReplayBatch | None = None
-        self._rng = place.streams.numpy("replay")
+        self._rng = context.streams.numpy("replay")
 
     @abstractmethod
-    def begin(self, fraction: float) -> None:
-        """Set what schedules say of this fraction of the run."""
+    def apply_schedules(self, fraction: float) -> None:
+        """Set the optimizers and coefficients to what schedules give at this fraction of the run."""
 
     @abstractmethod
     def gradient_step(self, batch: ReplayBatch) -> torch.Tensor:
-        """One gradient step, without asking the device for anything. Returns the `STATISTICS`."""
+        """Take one gradient step without waiting for the device. Returns the `statistics`."""
 
     def after_step(self, fraction: float) -> None:
-        """What follows a gradient step."""
+        """Called after every gradient step."""
 
-    def read(self, statistics: torch.Tensor) -> Metrics:
-        """The metrics of a gradient step. NotFinite when its loss or gradient was not."""
-        self.step_gate.check()
-        return {
-            f"train/{name}": value for name, value in zip(self.STATISTICS, statistics.tolist(), strict=True)
-        }
-
-    def learn_from(self, batches: Iterable[ReplayBatch], fraction: float) -> Metrics:
-        """A gradient step on each batch, and the metrics of the last."""
-        self.begin(fraction)
-        statistics = None
-        for batch in batches:
-            statistics = self._captured_step(batch) if self.captured else self.gradient_step(batch)
-            if self.place.device.type == "cpu":  # elsewhere it would wait for the device
-                self.step_gate.check()
-            self.after_step(fraction)
-        if statistics is None:
-            return {}
-        return self.read(statistics) | {"train/learning_rate": self.h.learning_rate(fraction)}
-
-    def _captured_step(self, batch: ReplayBatch) -> torch.Tensor:
-        """`gradient_step` as a CUDA graph, which reads the first batch's memory; another shape needs another graph."""
-        if self._graph is None or self._graph_batch is None or not batch.fits(self._graph_batch):
-            self._graph_batch = batch
-            self._graph = Captured(
-                lambda: self.gradient_step(batch), self.place.device, self.lasting_tensors, self.generators()
-            )
+    def choose_backend(self) -> None:
+        """Take the gradient steps with the kernels where there are any, else with torch."""
+        if self.kernels is not None:
+            self.backend = self.policy.fast = self.kernels
         else:
-            self._graph_batch.fill(batch)
-        statistics: torch.Tensor = self._graph()
-        return statistics
+            self.backend = CapturedReplay(self) if self.captured else EagerReplay(self)
+
+    def sample(self) -> ReplayBatch:
+        """Draw a minibatch from the replay buffer."""
+        return self.replay.sample(self.h.batch_size, self._rng, self.policy, self.context.reward_normalizer)
+
+    def draw(self, n: int | None = None) -> Array:
+        """Draw the indices of a minibatch, or of `n` [n, batch_size], for kernels that sample by themselves."""
+        size = self.h.batch_size
+        return self.replay.draw(size if n is None else (n, size), self._rng)
 
     def generators(self) -> tuple[torch.Generator, ...]:
-        """Where `gradient_step` draws its random numbers from."""
+        """Return the generators that `gradient_step` draws random numbers from."""
         return ()
 
     def make_collector(self, stepper: Stepper) -> ReplayCollector:
         return ReplayCollector(
             stepper,
             n_steps=self.h.train_freq,
-            generator=self.place.streams.torch("actions", str(self.place.device)),
-            reward_normalizer=self.place.reward_normalizer,
+            generator=self.context.streams.torch("actions", str(self.context.device)),
+            reward_normalizer=self.context.reward_normalizer,
             warmup=self.h.learning_starts,
-            rng=self.place.streams.numpy("warmup"),
+            rng=self.context.streams.numpy("warmup"),
         )
 
     def credit(self, experience: Transitions, fraction: float) -> int:
@@ -116,25 +101,17 @@ class OffPolicyLearner(Learner[Transitions, H]):
 
     def learn(self, batch: int, fraction: float) -> Metrics:
         """Take the gradient steps that are due after `batch` new transitions."""
-        metrics: Metrics = {}
-        if self.steps > self.h.learning_starts and self.replay.size > 0:
-            if self.kernels is None:
-                self.policy.train()
-            rounds = batch if self.h.gradient_steps < 0 else self.h.gradient_steps
-            try:
-                metrics = self.learn_rounds(rounds, fraction)
-            except NotFinite as error:
-                error.evidence = self.replay.drawn()
-                raise
-        return metrics
-
-    def learn_rounds(self, rounds: int, fraction: float) -> Metrics:
-        """`rounds` gradient steps, each on a new sample; the metrics of the last one."""
-        batches = (
-            self.replay.sample(self.h.batch_size, self._rng, self.policy, self.place.reward_normalizer)
-            for _ in range(rounds)
-        )
-        return self.learn_from(batches, fraction)
+        if self.steps <= self.h.learning_starts or self.replay.size == 0:
+            return {}
+        if self.kernels is None:
+            self.policy.train()
+        n = batch if self.h.gradient_steps < 0 else self.h.gradient_steps
+        try:
+            metrics = self.backend.take_steps(n, fraction)
+        except NotFinite as error:
+            error.evidence = self.replay.drawn()
+            raise
+        return metrics | {"train/learning_rate": self.h.learning_rate(fraction)} if metrics else {}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         replay = {f"replay.{key}": value for key, value in self.replay.tensors().items()}
@@ -147,7 +124,6 @@ class OffPolicyLearner(Learner[Transitions, H]):
         super().load(tensors, values)
         self.replay.load(with_prefix(tensors, "replay"))
         self.steps = int(values["steps"])
-        self._graph = None  # what was captured works on memory that was just replaced
 
 
 def check_replay(config: TrainerConfig, h: OffPolicyHyperparameters) -> None:
@@ -160,10 +136,12 @@ def check_replay(config: TrainerConfig, h: OffPolicyHyperparameters) -> None:
         )
 
 
-def require_memory(place: LearnerContext, capacity: int) -> None:
+def require_memory(context: LearnerContext, capacity: int) -> None:
     """Raise ConfigError when a buffer of `capacity` transitions is more than this process can ever hold."""
     limit = memory_limit()
-    size = 2 * space_bytes(place.observation_space) + space_bytes(place.action_space) + 5  # reward and end
+    size = (
+        2 * space_bytes(context.observation_space) + space_bytes(context.action_space) + 5
+    )  # reward and end
     if limit is None or capacity * size <= limit:
         return
     raise ConfigError(

@@ -1,22 +1,25 @@
-"""What PPO and A2C share: hyperparameters, the rollout collector, and a rollout as flat tensors with credit."""
+"""The base of PPO and A2C: hyperparameters, the rollout collector, credit, and learning on several ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, TypeVar
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from pydantic import Field
 
 from ludus.algorithms.advantages import gae, vtrace
-from ludus.algorithms.backends.cuda_graph import CapturedPlay
-from ludus.algorithms.backends.numba.actor_critic import ActorCriticKernels, FlatSamples, unsupported_reason
+from ludus.algorithms.backends import OnPolicyBackend
+from ludus.algorithms.backends.cuda_graph import CapturedActorCritic, CapturedOnPolicy
+from ludus.algorithms.backends.eager import EagerOnPolicy
+from ludus.algorithms.backends.numba.actor_critic import ActorCriticKernels, unsupported_reason
 from ludus.algorithms.backends.numba.credit import gae as fast_gae
 from ludus.algorithms.backends.numba.credit import vtrace as fast_vtrace
 from ludus.algorithms.learner import Learner, LearnerContext, explained_variance
 from ludus.algorithms.peers import on_all_ranks
+from ludus.algorithms.samples import RolloutBatch, RolloutSamples
 from ludus.config.hyperparameters import Hyperparameters, constant
 from ludus.config.schedule import Fraction, NonNegative, Positive
 from ludus.envs.finite import all_finite, first_bad
@@ -27,7 +30,7 @@ from ludus.policies.sharding import put, sendable, whole
 from ludus.rollout.collector import RolloutCollector
 from ludus.rollout.experience import Cuts, Rollout
 from ludus.rollout.stepper import Stepper
-from ludus.types import Array, BoolArray, Metrics, Observation
+from ludus.types import Array, Observation
 
 
 class OnPolicyHyperparameters(Hyperparameters):
@@ -44,152 +47,55 @@ H = TypeVar("H", bound=OnPolicyHyperparameters)
 _REVALUED_AT_ONCE = 8_192  # samples: images of a whole rollout would not fit
 
 
-@dataclass(frozen=True)
-class RolloutSamples:
-    """A rollout's valid steps, flat, on the learner's device."""
-
-    obs: torch.Tensor | dict[str, torch.Tensor]
-    actions: torch.Tensor
-    log_probs: torch.Tensor
-    values: torch.Tensor
-    advantages: torch.Tensor
-    returns: torch.Tensor
-    masks: torch.Tensor | None
-
-    def __len__(self) -> int:
-        return len(self.log_probs)
-
-    def flat(self) -> FlatSamples:
-        """The same memory, as the kernels take it."""
-        assert isinstance(self.obs, torch.Tensor)
-        return FlatSamples(
-            obs=self.obs.numpy(),
-            actions=self.actions.numpy(),
-            log_probs=self.log_probs.numpy(),
-            values=self.values.numpy(),
-            advantages=self.advantages.numpy(),
-            returns=self.returns.numpy(),
-            masks=None if self.masks is None else self.masks.numpy(),
-        )
-
-    def at(self, indices: torch.Tensor) -> RolloutSamples:
-        return self.map(lambda tensor: tensor[indices])
-
-    def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> RolloutSamples:
-        """The same samples with every tensor changed."""
-        obs = self.obs
-        return RolloutSamples(
-            obs={key: change(value) for key, value in obs.items()} if isinstance(obs, dict) else change(obs),
-            actions=change(self.actions),
-            log_probs=change(self.log_probs),
-            values=change(self.values),
-            advantages=change(self.advantages),
-            returns=change(self.returns),
-            masks=None if self.masks is None else change(self.masks),
-        )
-
-    def tensors(self) -> list[torch.Tensor]:
-        """Every tensor, in an order that depends only on which there are."""
-        found: list[torch.Tensor] = []
-        self.map(lambda tensor: found.append(tensor) or tensor)  # type: ignore[func-returns-value]
-        return found
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle copies on the CPU: other ranks have other devices."""
-        on_cpu = self.map(lambda tensor: tensor.detach().cpu())
-        return RolloutSamples, tuple(getattr(on_cpu, field.name) for field in fields(self))
-
-
-class RolloutBatch(NamedTuple):
-    """A rollout's samples with advantages and returns, and metrics about them."""
-
-    samples: RolloutSamples
-    metrics: Metrics
-    shuffling: Mapping[str, Any] | None = None
-    """Where several ranks learn: the first rank's state of the generator that minibatches are drawn from."""
-
-
-class SampleStore:
-    """Fixed memory for rollouts of up to `capacity` samples, for captured functions to read.
-
-    What a sample has of float32 numbers and vectors lies side by side in one row: a GPU takes as long to pick the rows
-    of a narrow table as of a wide one. Vectors begin where matrix products read them fastest, at every fourth number.
-    """
-
-    def __init__(self, like: RolloutSamples, capacity: int) -> None:
-        self._columns: list[slice | int | None] = []
-        width = 0
-        for tensor in like.tensors():
-            if tensor.dtype != torch.float32 or tensor.ndim > 2:
-                self._columns.append(None)  # has memory of its own
-            elif tensor.ndim == 1:
-                self._columns.append(width)
-                width += 1
-            else:
-                start = _next_fourth(width)
-                width = start + tensor.shape[1]
-                self._columns.append(slice(start, width))
-        rows = self._rows = torch.zeros((capacity, _next_fourth(width)), device=like.log_probs.device)
-        columns = iter(self._columns)
-
-        def make(tensor: torch.Tensor) -> torch.Tensor:
-            column = next(columns)
-            return tensor.new_zeros((capacity, *tensor.shape[1:])) if column is None else rows[:, column]
-
-        self.samples = like.map(make)
-
-    def fits(self, samples: RolloutSamples) -> bool:
-        kept, new = self.samples.tensors(), samples.tensors()
-        return len(kept) == len(new) and len(samples) <= len(self.samples)
-
-    def put(self, samples: RolloutSamples) -> None:
-        for kept, new in zip(self.samples.tensors(), samples.tensors(), strict=True):
-            kept[: len(new)].copy_(new)
-
-    def at(self, indices: torch.Tensor) -> RolloutSamples:
-        """The samples at `indices`."""
-        rows = self._rows[indices]
-        columns = iter(self._columns)
-
-        def pick(tensor: torch.Tensor) -> torch.Tensor:
-            column = next(columns)
-            return tensor[indices] if column is None else rows[:, column]
-
-        return self.samples.map(pick)
-
-
-def _next_fourth(width: int) -> int:
-    return -(-width // 4) * 4
-
-
 class OnPolicyLearner(Learner[Rollout, H]):
-    """Base of learners that use each rollout once. Several may share the samples of a minibatch out among them."""
+    """Base of learners that use each rollout once. Several ranks can share the samples of each minibatch."""
 
+    Terms: ClassVar[Any]
+    """The terms of the loss, and what else is measured of every sample."""
     policy: ActorCritic
-    """What plays. `trained` is what learns: the same, unless it is sharded among peers."""
+    """What plays. `trained` is what learns: the same, unless its weights are sharded among ranks."""
+    minibatch_size: int
 
-    def __init__(self, place: LearnerContext, hyperparams: H) -> None:
-        super().__init__(place, hyperparams)
+    def __init__(self, context: LearnerContext, hyperparams: H) -> None:
+        super().__init__(context, hyperparams)
         self.policy = self.trained = self._make_policy()
-        if place.peers.sharded:
-            self.trained = self._make_policy() if place.peers.leads else self.policy
-            place.peers.shard(self.trained.trunks(), self.trained)
+        if context.peers.sharded:
+            self.trained = self._make_policy() if context.peers.leads else self.policy
+            context.peers.shard(self.trained.trunks(), self.trained)
         self.parameters = list(self.trained.parameters())
-        self._told = False
-        """Whether the peers have weights and memory as they are here."""
+        self._peers_ready = False
+        """Whether the other ranks have weights and optimizer state as they are here."""
         self.kernels: ActorCriticKernels | None = None
 
-    def use_actor_critic_kernels(self, optimizer: torch.optim.Optimizer) -> None:
-        """See `use_kernels`; the same kernels act."""
-        rng, threads = self.place.streams.numpy("actions"), self.place.threads
+    @abstractmethod
+    def loss_terms(self, batch: RolloutSamples, coefs: dict[str, torch.Tensor]) -> Any:
+        """Return the `Terms` of every sample; `coefs` are the coefficients as tensors on the device."""
+
+    @abstractmethod
+    def loss(self, terms: Any, coefs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return the loss, given the means of the `Terms`."""
+
+    def train_with(self, optimizer: torch.optim.Optimizer, minibatch_size: int) -> None:
+        """Choose the update backend; the same kernels or graphs act."""
+        self.optimizer, self.minibatch_size = optimizer, minibatch_size
+        context = self.context
         self.use_kernels(
-            unsupported_reason(self.policy), lambda: ActorCriticKernels(self.policy, optimizer, rng, threads)
+            unsupported_reason(self.policy),
+            lambda: ActorCriticKernels(self.policy, optimizer, context.streams, context.threads),
         )
-        self.policy.fast = self.kernels
-        if self.captured:
-            generator = self.place.streams.torch("actions", str(self.place.device))
+        self.backend: OnPolicyBackend
+        if self.kernels is not None:
+            self.backend = self.policy.fast = self.kernels
+        elif self.captured:
+            generator = context.streams.torch("actions", str(context.device))
             self.policy.enable_value_stream()
-            self.policy.fast = CapturedActorCritic(self.policy, self.place.n_envs, generator)
+            self.policy.fast = CapturedActorCritic(self.policy, context.n_envs, generator)
+            self.backend = CapturedOnPolicy(self)
+        else:
+            self.backend = EagerOnPolicy(self)
+
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        return {"optimizer": self.optimizer}
 
     def publish(self) -> None:
         if self.peers.sharded:
@@ -197,7 +103,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
         self.restore(sendable(self.policy.state_dict()) if self.peers.leads else {}, tensors, values)
-        self._told = self.peers.leads
+        self._peers_ready = self.peers.leads
 
     @on_all_ranks
     def restore(
@@ -208,8 +114,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
             for name, parameter in self.trained.named_parameters():
                 put(parameter, weights[name])
         super().load(tensors, values)
-        if self.kernels is not None:
-            self.kernels.memory.bind()
+        self.backend.rebind()
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return self.gather() if self.peers.sharded else super().tensors()
@@ -218,12 +123,6 @@ class OnPolicyLearner(Learner[Rollout, H]):
     def gather(self) -> dict[str, torch.Tensor]:
         """`tensors` of which every peer has a part."""
         return super().tensors()
-
-    def local_shard(self, samples: RolloutSamples) -> RolloutSamples:
-        """This learner's share of a minibatch."""
-        if self.peers.size == 1:
-            return samples
-        return samples.map(lambda tensor: tensor[self.peers.rank :: self.peers.size])
 
     @on_all_ranks
     def gather_weights(self) -> None:
@@ -235,18 +134,18 @@ class OnPolicyLearner(Learner[Rollout, H]):
                 put(plays[name].detach(), learnt)
 
     def _make_policy(self) -> ActorCritic:
-        place = self.place
-        network = place.network("Tanh", True)
-        policy = ActorCritic(place.observation_space, place.action_space, network).to(place.device)
-        policy.half_features = place.half_features
+        context = self.context
+        network = context.network("Tanh", True)
+        policy = ActorCritic(context.observation_space, context.action_space, network).to(context.device)
+        policy.half_features = context.half_features
         return policy
 
     def make_collector(self, stepper: Stepper) -> RolloutCollector:
         return RolloutCollector(
             stepper,
             n_steps=self.h.n_steps,
-            generator=self.place.streams.torch("actions", str(self.place.device)),
-            reward_normalizer=self.place.reward_normalizer,
+            generator=self.context.streams.torch("actions", str(self.context.device)),
+            reward_normalizer=self.context.reward_normalizer,
         )
 
     def credit(self, rollout: Rollout, fraction: float) -> RolloutBatch:
@@ -267,7 +166,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
             )
         else:
             acted = rollout.log_probs
-            rollout = self._valued_anew(rollout, rollout.cuts)
+            rollout = self._revalued(rollout, rollout.cuts)
             ratios = np.exp(np.minimum(rollout.log_probs - acted, 0.0))
             advantages, returns = (vtrace if self.kernels is None else fast_vtrace)(
                 rollout.rewards,
@@ -282,27 +181,27 @@ class OnPolicyLearner(Learner[Rollout, H]):
         learnt_from = slice(None) if keep.all() else rollout.valid
         if not (all_finite(advantages[learnt_from]) and all_finite(rollout.log_probs[learnt_from])):
             raise _not_finite(rollout, advantages)
-        device = self.place.device
+        device = self.context.device
 
         def flat(array: Array) -> torch.Tensor:
             joined = array.reshape(-1, *array.shape[2:])
             return torch.as_tensor(joined if keep.all() else joined[keep], device=device)
 
-        remembered = getattr(self.policy.fast, "remembered", None)
-        there = remembered() if remembered is not None and rollout.cuts is None and keep.all() else None
-        if there is None:
-            there = (
+        fast = self.policy.fast
+        inputs = fast.rollout_inputs() if fast is not None and rollout.cuts is None and keep.all() else None
+        if inputs is None:
+            inputs = (
                 _flat_obs(rollout.obs, keep, device),
                 None if rollout.masks is None else flat(rollout.masks),
             )
         samples = RolloutSamples(
-            obs=there[0],
+            obs=inputs[0],
             actions=flat(rollout.actions),
             log_probs=flat(rollout.log_probs),
             values=flat(rollout.values),
             advantages=flat(advantages),
             returns=flat(returns),
-            masks=there[1],
+            masks=inputs[1],
         )
         valid = rollout.valid
         metrics = {"train/explained_variance": explained_variance(rollout.values[valid], returns[valid])}
@@ -312,21 +211,21 @@ class OnPolicyLearner(Learner[Rollout, H]):
         """Return `batch` with what every rank needs to learn from it; before the first one, send them the weights."""
         if not self.peers.leads:
             return batch
-        if not self._told:
+        if not self._peers_ready:
             self.load(self.tensors(), self.values())
-        return batch._replace(shuffling=self.place.streams.numpy("minibatches").bit_generator.state)
+        return batch._replace(shuffling=self.context.streams.numpy("minibatches").bit_generator.state)
 
     def receive(self, batch: RolloutBatch) -> RolloutSamples:
         """Return the samples of `batch` on this rank's device, ready to draw the same minibatches as all ranks."""
         if batch.shuffling is None:
             return batch.samples
-        self.place.streams.numpy("minibatches").bit_generator.state = batch.shuffling
-        return batch.samples.map(lambda tensor: tensor.to(self.place.device))
+        self.context.streams.numpy("minibatches").bit_generator.state = batch.shuffling
+        return batch.samples.map(lambda tensor: tensor.to(self.context.device))
 
     @torch.no_grad()
-    def _valued_anew(self, rollout: Rollout, cuts: Cuts) -> Rollout:
-        """The rollout with log-probabilities and values of the policy as it is now."""
-        device, shape = self.place.device, rollout.rewards.shape
+    def _revalued(self, rollout: Rollout, cuts: Cuts) -> Rollout:
+        """Return the rollout with log-probabilities and values of the policy as it is now."""
+        device, shape = self.context.device, rollout.rewards.shape
         everything = np.ones(rollout.rewards.size, dtype=bool)
         obs = _flat_obs(rollout.obs, everything, device)
         actions = torch.as_tensor(rollout.actions.reshape(-1, *rollout.actions.shape[2:]), device=device)
@@ -363,55 +262,6 @@ class OnPolicyLearner(Learner[Rollout, H]):
         mask = None if masks is None else masks.numpy()
         found = self.kernels.evaluate(obs.numpy(), actions.numpy(), mask)
         return torch.from_numpy(found[0]), torch.from_numpy(found[1])
-
-
-class CapturedActorCritic:
-    """Acts with `policy`, `n` envs at a time, as CUDA graphs."""
-
-    def __init__(self, policy: ActorCritic, n: int, generator: torch.Generator) -> None:
-        def values(obs: Any, mask: torch.Tensor | None) -> tuple[torch.Tensor]:
-            return (policy.value(obs),)
-
-        def act(obs: Any, mask: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-            return policy.act_and_value(obs, mask, generator)
-
-        self._act = CapturedPlay(act, policy.device, n, [generator])
-        self._values = CapturedPlay(values, policy.device, n)
-        self._memory: dict[str, torch.Tensor] = {}
-        self._steps = self._seen = 0
-
-    def expect(self, n_steps: int) -> None:
-        """Keep what the next `n_steps` calls of `act` are given: it is on the GPU then, where the update needs it."""
-        if n_steps != self._steps:
-            self._memory = {}
-        self._steps, self._seen = n_steps, 0
-
-    def remembered(self) -> tuple[Any, torch.Tensor | None] | None:
-        """Observations and masks of those calls, [steps * n, ...]; None if there were more, fewer, or other ones."""
-        if self._seen != self._steps or not self._memory:
-            return None
-        flat = {key: value.flatten(0, 1) for key, value in self._memory.items()}
-        mask = flat.pop("mask", None)
-        obs = {key.removeprefix("obs/"): value for key, value in flat.items()}
-        return obs.get("", obs), mask
-
-    def act(self, obs: Observation, masks: BoolArray | None) -> tuple[Array, ...]:
-        """Actions, their log-probabilities and values for observations as the network takes them."""
-        outputs = self._act(obs, masks)
-        inputs = self._act.inputs
-        if self._seen < self._steps:
-            if not self._memory:
-                self._memory = {key: x.new_empty((self._steps, *x.shape)) for key, x in inputs.items()}
-            if self._memory.keys() == inputs.keys():
-                for key, value in inputs.items():
-                    self._memory[key][self._seen].copy_(value)
-            else:  # an env gave its first mask late
-                self._memory, self._steps = {}, 0
-        self._seen += 1
-        return outputs
-
-    def values(self, obs: Observation) -> Array:
-        return self._values(obs)[0]
 
 
 def _not_finite(rollout: Rollout, advantages: Array) -> NotFinite:

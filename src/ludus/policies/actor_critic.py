@@ -14,6 +14,7 @@ from ludus.errors import ConfigError
 from ludus.policies.base import NetworkSpec, Policy
 from ludus.policies.distributions import ActionHead, Distribution
 from ludus.policies.extractors import ObservationTensor
+from ludus.policies.fast import FastActorCritic
 from ludus.policies.networks import VALUE_HEAD_GAIN, mlp, mlp_out_dim, orthogonal_init
 from ludus.types import Array
 
@@ -24,6 +25,8 @@ class ActorCritic(Policy):
     `value_features_extractor` is None when the extractor is shared, and `value_net` is None when the policy's
     net is shared. Sharing the net but not the extractor before it is a ConfigError.
     """
+
+    fast: FastActorCritic | None
 
     def __init__(
         self, observation_space: gym.Space[Any], action_space: gym.Space[Any], network: NetworkSpec

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ludus.envs.spaces import space_to_json
 from ludus.policies.extractors import BaseFeaturesExtractor, NatureCNN, ObservationTensor, make_extractor
+from ludus.policies.fast import FastPolicy
 from ludus.policies.networks import orthogonal_init
 from ludus.policies.observations import ObservationNormalizer, to_tensor
 from ludus.types import Array, BoolArray, Observation
@@ -50,7 +51,9 @@ class Policy(nn.Module, ABC):
         self.action_space = action_space
         self.network = network
         self.obs_normalizer = ObservationNormalizer(observation_space) if network.normalize_obs else None
-        self.fast: Any = None  # kernels that act on this policy's memory, set by its learner
+        self.fast: FastPolicy | None = (
+            None  # acts on this policy's memory while collecting; set by its learner
+        )
         self.half_features = False  # whether features are extracted in bfloat16
 
     def description(self) -> dict[str, Any]:

@@ -180,9 +180,8 @@ class RolloutCollector(EnvCollector):
     def collect(self, policy: ActorCritic) -> Rollout:
         stepper, T = self.stepper, self.n_steps
         rollout = self._rollout_storage(policy)
-        expect = getattr(policy.fast, "expect", None)
-        if expect is not None:
-            expect(T)
+        if policy.fast is not None:
+            policy.fast.begin_rollout(T)
         episodes: list[EpisodeRecord] = []
         truncated_ends: list[tuple[int, int, Any]] = []
         if policy.training:
@@ -270,8 +269,7 @@ class RolloutCollector(EnvCollector):
     ) -> tuple[Array, Array, Array]:
         """Return actions, log-probabilities and values."""
         if policy.fast is not None:
-            actions, log_probs, values = policy.fast.act(seen, masks)
-            return actions, log_probs, values
+            return policy.fast.act(seen, masks)
         with torch.inference_mode():
             chosen = policy.act_and_value(
                 to_tensor(seen, policy.device), _mask_tensor(masks, policy), self._generator

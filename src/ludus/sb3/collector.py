@@ -26,8 +26,8 @@ class SB3Collector(EnvCollector):
         super().__init__(
             stepper,
             n_steps=1,
-            generator=learner.place.streams.torch("actions"),
-            reward_normalizer=learner.place.reward_normalizer,
+            generator=learner.context.streams.torch("actions"),
+            reward_normalizer=learner.context.reward_normalizer,
         )
         self.listener: Any = None
         self._learner = learner

@@ -60,18 +60,20 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
     policy: SB3Policy
 
     def __init__(
-        self, cls: type[BaseAlgorithm], place: LearnerContext, hyperparams: SB3Hyperparameters
+        self, cls: type[BaseAlgorithm], context: LearnerContext, hyperparams: SB3Hyperparameters
     ) -> None:
-        super().__init__(place, hyperparams)
-        _require_fitting_actions(cls, place.action_space)
-        normalizer = ObservationNormalizer(place.observation_space) if place.normalize_obs else None
-        self.envs = StepperVecEnv(place.observation_space, place.action_space, place.n_envs)
-        self.envs.action_space.seed(place.streams.derive("sb3", "actions"))
+        super().__init__(context, hyperparams)
+        _require_fitting_actions(cls, context.action_space)
+        normalizer = ObservationNormalizer(context.observation_space) if context.normalize_obs else None
+        self.envs = StepperVecEnv(context.observation_space, context.action_space, context.n_envs)
+        self.envs.action_space.seed(context.streams.derive("sb3", "actions"))
         self.model: Any = self._make_model(cls, normalizer)
         self._is_ars = issubclass(cls, ARS)
         self._is_off_policy = issubclass(cls, OffPolicyAlgorithm)
         self.model.set_logger(Logger(folder=None, output_formats=[]))
-        self.policy = SB3Policy(place.observation_space, place.action_space, self.model.policy, normalizer)
+        self.policy = SB3Policy(
+            context.observation_space, context.action_space, self.model.policy, normalizer
+        )
         self.total: When | None = None
         self.engine_note = f"Stable-Baselines3 {version('stable-baselines3')}"
 
@@ -178,11 +180,11 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
     def _make_model(
         self, cls: type[BaseAlgorithm], normalizer: ObservationNormalizer | None
     ) -> BaseAlgorithm:
-        place, h = self.place, self.h
-        envs = normalized(self.envs, normalizer, place.reward_normalizer, h.gamma.start)
-        name = policy_class(cls, h, place.policy, place.observation_space)
+        context, h = self.context, self.h
+        envs = normalized(self.envs, normalizer, context.reward_normalizer, h.gamma.start)
+        name = policy_class(cls, h, context.policy, context.observation_space)
         arguments = h.constructor_arguments(cls, self.envs.action_space)
-        if place.to_play and "buffer_size" in arguments:
+        if context.to_play and "buffer_size" in arguments:
             arguments["buffer_size"] = 1
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -190,8 +192,8 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
                 model: BaseAlgorithm = cls(
                     policy=name,
                     env=envs,
-                    policy_kwargs=policy_arguments(cls, name, place),
-                    device=place.device,
+                    policy_kwargs=policy_arguments(cls, name, context),
+                    device=context.device,
                     **arguments,
                 )
             except (AssertionError, ValueError, TypeError, NotImplementedError) as error:
@@ -202,7 +204,7 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
                     key="hyperparams",
                     fix="change what it names",
                 ) from error
-        for warning in caught if not place.to_play else ():
+        for warning in caught if not context.to_play else ():
             _log.warning("Stable-Baselines3: %s", " ".join(str(warning.message).split()))
         return model
 

@@ -79,7 +79,7 @@ def make_collector(
 ) -> ShardedCollector:
     """The shards of a run, and the collector over them; `config` and `scale` are resolved."""
     fleet = Fleet(plan_shards(config, scale, share, learner), session, scale.cpus_per_collector)
-    rewards = learner.place.reward_normalizer
+    rewards = learner.context.reward_normalizer
     if scale.mode == "sync":
         return SyncCollector(fleet, rewards, scale.max_failures)
     away = 2 if isinstance(learner.h, OffPolicyHyperparameters) else 1

@@ -1,1 +1,78 @@
-"""Ways to execute an update: numba kernels and CUDA graphs."""
+"""Update backends: how the gradient steps of an algorithm are executed.
+
+An algorithm file states the loss and the loop over minibatches. A backend takes the steps: with torch (`eager`), with
+torch recorded as CUDA graphs (`cuda_graph`), or in fused CPU kernels (`numba`). A learner chooses one when it is built.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ludus.algorithms.samples import RolloutSamples
+from ludus.types import Metrics
+
+
+@dataclass(frozen=True)
+class UpdateSettings:
+    """Hyperparameters of one update of PPO or A2C, as schedules give them; None switches a limit off."""
+
+    learning_rate: float
+    ent_coef: float
+    vf_coef: float
+    max_grad_norm: float | None
+    clip_range: float | None = None
+    """None: the policy gradient is not clipped, as in A2C."""
+    clip_range_vf: float | None = None
+    target_kl: float | None = None
+    normalize_advantage: bool = False
+
+
+class Minibatches(NamedTuple):
+    """Samples in an order, cut into pieces of `size`. An `order` of None: all of them as they are, as one piece."""
+
+    order: Any
+    size: int
+
+
+class OnPolicyBackend(ABC):
+    """Takes the gradient steps of PPO and A2C. One update is `begin`, `take_steps` per epoch, `finish`."""
+
+    @abstractmethod
+    def begin(self, samples: RolloutSamples, settings: UpdateSettings) -> None:
+        """Start an update on `samples`."""
+
+    @abstractmethod
+    def shuffle(self, batch_size: int) -> Minibatches:
+        """Return the samples in a new random order."""
+
+    @abstractmethod
+    def take_steps(self, minibatches: Minibatches) -> None:
+        """Take one gradient step per minibatch, until `stopped`."""
+
+    @property
+    @abstractmethod
+    def stopped(self) -> bool:
+        """Whether the policy has moved beyond the KL limit, so that no further step is taken in this update."""
+
+    @abstractmethod
+    def finish(self) -> Metrics:
+        """Return the mean metrics of the update's gradient steps. NotFinite when a loss or a gradient was not."""
+
+    def rebind(self) -> None:
+        """Adapt to weights and optimizer state that were loaded into other memory."""
+
+
+class ReplayBackend(ABC):
+    """Takes the gradient steps of DQN and SAC."""
+
+    @abstractmethod
+    def take_steps(self, n: int, fraction: float) -> Metrics:
+        """Take `n` gradient steps, each on a minibatch drawn from the replay buffer; the metrics of the last one.
+
+        `fraction` of the run is done. NotFinite when a loss or a gradient is not finite.
+        """
+
+    def rebind(self) -> None:
+        """Adapt to weights and optimizer state that were loaded into other memory."""

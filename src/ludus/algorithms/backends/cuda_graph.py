@@ -1,21 +1,32 @@
-"""CUDA graphs: what a learner does over and over, recorded once and replayed without launching its parts.
+"""Gradient steps and acting as CUDA graphs: recorded once and replayed without launching their parts.
 
 A small network leaves a GPU idle while the host launches one kernel after the other. A recorded function works on
-fixed memory: whoever calls it first copies its inputs into tensors that the function holds.
+fixed memory: the caller first copies its inputs into tensors that the function holds.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ludus.algorithms.backends import Minibatches, UpdateSettings
+from ludus.algorithms.backends.eager import EagerOnPolicy, EagerReplay
+from ludus.algorithms.replay import ReplayBatch
+from ludus.algorithms.samples import RolloutSamples
+from ludus.policies.actor_critic import ActorCritic
+from ludus.policies.fast import FastActorCritic, FastPolicy
 from ludus.policies.observations import to_tensor
+from ludus.policies.soft_actor import SACPolicy
 from ludus.types import Array, BoolArray, Observation
+
+if TYPE_CHECKING:
+    from ludus.algorithms.off_policy import OffPolicyLearner
+    from ludus.algorithms.on_policy import OnPolicyLearner
 
 _log = logging.getLogger("ludus.algorithms")
 LARGE = 1 << 20
@@ -157,3 +168,199 @@ class CapturedPlay:
 
 def _tensors(obs: Tensor | dict[str, Tensor]) -> dict[str, Tensor]:
     return obs if isinstance(obs, dict) else {"": obs}
+
+
+class SampleStore:
+    """Fixed memory for rollouts of up to `capacity` samples, for captured functions to read.
+
+    A sample's float32 numbers and vectors are stored in one row: a GPU takes as long to pick the rows of a narrow table
+    as of a wide one. Vectors begin where matrix products read them fastest, at every fourth number.
+    """
+
+    def __init__(self, like: RolloutSamples, capacity: int) -> None:
+        self._columns: list[slice | int | None] = []
+        width = 0
+        for tensor in like.tensors():
+            if tensor.dtype != torch.float32 or tensor.ndim > 2:
+                self._columns.append(None)  # has memory of its own
+            elif tensor.ndim == 1:
+                self._columns.append(width)
+                width += 1
+            else:
+                start = _next_fourth(width)
+                width = start + tensor.shape[1]
+                self._columns.append(slice(start, width))
+        rows = self._rows = torch.zeros((capacity, _next_fourth(width)), device=like.log_probs.device)
+        columns = iter(self._columns)
+
+        def make(tensor: Tensor) -> Tensor:
+            column = next(columns)
+            return tensor.new_zeros((capacity, *tensor.shape[1:])) if column is None else rows[:, column]
+
+        self.samples = like.map(make)
+
+    def fits(self, samples: RolloutSamples) -> bool:
+        kept, new = self.samples.tensors(), samples.tensors()
+        return len(kept) == len(new) and len(samples) <= len(self.samples)
+
+    def put(self, samples: RolloutSamples) -> None:
+        for kept, new in zip(self.samples.tensors(), samples.tensors(), strict=True):
+            kept[: len(new)].copy_(new)
+
+    def at(self, indices: Tensor) -> RolloutSamples:
+        """The samples at `indices`."""
+        rows = self._rows[indices]
+        columns = iter(self._columns)
+
+        def pick(tensor: Tensor) -> Tensor:
+            column = next(columns)
+            return tensor[indices] if column is None else rows[:, column]
+
+        return self.samples.map(pick)
+
+
+def _next_fourth(width: int) -> int:
+    return -(-width // 4) * 4
+
+
+class CapturedActorCritic(FastActorCritic):
+    """Acts with `policy`, `n` envs at a time, as CUDA graphs."""
+
+    def __init__(self, policy: ActorCritic, n: int, generator: torch.Generator) -> None:
+        def values(obs: Any, mask: Tensor | None) -> tuple[Tensor]:
+            return (policy.value(obs),)
+
+        def act(obs: Any, mask: Tensor | None) -> tuple[Tensor, ...]:
+            return policy.act_and_value(obs, mask, generator)
+
+        self._act = CapturedPlay(act, policy.device, n, [generator])
+        self._values = CapturedPlay(values, policy.device, n)
+        self._memory: dict[str, Tensor] = {}
+        self._steps = self._seen = 0
+
+    def begin_rollout(self, n_steps: int) -> None:
+        """Keep what the next `n_steps` calls of `act` are given: it is on the GPU then, where the update needs it."""
+        if n_steps != self._steps:
+            self._memory = {}
+        self._steps, self._seen = n_steps, 0
+
+    def rollout_inputs(self) -> tuple[Any, Tensor | None] | None:
+        """Return what `act` was given, [steps * n, ...]; None unless it was called `n_steps` times alike."""
+        if self._seen != self._steps or not self._memory:
+            return None
+        flat = {key: value.flatten(0, 1) for key, value in self._memory.items()}
+        mask = flat.pop("mask", None)
+        obs = {key.removeprefix("obs/"): value for key, value in flat.items()}
+        return obs.get("", obs), mask
+
+    def act(self, obs: Observation, masks: BoolArray | None) -> tuple[Array, Array, Array]:
+        actions, log_probs, values = self._act(obs, masks)
+        inputs = self._act.inputs
+        if self._seen < self._steps:
+            if not self._memory:
+                self._memory = {key: x.new_empty((self._steps, *x.shape)) for key, x in inputs.items()}
+            if self._memory.keys() == inputs.keys():
+                for key, value in inputs.items():
+                    self._memory[key][self._seen].copy_(value)
+            else:  # an env gave its first mask late
+                self._memory, self._steps = {}, 0
+        self._seen += 1
+        return actions, log_probs, values
+
+    def values(self, obs: Observation) -> Array:
+        return self._values(obs)[0]
+
+
+class CapturedOnPolicy(EagerOnPolicy):
+    """Records the gradient step on a full minibatch once and replays it; other minibatches run eagerly."""
+
+    def __init__(self, learner: OnPolicyLearner[Any]) -> None:
+        super().__init__(learner)
+        self._store: SampleStore | None = None
+
+    def begin(self, samples: RolloutSamples, settings: UpdateSettings) -> None:
+        super().begin(samples, settings)
+        if self._store is None or not self._store.fits(samples):  # a new shape of sample needs a new graph
+            self._capture(samples)
+        assert self._store is not None
+        self._store.put(samples)
+
+    def _capture(self, samples: RolloutSamples) -> None:
+        learner = self.learner
+        device, size = learner.context.device, learner.minibatch_size
+        rollout_size = learner.h.n_steps * learner.context.n_envs
+        store = self._store = SampleStore(samples, max(len(samples), rollout_size))
+        self._indices = torch.zeros(size, dtype=torch.int64, device=device)
+
+        def step() -> None:
+            self.step(store.at(self._indices))
+
+        def step_on_all() -> None:
+            self.step(store.samples)
+
+        def changes() -> Iterable[Tensor]:
+            yield from learner.lasting_tensors()
+            yield self.sums
+
+        self.graph = Captured(step, device, changes)
+        self._graph_of_all = Captured(step_on_all, device, changes)
+
+    def shuffle(self, batch_size: int) -> Minibatches:
+        device = self.learner.context.device
+        generator = self.learner.context.streams.torch("minibatches", str(device))
+        order = torch.randperm(len(self.samples), generator=generator, device=device)
+        return Minibatches(order, batch_size)
+
+    def minibatch(self, indices: Tensor | None) -> None:
+        size = len(self.samples) if indices is None else len(indices)
+        if size != self.learner.minibatch_size:
+            super().minibatch(indices)
+        elif indices is None:
+            self._graph_of_all()
+        else:
+            self._indices.copy_(indices)
+            self.graph()
+
+    def rebind(self) -> None:
+        self._store = None
+
+
+class CapturedReplay(EagerReplay):
+    """Records `learner.gradient_step` once, on the memory of the first batch, and replays it."""
+
+    def __init__(self, learner: OffPolicyLearner[Any]) -> None:
+        super().__init__(learner)
+        self._graph: Captured | None = None
+        self._batch: ReplayBatch | None = None
+
+    def step(self, batch: ReplayBatch) -> Tensor:
+        learner = self.learner
+        if self._graph is None or self._batch is None or not batch.fits(self._batch):
+            self._batch = batch
+            self._graph = Captured(
+                lambda: learner.gradient_step(batch),
+                learner.context.device,
+                learner.lasting_tensors,
+                learner.generators(),
+            )
+        else:
+            self._batch.fill(batch)
+        statistics: Tensor = self._graph()
+        return statistics
+
+    def rebind(self) -> None:
+        self._graph = None
+
+
+class CapturedActor(FastPolicy):
+    """Acts with SAC's `policy`, `n` envs at a time, as a CUDA graph."""
+
+    def __init__(self, policy: SACPolicy, n: int, generator: torch.Generator) -> None:
+        def act(obs: Any, mask: Tensor | None) -> tuple[Tensor]:
+            return (policy.act(obs, mask, generator=generator),)
+
+        self._act = CapturedPlay(act, policy.device, n, [generator])
+
+    def act(self, obs: Observation, masks: BoolArray | None) -> Array:
+        """Return actions from -1 to 1."""
+        return self._act(obs, masks)[0]

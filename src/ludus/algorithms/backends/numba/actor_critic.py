@@ -1,10 +1,12 @@
-"""Puts an actor-critic and its optimizer on one flat array, and runs the kernels over it."""
+"""The update backend of PPO and A2C in fused CPU kernels; the same kernels act.
+
+The networks and their optimizer are moved into flat arrays that the kernels and torch share.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -12,6 +14,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from ludus.algorithms.backends import Minibatches, OnPolicyBackend, UpdateSettings
 from ludus.algorithms.backends.numba import acting, listing, policy_gradient, sparse
 from ludus.algorithms.backends.numba.cores import CoreChoice
 from ludus.algorithms.backends.numba.memory import (
@@ -22,8 +25,11 @@ from ludus.algorithms.backends.numba.memory import (
     uncovered_input,
     uncovered_layer,
 )
+from ludus.algorithms.samples import RolloutSamples
 from ludus.policies.actor_critic import ActorCritic
-from ludus.types import Array, BoolArray, Metrics
+from ludus.policies.fast import FastActorCritic
+from ludus.runs.streams import Streams
+from ludus.types import Array, BoolArray, Metrics, Observation
 
 _NAMES = {
     policy_gradient.POLICY_LOSS: "policy_gradient_loss",
@@ -33,51 +39,6 @@ _NAMES = {
     policy_gradient.CLIP_FRACTION: "clip_fraction",
     policy_gradient.GRAD_NORM: "grad_norm",
 }
-
-
-@dataclass(frozen=True)
-class UpdateSettings:
-    """The numbers of one update; None switches a limit off."""
-
-    rate: float
-    eps: float
-    max_norm: float | None
-    ent_coef: float
-    vf_coef: float
-    clip: float = 0.0
-    clip_value: float | None = None
-    target_kl: float | None = None
-    normalize: bool = False
-    plain: bool = False
-    rmsprop: bool = False
-
-    def as_array(self) -> Array:
-        values = np.zeros(policy_gradient.N_SETTINGS)
-        values[policy_gradient.RATE] = self.rate
-        values[policy_gradient.EPS] = self.eps
-        values[policy_gradient.MAX_NORM] = -1.0 if self.max_norm is None else self.max_norm
-        values[policy_gradient.CLIP] = self.clip
-        values[policy_gradient.CLIP_VALUE] = -1.0 if self.clip_value is None else self.clip_value
-        values[policy_gradient.ENT_COEF] = self.ent_coef
-        values[policy_gradient.VF_COEF] = self.vf_coef
-        values[policy_gradient.TARGET_KL] = -1.0 if self.target_kl is None else self.target_kl
-        values[policy_gradient.NORMALIZE] = float(self.normalize)
-        values[policy_gradient.PLAIN] = float(self.plain)
-        values[policy_gradient.RMSPROP] = float(self.rmsprop)
-        return values
-
-
-@dataclass(frozen=True)
-class FlatSamples:
-    """A rollout's valid steps as the kernels take them, [n, ...]."""
-
-    obs: Array
-    actions: Array
-    log_probs: Array
-    values: Array
-    advantages: Array
-    returns: Array
-    masks: BoolArray | None
 
 
 def unsupported_reason(policy: ActorCritic) -> str | None:
@@ -90,14 +51,21 @@ def unsupported_reason(policy: ActorCritic) -> str | None:
     return uncovered_layer(policy.policy_net) or uncovered_layer(policy.value_net)
 
 
-class ActorCriticKernels:
+OnePass = Callable[[Array, int, Array, Array, int], tuple[int, bool]]
+"""(order, batch size, settings, statistics, cores) to steps taken and whether the update ends there."""
+
+
+class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
     """Acts and learns with `policy`, whose parameters (and whose optimizer's moments) it moves into one array."""
 
     def __init__(
-        self, policy: ActorCritic, optimizer: torch.optim.Optimizer, rng: np.random.Generator, threads: int
+        self, policy: ActorCritic, optimizer: torch.optim.Optimizer, streams: Streams, threads: int
     ) -> None:
         self.policy = policy
-        self._rng = rng
+        self._streams = streams
+        self._rng = streams.numpy("actions")
+        self._eps = float(optimizer.defaults["eps"])
+        self._rmsprop = isinstance(optimizer, torch.optim.RMSprop)
         shared = policy.value_net is None
         space = policy.action_space
         self._box = isinstance(space, spaces.Box)
@@ -155,14 +123,13 @@ class ActorCriticKernels:
                 for _ in range(2)
             )
 
-    def expect(self, n_steps: int) -> None:
-        """Says that `n_steps` calls of `act` follow before the parameters change."""
+    def begin_rollout(self, n_steps: int) -> None:
         if self._may_skip_zeros:
             sparse.turn(self.memory.parameters, self._plan, *self._turned_for_acting)
             self._expected = n_steps
 
-    def act(self, obs: Array, masks: BoolArray | None) -> tuple[Array, Array, Array]:
-        """Sampled actions (as the policy's own `act` gives them), log-probabilities and values for a batch."""
+    def act(self, obs: Observation, masks: BoolArray | None) -> tuple[Array, Array, Array]:
+        assert not isinstance(obs, dict)  # `unsupported_reason` excludes them
         n = len(obs)
         if n != self._act_rows:
             self._allocate_acting(n)
@@ -179,7 +146,7 @@ class ActorCriticKernels:
         if listed is not None:
             there, legal = listed
             if self._expected == 0:
-                self.expect(1)
+                self.begin_rollout(1)
             self._expected -= 1
             with self._cores_to_act.choose() as cores:
                 numba.set_num_threads(cores)
@@ -216,8 +183,8 @@ class ActorCriticKernels:
             values,
         )
 
-    def values(self, obs: Array) -> Array:
-        """The values of a batch of observations."""
+    def values(self, obs: Observation) -> Array:
+        assert not isinstance(obs, dict)
         values = np.empty(len(obs), dtype=np.float32)
         work = np.empty(len(obs) * self._widest, dtype=np.float32)
         acting.state_values(self.memory.parameters, self._plan, flat_rows(obs), work, values)
@@ -250,65 +217,114 @@ class ActorCriticKernels:
             return np.zeros((0, 0), dtype=np.int64), flat
         return flat.astype(np.int64, copy=False), np.zeros((0, 0), dtype=np.float32)
 
-    def learn(
-        self, samples: FlatSamples, orders: Iterable[Array], batch_size: int, settings: UpdateSettings
-    ) -> tuple[Metrics, int]:
-        """One pass over `samples` per order of indices drawn from `orders`, until the KL limit ends it.
-
-        Returns the mean metrics of the gradient steps, and the passes begun.
-        """
+    def begin(self, samples: RolloutSamples, settings: UpdateSettings) -> None:
+        self._n, self._settings = len(samples), settings
+        self._numbers = self._as_array(settings)
+        self._stats = np.zeros(policy_gradient.N_STATS)
+        self._steps, self._stopped = 0, False
         self._expected = 0
-        listed = self._listed(samples.obs, samples.masks)
-        if listed is not None:
-            return self._learn_listed(listed, samples, orders, batch_size, settings)
-        n = len(samples.obs)
-        whole = (
-            *self._split_actions(samples.actions),
-            samples.log_probs,
-            samples.advantages,
-            self._no_masks if samples.masks is None else samples.masks,
-            samples.masks is not None,
+        assert isinstance(samples.obs, torch.Tensor)
+        obs, masks = samples.obs.numpy(), None if samples.masks is None else samples.masks.numpy()
+        listed = self._listed(obs, masks)
+        self._pass = (
+            self._dense_pass(obs, samples, masks) if listed is None else self._sparse_pass(listed, samples)
         )
-        obs, values_of = flat_rows(samples.obs), (samples.returns, samples.values)
-        if self._buffers is None or min(batch_size, n) > self._buffer_rows:
-            self._allocate_learning(min(batch_size, n))
 
-        def one_pass(order: Array, numbers: Array, stats: Array, cores: int) -> tuple[int, bool]:
+    def shuffle(self, batch_size: int) -> Minibatches:
+        return Minibatches(self._streams.numpy("minibatches").permutation(self._n), batch_size)
+
+    def take_steps(self, minibatches: Minibatches) -> None:
+        order = np.arange(self._n) if minibatches.order is None else minibatches.order
+        with self._cores.choose() as cores:
+            steps, self._stopped = self._pass(order, minibatches.size, self._numbers, self._stats, cores)
+        self._steps += steps
+        self.memory.advance(steps, self._stats[policy_gradient.GRAD_NORM])
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+    def finish(self) -> Metrics:
+        steps, stats, settings = self._steps, self._stats, self._settings
+        if steps == 0:
+            return {"train/approx_kl": stats[policy_gradient.APPROX_KL]} if self._stopped else {}
+        means: Metrics = {name: stats[place] / steps for place, name in _NAMES.items()}
+        means["loss"] = (
+            means["policy_gradient_loss"]
+            + settings.ent_coef * means["entropy_loss"]
+            + settings.vf_coef * means["value_loss"]
+        )
+        means["approx_kl"] *= steps / (steps + self._stopped)
+        if settings.clip_range is None:
+            del means["approx_kl"], means["clip_fraction"]
+            means["policy_loss"] = means.pop("policy_gradient_loss")
+        return {f"train/{name}": value for name, value in means.items()}
+
+    def rebind(self) -> None:
+        self.memory.bind()
+
+    def _as_array(self, settings: UpdateSettings) -> Array:
+        """Return the settings as the kernels read them; a limit below zero is none."""
+        clip_range_vf, target_kl = settings.clip_range_vf, settings.target_kl
+        values = np.zeros(policy_gradient.N_SETTINGS)
+        values[policy_gradient.RATE] = settings.learning_rate
+        values[policy_gradient.EPS] = self._eps
+        values[policy_gradient.MAX_NORM] = -1.0 if settings.max_grad_norm is None else settings.max_grad_norm
+        values[policy_gradient.CLIP] = settings.clip_range or 0.0
+        values[policy_gradient.CLIP_VALUE] = -1.0 if clip_range_vf is None else clip_range_vf
+        values[policy_gradient.ENT_COEF] = settings.ent_coef
+        values[policy_gradient.VF_COEF] = settings.vf_coef
+        values[policy_gradient.TARGET_KL] = -1.0 if target_kl is None else target_kl
+        values[policy_gradient.NORMALIZE] = float(settings.normalize_advantage)
+        values[policy_gradient.PLAIN] = float(settings.clip_range is None)
+        values[policy_gradient.RMSPROP] = float(self._rmsprop)
+        return values
+
+    def _dense_pass(self, obs: Array, samples: RolloutSamples, masks: BoolArray | None) -> OnePass:
+        """Return one pass over `samples` that reads whole observations."""
+        rows = flat_rows(obs)
+        whole = (
+            *self._split_actions(samples.actions.numpy()),
+            samples.log_probs.numpy(),
+            samples.advantages.numpy(),
+            self._no_masks if masks is None else masks,
+            masks is not None,
+        )
+        values_of = samples.returns.numpy(), samples.values.numpy()
+
+        def one_pass(order: Array, size: int, numbers: Array, stats: Array, cores: int) -> tuple[int, bool]:
+            if self._buffers is None or min(size, self._n) > self._buffer_rows:
+                self._allocate_learning(min(size, self._n))
             run = policy_gradient.update_on_two_cores if cores == 2 else policy_gradient.update
             return run(
                 self.memory.arrays,
                 self._plan,
-                obs,
+                rows,
                 whole,
                 values_of,
                 order,
-                batch_size,
+                size,
                 self.memory.step,
                 numbers,
                 stats,
                 self._buffers,
             )
 
-        return self._passes(orders, settings, one_pass)
+        return one_pass
 
-    def _learn_listed(
-        self,
-        listed: Any,
-        samples: FlatSamples,
-        orders: Iterable[Array],
-        batch_size: int,
-        settings: UpdateSettings,
-    ) -> tuple[Metrics, int]:
-        """`learn` from what is there and what is legal."""
-        whole = (samples.actions.astype(np.int64, copy=False), samples.log_probs, samples.advantages)
-        rows = min(batch_size, len(samples.obs))
-        if self._list_buffers is None or rows > self._list_rows:
-            self._list_rows = rows
-            work = [np.empty(rows * self._widest, dtype=np.float32) for _ in range(4)]
-            self._list_buffers = (work[0], work[1], self._turned[0], work[2], work[3], self._turned[1])
+    def _sparse_pass(self, listed: Any, samples: RolloutSamples) -> OnePass:
+        """Return one pass over `samples` that reads only numbers that are not zero and legal actions."""
         there, legal = listed
+        actions = samples.actions.numpy().astype(np.int64, copy=False)
+        whole = actions, samples.log_probs.numpy(), samples.advantages.numpy()
+        values_of = samples.returns.numpy(), samples.values.numpy()
 
-        def one_pass(order: Array, numbers: Array, stats: Array, cores: int) -> tuple[int, bool]:
+        def one_pass(order: Array, size: int, numbers: Array, stats: Array, cores: int) -> tuple[int, bool]:
+            rows = min(size, self._n)
+            if self._list_buffers is None or rows > self._list_rows:
+                self._list_rows = rows
+                work = [np.empty(rows * self._widest, dtype=np.float32) for _ in range(4)]
+                self._list_buffers = (work[0], work[1], self._turned[0], work[2], work[3], self._turned[1])
             numba.set_num_threads(cores)
             return sparse.update(
                 self.memory.arrays,
@@ -316,37 +332,16 @@ class ActorCriticKernels:
                 there,
                 legal,
                 whole,
-                (samples.returns, samples.values),
+                values_of,
                 order,
-                batch_size,
+                size,
                 self.memory.step,
                 numbers,
                 stats,
                 self._list_buffers,
             )
 
-        return self._passes(orders, settings, one_pass)
-
-    def _passes(
-        self,
-        orders: Iterable[Array],
-        settings: UpdateSettings,
-        one_pass: Callable[[Array, Array, Array, int], tuple[int, bool]],
-    ) -> tuple[Metrics, int]:
-        """`one_pass(order, settings, statistics, cores)` for each order, until one of them ends it; see `learn`."""
-        numbers = settings.as_array()
-        stats = np.zeros(policy_gradient.N_STATS)
-        total = passes = stopped = 0
-        for order in orders:
-            passes += 1
-            with self._cores.choose() as cores:
-                steps, ended = one_pass(order, numbers, stats, cores)
-            total += steps
-            self.memory.advance(steps, stats[policy_gradient.GRAD_NORM])
-            if ended:
-                stopped = 1
-                break
-        return _means(stats, total, stopped, settings), passes
+        return one_pass
 
     def _listed(self, obs: Array, masks: BoolArray | None) -> Any:
         """See `listing.listed`; None where these networks or observations are not made for it."""
@@ -370,11 +365,20 @@ class ActorCriticKernels:
     def _compile_for(self, obs: Array, masks: BoolArray | None) -> None:
         actions, log_probs, values = self.act(obs, masks)
         self.values(obs)
-        samples = FlatSamples(obs, actions, log_probs, values, values, values, masks)
-        nothing = np.zeros(0, dtype=np.int64)
+        numbers = torch.from_numpy(values)
+        samples = RolloutSamples(
+            obs=torch.from_numpy(obs),
+            actions=torch.from_numpy(actions),
+            log_probs=torch.from_numpy(log_probs),
+            values=numbers,
+            advantages=numbers,
+            returns=numbers,
+            masks=None if masks is None else torch.from_numpy(masks),
+        )
         for cores in {1, self._cores.most}:
             self._cores.cores = cores
-            self.learn(samples, [nothing], 2, UpdateSettings(0.0, 1e-5, None, 0.0, 0.0))
+            self.begin(samples, UpdateSettings(0.0, 0.0, 0.0, None, clip_range=0.0))
+            self.take_steps(Minibatches(np.zeros(0, dtype=np.int64), 2))
 
     def _allocate_acting(self, rows: int) -> None:
         self._act_rows = rows
@@ -393,17 +397,3 @@ class ActorCriticKernels:
             )
 
         self._buffers = (*network(), *network())
-
-
-def _means(stats: Array, steps: int, stopped: int, settings: UpdateSettings) -> Metrics:
-    """Mean metrics of the gradient steps, from their sums."""
-    if steps == 0:
-        return {"train/approx_kl": stats[policy_gradient.APPROX_KL]} if stopped else {}
-    metrics: Metrics = {f"train/{name}": stats[place] / steps for place, name in _NAMES.items()}
-    metrics["train/loss"] = (
-        metrics["train/policy_gradient_loss"]
-        + settings.ent_coef * metrics["train/entropy_loss"]
-        + settings.vf_coef * metrics["train/value_loss"]
-    )
-    metrics["train/approx_kl"] *= steps / (steps + stopped)
-    return metrics

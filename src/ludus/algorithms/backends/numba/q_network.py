@@ -1,13 +1,13 @@
-"""Puts a Q-network, its target and its optimizer on flat arrays, and runs the DQN kernels over them."""
+"""The update backend of DQN in fused CPU kernels: networks, target and optimizer in flat arrays; it acts as well."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
+from ludus.algorithms.backends import ReplayBackend
 from ludus.algorithms.backends.numba import q_learning
 from ludus.algorithms.backends.numba.memory import (
     FlatMemory,
@@ -20,9 +20,13 @@ from ludus.algorithms.backends.numba.memory import (
     uncovered_layer,
 )
 from ludus.algorithms.replay import ReplayArrays
+from ludus.policies.fast import FastPolicy
 from ludus.policies.observations import RewardNormalizer
 from ludus.policies.q_network import QPolicy
-from ludus.types import Array, BoolArray, Metrics
+from ludus.types import Array, BoolArray, Metrics, Observation
+
+if TYPE_CHECKING:
+    from ludus.algorithms.dqn import DQN
 
 
 def unsupported_reason(policy: QPolicy) -> str | None:
@@ -32,19 +36,19 @@ def unsupported_reason(policy: QPolicy) -> str | None:
     return uncovered_input(policy, policy.features_extractor) or uncovered_layer(policy.q_net)
 
 
-class QKernels:
-    """Acts and learns with `policy`, whose parameters, moments and target it keeps in flat arrays."""
+class QKernels(ReplayBackend, FastPolicy):
+    """Acts and learns for `learner`, whose parameters, moments and target it keeps in flat arrays."""
 
-    def __init__(
-        self, policy: QPolicy, target: QPolicy, optimizer: torch.optim.Optimizer, rng: np.random.Generator
-    ) -> None:
-        self.policy = policy
-        self._rng = rng
+    def __init__(self, learner: DQN) -> None:
+        self.learner = learner
+        policy = self.policy = learner.policy
+        self._rng = learner.context.streams.numpy("actions")
         layers = linear_layers(policy.q_net)
-        self.memory = FlatMemory([p for layer in layers for p in (layer.weight, layer.bias)], optimizer)
-        self.target = FlatMemory(
-            [p for layer in linear_layers(target.q_net) for p in (layer.weight, layer.bias)], None
+        self.memory = FlatMemory(
+            [p for layer in layers for p in (layer.weight, layer.bias)], learner.optimizer
         )
+        target_layers = linear_layers(learner.target.q_net)
+        self.target = FlatMemory([p for layer in target_layers for p in (layer.weight, layer.bias)], None)
         self._dims = np.array(
             [layers[0].in_features, *(layer.out_features for layer in layers)], dtype=np.int64
         )
@@ -55,8 +59,9 @@ class QKernels:
         self._buffers: Any = None
         self._rows = 0
 
-    def act(self, obs: Array, masks: BoolArray | None) -> Array:
-        """Epsilon-greedy actions for a batch of observations as the network takes them."""
+    def act(self, obs: Observation, masks: BoolArray | None) -> Array:
+        """Return epsilon-greedy actions."""
+        assert not isinstance(obs, dict)  # `unsupported_reason` excludes them
         n = len(obs)
         if len(self._act_work) < n * self._widest:
             self._act_work = np.empty(n * self._widest, dtype=np.float32)
@@ -75,6 +80,24 @@ class QKernels:
         )
         return actions
 
+    def take_steps(self, n: int, fraction: float) -> Metrics:
+        if n == 0:
+            return {}
+        learner, h = self.learner, self.learner.h
+        return self.learn(
+            learner.replay.arrays(),
+            learner.draw(n),
+            learner.context.reward_normalizer,
+            rate=h.learning_rate(fraction),
+            eps=1e-8,
+            max_norm=None if h.max_grad_norm is None else h.max_grad_norm(fraction),
+            gamma=h.gamma(fraction),
+            double=h.double,
+        )
+
+    def rebind(self) -> None:
+        self.memory.bind()
+
     def learn(
         self,
         replay: ReplayArrays,
@@ -87,7 +110,7 @@ class QKernels:
         gamma: float,
         double: bool,
     ) -> Metrics:
-        """One gradient step per row of `chosen`, [steps, batch] indices into the replay."""
+        """Take one gradient step per row of `chosen`, [steps, batch] indices into the replay."""
         rows = chosen.shape[1]
         if rows > self._rows:
             self._allocate(rows)

@@ -1,15 +1,16 @@
-"""Puts SAC's networks and optimizers on flat arrays, and runs the SAC kernels over them."""
+"""The update backend of SAC in fused CPU kernels: networks and optimizers in flat arrays; it acts as well."""
 
 from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 import torch
 
+from ludus.algorithms.backends import ReplayBackend
 from ludus.algorithms.backends.numba import soft_acting
 from ludus.algorithms.backends.numba import soft_actor_critic as sac
 from ludus.algorithms.backends.numba.cores import CoreChoice
@@ -27,9 +28,13 @@ from ludus.algorithms.backends.numba.panels import panels_of, turned_size
 from ludus.algorithms.backends.numba.tiles import PANEL
 from ludus.algorithms.replay import ReplayArrays
 from ludus.policies.distributions import refuse_mask
+from ludus.policies.fast import FastPolicy
 from ludus.policies.observations import RewardNormalizer
 from ludus.policies.soft_actor import SACPolicy, TwinCritic
-from ludus.types import Array, BoolArray, Metrics
+from ludus.types import Array, BoolArray, Metrics, Observation
+
+if TYPE_CHECKING:
+    from ludus.algorithms.sac import SAC
 
 
 def unsupported_reason(policy: SACPolicy) -> str | None:
@@ -41,30 +46,24 @@ def unsupported_reason(policy: SACPolicy) -> str | None:
     )
 
 
-class SACKernels:
-    """Acts and learns with `policy`, whose parameters, moments and target critics it keeps in flat arrays."""
+class SACKernels(ReplayBackend, FastPolicy):
+    """Acts and learns for `learner`, whose parameters, moments and target critics it keeps in flat arrays."""
 
-    def __init__(
-        self,
-        policy: SACPolicy,
-        target: TwinCritic,
-        actor_optimizer: torch.optim.Optimizer,
-        critic_optimizer: torch.optim.Optimizer,
-        log_temperature: torch.Tensor,
-        temperature_optimizer: torch.optim.Optimizer | None,
-        rng: np.random.Generator,
-        threads: int,
-    ) -> None:
-        self.policy = policy
-        self._rng = rng
+    def __init__(self, learner: SAC) -> None:
+        self.learner = learner
+        policy = self.policy = learner.policy
+        self._rng = learner.context.streams.numpy("learner")
         layers = linear_layers(policy.actor_net)
         mean, log_std = policy.mean_head, policy.log_std_head
         ordered: list[torch.Tensor] = [p for layer in layers for p in (layer.weight, layer.bias)]
         ordered += [mean.weight, log_std.weight, mean.bias, log_std.bias]  # both heads as one layer
-        self.actor = FlatMemory(ordered, actor_optimizer)
-        self.critics = FlatMemory(_critic_parameters(policy.critic), critic_optimizer)
-        self.target = FlatMemory(_critic_parameters(target), None)
-        self.temperature = FlatMemory([log_temperature], temperature_optimizer)
+        self.actor = FlatMemory(ordered, learner.actor_optimizer)
+        self.critics = FlatMemory(_critic_parameters(policy.critic), learner.critic_optimizer)
+        self.target = FlatMemory(_critic_parameters(learner.target), None)
+        learnt = learner.h.ent_coef == "auto"
+        self.temperature = FlatMemory(
+            [learner.log_temperature], learner.temperature_optimizer if learnt else None
+        )
         self._size = mean.out_features
         hidden = [layer.out_features for layer in layers]
         actor_dims = np.array(
@@ -77,20 +76,39 @@ class SACKernels:
             critic_dims.astype(np.int64),
             activation_kind(policy.critic.q1),
         )
-        self._cores = CoreChoice(2 if threads > 1 else 1)
+        self._cores = CoreChoice(2 if learner.context.threads > 1 else 1)
         self._act_work = np.empty(0, dtype=np.float32)
         self._buffers: Any = None
         self._rows = 0
 
-    def bind(self) -> None:
-        """See `FlatMemory.bind`."""
+    def take_steps(self, n: int, fraction: float) -> Metrics:
+        learner, h = self.learner, self.learner.h
+        metrics: Metrics = {}
+        for _ in range(n):
+            learner.gradient_steps += 1
+            metrics = self.learn(
+                learner.replay.arrays(),
+                learner.draw(),
+                learner.context.reward_normalizer,
+                rate=h.learning_rate(fraction),
+                max_norm=None if h.max_grad_norm is None else h.max_grad_norm(fraction),
+                gamma=h.gamma(fraction),
+                tau=h.tau(fraction),
+                temperature=None if h.ent_coef == "auto" else h.ent_coef(fraction),
+                target_entropy=learner.target_entropy,
+                update_targets=learner.gradient_steps % h.target_update_interval == 0,
+            )
+        return metrics
+
+    def rebind(self) -> None:
         self.actor.bind()
         self.critics.bind()
         self.target.bind()
         self.temperature.bind()
 
-    def act(self, obs: Array, masks: BoolArray | None) -> Array:
-        """Actions from -1 to 1, drawn for a batch of observations as the network takes them."""
+    def act(self, obs: Observation, masks: BoolArray | None) -> Array:
+        """Return actions from -1 to 1."""
+        assert not isinstance(obs, dict)  # `unsupported_reason` excludes them
         if masks is not None:
             refuse_mask(torch.from_numpy(masks), self.policy.action_space)
         n, dims = len(obs), self._plan[0]
@@ -117,7 +135,7 @@ class SACKernels:
         target_entropy: float,
         update_targets: bool,
     ) -> Metrics:
-        """One gradient step on the replay's rows `indices`. A `temperature` of None is learnt, like the networks."""
+        """Take one gradient step on the replay's rows `indices`. A `temperature` of None is learnt."""
         rows = len(indices)
         if rows != self._rows:
             self._allocate(rows)

@@ -74,13 +74,13 @@ class _Vectors:
         return cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.{name}.v{LANES}f32")  # type: ignore[no-untyped-call]
 
 
-def _inline(function: Any) -> Any:
+def _inline_kernel(function: Any) -> Any:
     """A function whose code is written out where compiled code calls it; the compiler passes its first argument."""
     return intrinsic(function)
 
 
 def _multiply(rows: int) -> Any:
-    @_inline
+    @_inline_kernel
     def multiply(
         _: Any,
         a: Any,
@@ -134,7 +134,7 @@ def _multiply(rows: int) -> Any:
 
 
 def _dot(rows: int) -> Any:
-    @_inline
+    @_inline_kernel
     def dot(
         _: Any,
         a: Any,
@@ -180,7 +180,7 @@ multiply_rows, multiply_one = _multiply(ROWS), _multiply(1)
 dot_rows, dot_one = _dot(ROWS), _dot(1)
 
 
-@_inline
+@_inline_kernel
 def turn(
     _: Any, source: Any, source_at: Any, source_row: Any, target: Any, target_at: Any, target_row: Any
 ) -> Any:
