@@ -20,12 +20,12 @@ from sampling import SMOLLM2  # the benchmark beside this one
 
 from ludus.config.language import AdapterConfig, LanguageConfig, RewardsConfig
 from ludus.config.registry import find_algorithm
-from ludus.language.algorithms.learner import LanguageLearner, LanguagePlace
+from ludus.language.algorithms.learner import LanguageContext, LanguageLearner
 from ludus.language.models.llama import LlamaModel
 from ludus.language.models.models import tiny
 from ludus.language.models.tokenizer import ByteTokenizer
-from ludus.league.records import MatchRecord, Turn
-from ludus.rollout.experience import Turns
+from ludus.language.turns import Turn, Turns
+from ludus.league.records import MatchRecord
 from ludus.runs.streams import Streams
 
 
@@ -118,7 +118,7 @@ def make(
 ) -> LanguageLearner[Any]:
     entry = find_algorithm(algorithm, "language")
     assert entry.hyperparameters is not None and entry.learner is not None
-    place = LanguagePlace(
+    place = LanguageContext(
         model=model,
         language=LanguageConfig(sampler={"max_new_tokens": longest}, **settings),
         rewards=RewardsConfig(),

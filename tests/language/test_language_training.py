@@ -25,7 +25,8 @@ from ludus.language.models.sampling import Request
 from ludus.language.session import SelfPlaySession
 from ludus.language.text_games.game import GameFault, TextGame
 from ludus.language.trainer import LanguageTrainer
-from ludus.league.records import MatchRecord, Turn
+from ludus.language.turns import Turn
+from ludus.league.records import MatchRecord
 from ludus.runs.directory import RunDirectory
 from ludus.runs.streams import Streams
 from ludus.training.factory import create_trainer

@@ -9,11 +9,11 @@ import torch
 
 from ludus.config.language import AdapterConfig, LanguageConfig, RewardsConfig
 from ludus.config.registry import find_algorithm
-from ludus.language.algorithms.learner import LanguageLearner, LanguagePlace
+from ludus.language.algorithms.learner import LanguageContext, LanguageLearner
 from ludus.language.models.model import LanguageModel
 from ludus.language.models.models import load_language_model
-from ludus.league.records import MatchRecord, Turn
-from ludus.rollout.experience import Turns
+from ludus.language.turns import Turn, Turns
+from ludus.league.records import MatchRecord
 from ludus.runs.streams import Streams
 
 NO_TRANSFORMS = RewardsConfig(sampling=[])
@@ -118,7 +118,7 @@ def learner(
     entry = find_algorithm(algorithm, "language")
     assert entry.hyperparameters is not None and entry.learner is not None
     torch.manual_seed(seed)
-    workplace = LanguagePlace(
+    workplace = LanguageContext(
         model=tiny_model(learners) if model is None else model,
         language=LanguageConfig(**({"sampler": {"max_new_tokens": 8}} | (language or {}))),
         rewards=rewards,

@@ -35,7 +35,8 @@ class Algorithm:
 
     `hyperparameters` is its typed model (None: anything is accepted). `trainer` builds a whole trainer from
     (env, config); None means the native trainer, which then asks `learner` for the learner class.
-    `check` raises ConfigError when config and hyperparameters do not fit together.
+    `check` raises ConfigError when config and hyperparameters do not fit together. `context` makes what a learner is
+    built from, of (config, device, streams, peers), in a process that has the config alone; None: a `LearnerContext`.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Algorithm:
     trainer: Callable[..., Any] | None = None
     learner: Callable[..., Any] | None = None
     check: Callable[[TrainerConfig, Any], None] | None = None
+    context: Callable[..., Any] | None = None
 
 
 _by_engine: dict[str, dict[str, Algorithm]] = defaultdict(dict)

@@ -15,11 +15,11 @@ from ludus.config.language import GamesConfig
 from ludus.errors import UserError
 from ludus.language.roster import Roster
 from ludus.language.text_games.game import GameFault, GameSpec, TextGame
+from ludus.language.turns import Turn, Turns
 from ludus.league.league import League
 from ludus.league.players import Reply, Seated, answer
-from ludus.league.records import MatchRecord, Turn
+from ludus.league.records import MatchRecord
 from ludus.rollout.collector import Collector
-from ludus.rollout.experience import Turns
 from ludus.runs.streams import Streams
 from ludus.types import EpisodeRecord, Metrics
 

@@ -15,8 +15,9 @@ from ludus.language.collector import MatchCollector
 from ludus.language.evaluation import MatchEvaluation
 from ludus.language.game_files import GameTracker, component_log
 from ludus.language.roster import Roster
+from ludus.language.turns import Turns
 from ludus.league.league import League
-from ludus.rollout.experience import Experience, Turns
+from ludus.rollout.experience import Experience
 from ludus.runs.checkpoints import Checkpoint
 from ludus.training.session import Session, require_finite
 from ludus.types import Metrics

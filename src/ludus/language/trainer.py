@@ -19,7 +19,7 @@ from ludus.errors import ConfigError, UserError
 from ludus.evaluation.load import find_checkpoint
 from ludus.evaluation.players import make_player
 from ludus.language.algorithms.guard import CollapseGuard
-from ludus.language.algorithms.learner import LanguageLearner, LanguagePlace, learner_names
+from ludus.language.algorithms.learner import LanguageContext, LanguageLearner, learner_names
 from ludus.language.algorithms.warmup import Point, warm_up
 from ludus.language.collector import GameSetup, MatchCollector
 from ludus.language.evaluation import MatchEvaluation
@@ -156,14 +156,14 @@ class LanguageTrainer(RunTrainer):
         config, device = self.config, torch.device(self.config.device)
         peers = self.ranks.open(config, device, learners)
         if peers.size > 1:
-            from ludus.scale.learners import Order, language_place
+            from ludus.scale.learners import Order
 
             self.ranks.build(Order(config))
         if peers.sharded:
-            apart = language_place(config, device, self.streams, peers)
+            apart = LanguageContext.for_rank(config, device, self.streams, peers)
             place = replace(apart, playing=self.model)
         else:
-            place = LanguagePlace.of(config, self.model, device, self.streams, peers)
+            place = LanguageContext.of(config, self.model, device, self.streams, peers)
         learner: LanguageLearner[Any] = config.algorithm_entry().learner(place, config.typed_hyperparams())  # type: ignore[misc]
         learner.policy = LearnedWeights(self.model, place.learners, self._language)  # what a checkpoint holds
         return learner

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ludus.language.text_games.game import GameFault, TextGame
+from ludus.language.turns import Turn
 from ludus.league.players import Extractor, Player, Reply, Seated, answer
-from ludus.league.records import MatchRecord, Turn
+from ludus.league.records import MatchRecord
 
 if TYPE_CHECKING:
     from ludus.language.text_games.game import GameSpec

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ludus.errors import UserError
+from ludus.language.turns import Turn
 from ludus.league.league import Kind
-from ludus.league.records import Turn
 from ludus.types import Array, BoolArray
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ludus.league.records import MatchRecord, Turn
 from ludus.types import Array, BoolArray, EpisodeRecord, Observation
 
 
@@ -18,6 +17,16 @@ class Experience:
 
     steps: int
     episodes: list[EpisodeRecord]
+
+    def arrays(self) -> dict[str, Array]:
+        """Return what there is to learn from as flat arrays by name, for a file that shows it."""
+        found: dict[str, Array] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                found[name] = value
+            elif isinstance(value, dict):
+                found |= {f"{name}.{key}": part for key, part in value.items()}
+        return found
 
 
 @dataclass(frozen=True)
@@ -66,43 +75,6 @@ class Transitions(Experience):
     terminated: BoolArray
     masks: BoolArray | None
     next_masks: BoolArray | None
-
-
-@dataclass(kw_only=True)
-class Turns(Experience):
-    """Turns of language models to learn from, and the matches that ended.
-
-    All turns of one seat of one match are in the same experience. `turns` may leave out turns of `matches`, for
-    example those of opponents.
-    """
-
-    turns: list[Turn]
-    matches: list[MatchRecord]
-
-
-def as_arrays(experience: Experience) -> dict[str, Array]:
-    """Return the arrays of `experience` by name, to be written to a file."""
-    if isinstance(experience, Turns):
-        turns = experience.turns
-        return {
-            "prompts": _tokens([turn.prompt for turn in turns]),
-            "prompt_lengths": np.array([len(turn.prompt) for turn in turns], dtype=np.int64),
-            "completions": _tokens([turn.completion for turn in turns]),
-            "completion_lengths": np.array([len(turn.completion) for turn in turns], dtype=np.int64),
-            "log_probs": np.concatenate([np.zeros(0, np.float32), *(turn.log_probs for turn in turns)]),
-            "advantages": np.array([turn.advantage or 0.0 for turn in turns], dtype=np.float64),
-        }
-    found: dict[str, Array] = {}
-    for name, value in vars(experience).items():
-        if isinstance(value, np.ndarray):
-            found[name] = value
-        elif isinstance(value, dict):
-            found |= {f"{name}.{key}": part for key, part in value.items()}
-    return found
-
-
-def _tokens(sequences: Sequence[Sequence[int]]) -> Array:
-    return np.array([token for sequence in sequences for token in sequence], dtype=np.int64)
 
 
 def join_rollouts(parts: Sequence[Rollout]) -> Rollout:

@@ -20,12 +20,10 @@ import torch
 import torch.distributed as dist
 
 from ludus.algorithms.learner import LearnerContext
-from ludus.algorithms.peers import DistributedPeers, PeerLost, Peers
+from ludus.algorithms.peers import DistributedPeers, PeerLost
 from ludus.config.scale import ScaleConfig
 from ludus.config.schema import TrainerConfig
 from ludus.errors import UserError
-from ludus.language.algorithms.learner import LanguagePlace, learner_names
-from ludus.language.models.models import load_language_model
 from ludus.runs.streams import Streams
 from ludus.scale.cluster import RaySession, import_ray
 from ludus.scale.processes import LearnerProcess
@@ -39,10 +37,10 @@ _ORDERS = ("restore", "take_start", "learn", "compare", "look", "gather", "gathe
 
 @dataclass(frozen=True)
 class Order:
-    """What the others are to build: a language learner by the config alone, any other with its `place`."""
+    """The learner that the other ranks build: with `context`, or with what `Algorithm.context` makes of the config."""
 
     config: TrainerConfig
-    place: LearnerContext | None = None
+    context: LearnerContext | None = None
 
 
 class LearnerGroup:
@@ -177,30 +175,14 @@ def follow(peers: DistributedPeers, device: torch.device) -> None:
 
 
 def build(order: Order, peers: DistributedPeers, device: torch.device) -> Any:
-    """The learner of `order`. Its weights are whatever they are: the first learner sends its own."""
-    config = order.config
-    streams = Streams(config.seed)
-    hyperparams: Any = config.typed_hyperparams()
-    make: Any = config.algorithm_entry().learner
-    if order.place is not None:
-        return make(replace(order.place, streams=streams, peers=peers, device=device), hyperparams)
-    assert config.language is not None
-    return make(language_place(config, device, streams, peers), hyperparams)
-
-
-def language_place(
-    config: TrainerConfig, device: torch.device, streams: Streams, peers: Peers
-) -> LanguagePlace:
-    """Where one of several language learners learns, with a model of its own; sharded where that is asked for."""
-    language = config.language
-    assert language is not None
-    names = learner_names(language.learners)
-    model = load_language_model(language, device, Streams(config.seed).torch("model"))
-    for name in names:
-        model.add_adapter(name, None if language.adapter is None else language.adapter.without_start())
-    if peers.sharded:
-        model.shard(peers.shard)
-    return LanguagePlace.of(config, model, device, streams, peers)
+    """Build the learner of `order`. Its weights do not matter: the first learner sends its own."""
+    config, streams = order.config, Streams(order.config.seed)
+    algorithm: Any = config.algorithm_entry()
+    if order.context is not None:
+        context = replace(order.context, streams=streams, peers=peers, device=device)
+    else:
+        context = algorithm.context(config, device, streams, peers)
+    return algorithm.learner(context, config.typed_hyperparams())
 
 
 def _join(device: torch.device, scale: ScaleConfig, address: str, rank: int, size: int) -> DistributedPeers:

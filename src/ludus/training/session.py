@@ -25,7 +25,7 @@ from ludus.errors import CheckpointError, LudusError, NotFinite
 from ludus.evaluation.evaluate import EvaluationResult, EvaluationStopped
 from ludus.evaluation.load import load_policy_tensors
 from ludus.rollout.collector import Collector
-from ludus.rollout.experience import Experience, as_arrays
+from ludus.rollout.experience import Experience
 from ludus.runs.atomic import write_atomic
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory
@@ -291,7 +291,7 @@ class Session:
         """
         arrays = error.evidence
         if arrays is None and isinstance(error, NotFinite) and self._in_hand is not None:
-            arrays = as_arrays(self._in_hand)
+            arrays = self._in_hand.arrays()
         if arrays is None:
             return ""
         told = f"It was env step {self.num_timesteps:,}, update {self.progress.updates + 1:,}."

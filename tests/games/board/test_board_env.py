@@ -13,7 +13,7 @@ from ludus.envs.catalog import env_groups
 from ludus.envs.masks import has_masks
 from ludus.envs.validate import validate_environment
 from ludus.errors import UnknownName, UserError
-from ludus.games.board.env import TextGameEnv
+from ludus.games.board.env import BoardGameEnv
 from ludus.language.text_games.game import GameSpec, TextGame
 
 IDS = ["Text/ConnectFour-v0", "Text/KuhnPoker-v0", "Text/Nim-v0", "Text/TicTacToe-v0"]
@@ -32,7 +32,7 @@ def test_every_env_is_sound_and_masked(env_id: str) -> None:
 @pytest.mark.parametrize("game", ["TicTacToe-v0", "ConnectFour-v0", "Nim-v0-medium"])
 def test_an_episode_is_a_game_of_textarenas_in_all_that_is_seen_and_paid(game: str) -> None:
     pytest.importorskip("textarena")
-    env, rng = TextGameEnv(game, opponent="greedy"), np.random.default_rng(0)
+    env, rng = BoardGameEnv(game, opponent="greedy"), np.random.default_rng(0)
     moves: list[int] = []
     choose = env._choose
 
@@ -65,7 +65,7 @@ def test_an_episode_is_a_game_of_textarenas_in_all_that_is_seen_and_paid(game: s
 
 
 def test_an_illegal_action_is_refused_once_and_then_loses() -> None:
-    env = TextGameEnv("TicTacToe-v0", seat=0)
+    env = BoardGameEnv("TicTacToe-v0", seat=0)
     env.reset(seed=0)
     before, *_ = env.step(4)
     obs, reward, terminated, _, info = env.step(4)
@@ -100,4 +100,4 @@ def test_kuhn_poker_with_stakes_pays_chips() -> None:
 )
 def test_what_cannot_be_played_is_said(kwargs: dict[str, Any], error: type[UserError], message: str) -> None:
     with pytest.raises(error, match=message):
-        TextGameEnv(**kwargs)
+        BoardGameEnv(**kwargs)

@@ -17,8 +17,7 @@ from ludus.errors import LudusError
 from ludus.language.algorithms.learner import LanguageLearner
 from ludus.language.algorithms.scoring import score
 from ludus.language.models.model import LanguageModel, whole_rows
-from ludus.league.records import Turn
-from ludus.rollout.experience import Turns
+from ludus.language.turns import Turn, Turns
 from ludus.runs.streams import Streams
 
 ALGORITHMS = ("REINFORCE", "A2C", "PPO", "GRPO")

@@ -11,7 +11,7 @@ from language_setup import match, turn
 from ludus.config.language import RewardsConfig
 from ludus.errors import ConfigError, UnknownName
 from ludus.language.algorithms.rewards import Transforms, reward_metrics
-from ludus.league.records import Turn
+from ludus.language.turns import Turn
 
 
 def transforms(**given: Any) -> Transforms:

@@ -1,4 +1,4 @@
-"""`TextGameEnv`: a text game as an RL env, played through its codec against a bot, by Ludus's own fast rules.
+"""`BoardGameEnv`: a text game as an RL env, played through its codec against a bot, by Ludus's own fast rules.
 
 A network trained here sits down at the text game itself, beside language models. TextArena is not needed to train.
 """
@@ -16,7 +16,7 @@ from ludus.games.board.codecs import GAMES, codec_for
 from ludus.types import Array
 
 
-class TextGameEnv(gym.Env[Array, Any]):
+class BoardGameEnv(gym.Env[Array, Any]):
     """One seat of `game` against the bot `opponent`; `info["action_mask"]` says what is legal.
 
     `seat` is the own one, drawn anew for every episode when it is None. The reward comes at the end: the game's own.

@@ -10,6 +10,6 @@ PLUGIN = Plugin(
     name="board",
     env_group="text games",
     envs=tuple(
-        EnvEntry(f"Text/{game}", "ludus.games.board.env:TextGameEnv", {"game": game}) for game in _GAMES
+        EnvEntry(f"Text/{game}", "ludus.games.board.env:BoardGameEnv", {"game": game}) for game in _GAMES
     ),
 )

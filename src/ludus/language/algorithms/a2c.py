@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ludus.config.registry import LANGUAGE, Algorithm, register_algorithm
 from ludus.language.algorithms.credit import turn_gae
 from ludus.language.algorithms.hyperparameters import ValuedHyperparameters, check
-from ludus.language.algorithms.learner import Credit, LanguageLearner
-from ludus.league.records import Turn
+from ludus.language.algorithms.learner import Credit, LanguageContext, LanguageLearner
+from ludus.language.turns import Turn
 
 
 class LanguageA2CHyperparameters(ValuedHyperparameters):
@@ -21,5 +21,9 @@ class LanguageA2C(LanguageLearner[LanguageA2CHyperparameters]):
 
 
 register_algorithm(
-    "A2C", Algorithm("A2C", LanguageA2CHyperparameters, learner=LanguageA2C, check=check), engine=LANGUAGE
+    "A2C",
+    Algorithm(
+        "A2C", LanguageA2CHyperparameters, learner=LanguageA2C, check=check, context=LanguageContext.for_rank
+    ),
+    engine=LANGUAGE,
 )

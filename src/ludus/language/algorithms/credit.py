@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ludus.league.records import Turn
+from ludus.language.turns import Turn
 
 FINAL = "final"
 """The part of `Turn.reward_parts` that holds the game's result after its transforms."""

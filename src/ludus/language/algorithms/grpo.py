@@ -14,8 +14,8 @@ from pydantic import Field
 from ludus.config.registry import LANGUAGE, Algorithm, register_algorithm
 from ludus.language.algorithms.credit import discounted_returns, group_advantages
 from ludus.language.algorithms.hyperparameters import ClippedHyperparameters, check
-from ludus.language.algorithms.learner import Credit, LanguageLearner
-from ludus.league.records import Turn
+from ludus.language.algorithms.learner import Credit, LanguageContext, LanguageLearner
+from ludus.language.turns import Turn
 
 
 class GRPOHyperparameters(ClippedHyperparameters):
@@ -36,4 +36,8 @@ class GRPO(LanguageLearner[GRPOHyperparameters]):
         return Credit(advantages, metrics=figures)
 
 
-register_algorithm("GRPO", Algorithm("GRPO", GRPOHyperparameters, learner=GRPO, check=check), engine=LANGUAGE)
+register_algorithm(
+    "GRPO",
+    Algorithm("GRPO", GRPOHyperparameters, learner=GRPO, check=check, context=LanguageContext.for_rank),
+    engine=LANGUAGE,
+)

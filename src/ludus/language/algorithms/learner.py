@@ -41,9 +41,8 @@ from ludus.language.algorithms.rewards import Transforms, reward_metrics
 from ludus.language.algorithms.scoring import score
 from ludus.language.algorithms.student import Student
 from ludus.language.models.model import LanguageModel
-from ludus.league.records import Turn
+from ludus.language.turns import Turn, Turns
 from ludus.policies.sharding import sendable
-from ludus.rollout.experience import Turns
 from ludus.runs.streams import Streams
 from ludus.types import Metrics
 
@@ -56,7 +55,7 @@ def learner_names(number: int) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class LanguagePlace:
+class LanguageContext:
     """What a language learner is built from.
 
     `learners` are the players that learn; each has an adapter of its name in `model`. `start` is the adapter that
@@ -85,7 +84,7 @@ class LanguagePlace:
         streams: Streams,
         peers: Peers = ALONE,
         playing: LanguageModel | None = None,
-    ) -> LanguagePlace:
+    ) -> LanguageContext:
         """As `config` says; the model has the learners' adapters."""
         assert config.language is not None
         names = learner_names(config.language.learners)
@@ -101,6 +100,22 @@ class LanguagePlace:
             peers=peers,
             playing=playing,
         )
+
+    @classmethod
+    def for_rank(
+        cls, config: TrainerConfig, device: torch.device, streams: Streams, peers: Peers
+    ) -> LanguageContext:
+        """Load a model for one of several learners, sharded where the config asks for it."""
+        from ludus.language.models.models import load_language_model
+
+        language = config.language
+        assert language is not None
+        model = load_language_model(language, device, Streams(config.seed).torch("model"))
+        for name in learner_names(language.learners):
+            model.add_adapter(name, None if language.adapter is None else language.adapter.without_start())
+        if peers.sharded:
+            model.shard(peers.shard)
+        return cls.of(config, model, device, streams, peers)
 
     @property
     def whole_model(self) -> LanguageModel:
@@ -164,7 +179,7 @@ class LanguageLearner(ABC, Generic[H]):
     usual_sampling: ClassVar[tuple[str, ...]] = ("center_by_env",)
     """The sampling transforms where the config names none."""
 
-    def __init__(self, place: LanguagePlace, hyperparams: H) -> None:
+    def __init__(self, place: LanguageContext, hyperparams: H) -> None:
         self.place = place
         self.peers = place.peers
         self.h = hyperparams

@@ -12,8 +12,8 @@ from pydantic import Field
 from ludus.config.registry import LANGUAGE, Algorithm, register_algorithm
 from ludus.language.algorithms.credit import turn_gae
 from ludus.language.algorithms.hyperparameters import ClippedHyperparameters, ValuedHyperparameters, check
-from ludus.language.algorithms.learner import Credit, LanguageLearner
-from ludus.league.records import Turn
+from ludus.language.algorithms.learner import Credit, LanguageContext, LanguageLearner
+from ludus.language.turns import Turn
 
 
 class LanguagePPOHyperparameters(ClippedHyperparameters, ValuedHyperparameters):
@@ -28,5 +28,9 @@ class LanguagePPO(LanguageLearner[LanguagePPOHyperparameters]):
 
 
 register_algorithm(
-    "PPO", Algorithm("PPO", LanguagePPOHyperparameters, learner=LanguagePPO, check=check), engine=LANGUAGE
+    "PPO",
+    Algorithm(
+        "PPO", LanguagePPOHyperparameters, learner=LanguagePPO, check=check, context=LanguageContext.for_rank
+    ),
+    engine=LANGUAGE,
 )

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from ludus.config.registry import LANGUAGE, Algorithm, register_algorithm
 from ludus.language.algorithms.credit import discounted_returns
 from ludus.language.algorithms.hyperparameters import LanguageHyperparameters, check
-from ludus.language.algorithms.learner import Credit, LanguageLearner
-from ludus.league.records import Turn
+from ludus.language.algorithms.learner import Credit, LanguageContext, LanguageLearner
+from ludus.language.turns import Turn
 
 
 class ReinforceHyperparameters(LanguageHyperparameters):
@@ -25,6 +25,12 @@ class Reinforce(LanguageLearner[ReinforceHyperparameters]):
 
 register_algorithm(
     "REINFORCE",
-    Algorithm("REINFORCE", ReinforceHyperparameters, learner=Reinforce, check=check),
+    Algorithm(
+        "REINFORCE",
+        ReinforceHyperparameters,
+        learner=Reinforce,
+        check=check,
+        context=LanguageContext.for_rank,
+    ),
     engine=LANGUAGE,
 )

@@ -18,7 +18,8 @@ from ludus.errors import ConfigError, UnknownName
 from ludus.language.algorithms.credit import FINAL
 from ludus.language.algorithms.sampling import SAMPLING, SamplingTransform
 from ludus.language.algorithms.transform import Average, Transform, by_key, key_of
-from ludus.league.records import MatchRecord, Turn
+from ludus.language.turns import Turn
+from ludus.league.records import MatchRecord
 from ludus.types import Metrics
 
 GAME = "game"

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, PrivateAttr
 
 from ludus.language.algorithms.transform import Average, Transform, by_key, key_of
-from ludus.league.records import Turn
+from ludus.language.turns import Turn
 from ludus.types import Array
 
 

@@ -17,7 +17,7 @@ from ludus.algorithms.gradient_step import StepGate, make_adam, set_learning_rat
 from ludus.config.language import WarmupConfig
 from ludus.errors import NotFinite
 from ludus.language.algorithms.demonstrations import Demonstration, demonstrations
-from ludus.language.algorithms.learner import LanguageLearner, LanguagePlace
+from ludus.language.algorithms.learner import LanguageContext, LanguageLearner
 from ludus.language.algorithms.packing import Pass, pack
 from ludus.language.algorithms.scoring import score
 from ludus.language.collector import GameSetup
@@ -71,7 +71,7 @@ def warm_up(
 
 
 def imitate(
-    place: LanguagePlace,
+    place: LanguageContext,
     adapter: str,
     pairs: Sequence[Demonstration],
     settings: WarmupConfig,
@@ -141,7 +141,7 @@ def _in_step(
     return told
 
 
-def _log_probs(place: LanguagePlace, batch: Pass, adapter: str) -> torch.Tensor:
+def _log_probs(place: LanguageContext, batch: Pass, adapter: str) -> torch.Tensor:
     return score(
         place.whole_model,
         batch,
@@ -153,7 +153,7 @@ def _log_probs(place: LanguagePlace, batch: Pass, adapter: str) -> torch.Tensor:
 
 @torch.no_grad()
 def _measured(
-    place: LanguagePlace, adapter: str, pairs: Sequence[Demonstration], chosen: Sequence[int], epoch: int
+    place: LanguageContext, adapter: str, pairs: Sequence[Demonstration], chosen: Sequence[int], epoch: int
 ) -> Point:
     n_tokens = sum(len(pairs[i].completion) for i in chosen)
     total = torch.zeros((), device=place.device)

@@ -1,0 +1,84 @@
+"""Turns of language models: the exact tokens that were sampled, and the experience made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ludus.league.records import MatchRecord
+from ludus.rollout.experience import Experience
+from ludus.types import Array
+
+
+@dataclass
+class Turn:
+    """One turn of a language model: what it was shown, what it sampled, and what came of it.
+
+    `prompt` and `completion` are token ids as the sampler had and drew them; training uses these and never
+    tokenises a text again. `log_probs` are those of the distribution that was sampled from, `raw_log_probs`
+    those of the plain policy (temperature 1, nothing cut off).
+    """
+
+    game: str
+    match: int
+    seat: int
+    index: int
+    """Which of the match's turns this is, counting all seats."""
+    player: str
+    """The member of the league who played it."""
+    version: int
+    """How many updates its weights had seen."""
+    prompt: tuple[int, ...]
+    completion: tuple[int, ...]
+    log_probs: Array
+    raw_log_probs: Array
+    observation: str
+    text: str
+    action: str
+    well_formed: bool = True
+    """The completion held an action in the asked form."""
+    invalid: bool = False
+    """The game refused the action."""
+    truncated: bool = False
+    """The completion was cut off at its longest."""
+    prompt_cut: int = 0
+    """Tokens lost from the beginning of a prompt that was too long."""
+    entropy: float = 0.0
+    group: int | None = None
+    """Matches of one group were played from one and the same state; a seat's turns in them are compared."""
+    reward: float = 0.0
+    """After the transforms of the final and of the step reward."""
+    reward_parts: dict[str, float] = field(default_factory=dict)
+    """The result itself (`game`) and the reward after each transform, by name."""
+    weight: float = 1.0
+    """How much it counts in its batch."""
+    advantage: float | None = None
+
+
+@dataclass(kw_only=True)
+class Turns(Experience):
+    """Turns of the learners, and the matches that ended during the collection.
+
+    All turns of one seat of one match are in the same experience. `turns` may leave out turns that are in `matches`,
+    such as those of opponents.
+    """
+
+    turns: list[Turn]
+    matches: list[MatchRecord]
+
+    def arrays(self) -> dict[str, Array]:
+        turns = self.turns
+        return {
+            "prompts": _tokens([turn.prompt for turn in turns]),
+            "prompt_lengths": np.array([len(turn.prompt) for turn in turns], dtype=np.int64),
+            "completions": _tokens([turn.completion for turn in turns]),
+            "completion_lengths": np.array([len(turn.completion) for turn in turns], dtype=np.int64),
+            "log_probs": np.concatenate([np.zeros(0, np.float32), *(turn.log_probs for turn in turns)]),
+            "advantages": np.array([turn.advantage or 0.0 for turn in turns], dtype=np.float64),
+        }
+
+
+def _tokens(sequences: Sequence[Sequence[int]]) -> Array:
+    return np.array([token for sequence in sequences for token in sequence], dtype=np.int64)
