@@ -135,9 +135,10 @@ def play_all(game_id: str) -> dict[str, Any]:
     """One id's record: by how many it is played, how its games went, what they raised."""
     import time
 
+    from ludus.config.language import GameSpec
     from ludus.errors import LudusError
     from ludus.language.text_games.catalog import player_counts
-    from ludus.language.text_games.game import GameSpec, TextGame
+    from ludus.language.text_games.game import TextGame
 
     spec = GameSpec(game_id, max_turns=TURNS)
     record: dict[str, Any] = {"faults": [], "ended": 0, "refused": 0, "turns": 0, "repeats": True}
@@ -170,7 +171,7 @@ def play_all(game_id: str) -> dict[str, Any]:
 def play(game: Any, seed: int, sensible: bool, record: dict[str, Any], digest: Any) -> None:
     import numpy as np
 
-    from ludus.games.board.bots import make_bot
+    from ludus.evaluation.players import make_bot
 
     rng = np.random.default_rng(seed)
     bot = make_bot("random", game.spec, rng)

@@ -67,9 +67,12 @@ class Plugin:
 
     bots: name -> function (observation_space, action_space) that returns an actor for an env.
     bot_envs: name -> function of no arguments that returns the EnvSpec such a bot plays by default.
-    players: name -> function (PlayerRequest) that returns a Player at a game with seats (league/players.py).
-    player_schemes: prefix such as "openai:" -> the same for names that begin with it.
+    seat_games: functions (GameConfig) that return a game with seats (envs/seats.py), or None.
     codecs: functions (game id, kwargs) that return a codec between a game with seats and a network, or None.
+    players: name -> function (GameSpec, random generator) that returns a bot for that game, None where it has none.
+        Several plugins may have bots of one name, for their own games.
+    player_schemes: prefix such as "openai:" -> function (PlayerRequest) that returns a Player (league/players.py).
+    run_players: engine -> function (PlayerRequest, TrainerConfig, Checkpoint) that returns the Player of a run.
 
     engines: name of `engine:` -> trainer class. "language" is the engine of configs with a `language:` section.
     algorithms: engine -> module that registers its algorithms when it is imported.
@@ -99,9 +102,11 @@ class Plugin:
     choose_extractor: str | None = None
     bots: References = field(default_factory=dict)
     bot_envs: References = field(default_factory=dict)
+    seat_games: tuple[str, ...] = ()
+    codecs: tuple[str, ...] = ()
     players: References = field(default_factory=dict)
     player_schemes: References = field(default_factory=dict)
-    codecs: tuple[str, ...] = ()
+    run_players: References = field(default_factory=dict)
     engines: References = field(default_factory=dict)
     algorithms: References = field(default_factory=dict)
     config_importers: tuple[str, ...] = ()
@@ -156,6 +161,14 @@ def find(name: str, key: str) -> Any | None:
     """Load what the field `name` has under `key`; None where no plugin has it."""
     reference = references(name).get(key)
     return None if reference is None else load(reference)
+
+
+def find_all(name: str, key: str) -> Iterator[Any]:
+    """Load what the field `name` has under `key`, of every plugin that has it, in order."""
+    for plugin in plugins():
+        reference = getattr(plugin, name).get(key)
+        if reference is not None:
+            yield load(reference)
 
 
 def match_env(name: str, env_id: str) -> Any | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,11 @@ from ludus.errors import UnknownName, UserError
 from ludus.evaluation.players import describe, game_of, make_player
 from ludus.language.models.learned import LearnedWeights
 from ludus.language.models.models import load_language_model
-from ludus.language.text_games.extraction import make_extractor
-from ludus.language.text_games.templates import make_template
+from ludus.language.players import LanguagePlayer
+from ludus.language.text_games.game import TextGame
 from ludus.league.league import League
 from ludus.league.match import MatchResult, play_matches
-from ludus.league.players import LanguagePlayer, Player
+from ludus.league.players import Player
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.runs.streams import Streams
@@ -30,9 +31,7 @@ NIM = GameSpec("Nim-v0")
 
 
 def play(first: Player, second: Player, spec: GameSpec, games: int) -> MatchResult:
-    return play_matches(
-        first, second, spec, games, 0, template=make_template("default"), extractor=make_extractor("brackets")
-    )
+    return play_matches(first, second, partial(TextGame, spec), games, 0)
 
 
 @pytest.fixture(scope="module")

@@ -430,8 +430,8 @@ def action() -> Target:
 def table() -> Target:
     """The same answers, played at TextArena's own tables; byte 0 says at which."""
     from ludus.config.language import GameSpec
+    from ludus.envs.seats import GameFault
     from ludus.language.text_games.arena import ArenaTable
-    from ludus.language.text_games.table import GameFault
 
     games = [("TicTacToe-v0", 2), ("KuhnPoker-v0", 2), ("Nim-v0", 2), ("ConnectFour-v0", 2)]
 
@@ -455,8 +455,8 @@ def table() -> Target:
 
 def template() -> Target:
     """Byte 0 says whether the rest is a template, or what a game shows."""
+    from ludus.envs.seats import Observed
     from ludus.errors import ConfigError
-    from ludus.language.text_games.table import Observed
     from ludus.language.text_games.templates import make_template
 
     class Plain:

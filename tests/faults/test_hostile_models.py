@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ from hostile_server import BEHAVIOURS, MOVE, says, serving, whole
 from ludus.config.language import GameSpec
 from ludus.config.schema import TrainerConfig
 from ludus.errors import UserError
-from ludus.games.board.bots import make_bot
+from ludus.evaluation.players import make_bot
 from ludus.language.models.remote import ADDRESS, KEY, OpenAIClient, RemoteOptions
-from ludus.language.text_games.extraction import make_extractor
-from ludus.language.text_games.templates import make_template
+from ludus.language.players import RemotePlayer
+from ludus.language.text_games.game import TextGame
 from ludus.league.match import play_matches
-from ludus.league.players import BotPlayer, RemotePlayer
+from ludus.league.players import BotPlayer
 from ludus.training.factory import create_trainer
 
 DEADLINE = 0.8
@@ -81,11 +82,9 @@ def test_its_matches_are_skipped_and_counted_and_it_is_heard_once_it_is_well(
             result = play_matches(
                 RemotePlayer("openai:evil", client),
                 bot,
-                spec,
+                partial(TextGame, spec),
                 4,
                 3,
-                template=make_template("default"),
-                extractor=make_extractor("brackets"),
             )
         record_fault("match against a broken remote model", 4, 4)
         assert len(result.skipped) == lost, name

@@ -14,6 +14,7 @@ from tiny_runs import resumed, same, steps_of
 
 from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
+from ludus.envs.seats import GameFault
 from ludus.errors import CheckpointError, ConfigError, LudusError, UnknownName, UserError
 from ludus.evaluation.players import make_player
 from ludus.language import collector as matches
@@ -23,7 +24,7 @@ from ludus.language.game_files import read_games
 from ludus.language.models.peft_files import export_peft
 from ludus.language.models.sampling import Request
 from ludus.language.session import SelfPlaySession
-from ludus.language.text_games.game import GameFault, TextGame
+from ludus.language.text_games.game import TextGame
 from ludus.language.trainer import LanguageTrainer
 from ludus.language.turns import Turn
 from ludus.league.records import MatchRecord

@@ -43,9 +43,7 @@ def test_self_play_makes_the_tiny_model_better_than_its_warm_start(tmp_path: Pat
     def not_lost(player: Player) -> float:
         """Share of games won or drawn against random."""
         opponent = make_player("random", [table.spec], streams=Streams(5))
-        played = play_matches(
-            player, opponent, table.spec, GAMES, 5, template=table.template, extractor=table.extractor
-        )
+        played = play_matches(player, opponent, table.new_game, GAMES, 5)
         return (played.total.wins + played.total.draws) / GAMES
 
     before, after = not_lost(trainer.roster.player("learner@0")), not_lost(trainer.roster.player("learner"))

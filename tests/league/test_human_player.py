@@ -10,15 +10,9 @@ pytest.importorskip("textarena")
 
 from ludus.config.language import GameSpec
 from ludus.errors import UserError
-from ludus.language.text_games.extraction import make_extractor
 from ludus.language.text_games.game import TextGame
-from ludus.language.text_games.templates import make_template
 from ludus.league.human import HumanPlayer
-from ludus.league.players import Seated
-
-
-def seated(game: TextGame) -> Seated:
-    return Seated(game, 0, game.seat, make_template("default"), make_extractor("brackets"))
+from ludus.league.players import PendingTurn
 
 
 def test_every_seat_is_shown_what_is_new_to_it() -> None:
@@ -28,7 +22,7 @@ def test_every_seat_is_shown_what_is_new_to_it() -> None:
     person = HumanPlayer(screen=screen, keyboard=io.StringIO("[0]\n\n  [4] \n[1]\n"))
     shown = []
     for _ in range(3):
-        [reply] = person.act([seated(game)])
+        [reply] = person.act([PendingTurn(game, 0)])
         assert game.play(reply.action)
         shown.append(screen.getvalue())
         screen.truncate(0)
@@ -43,4 +37,4 @@ def test_without_anybody_to_answer_the_match_ends() -> None:
     game = TextGame(GameSpec("TicTacToe-v0"))
     game.reset(0)
     with pytest.raises(UserError, match="the input ended"):
-        HumanPlayer(screen=io.StringIO(), keyboard=io.StringIO("\n")).act([seated(game)])
+        HumanPlayer(screen=io.StringIO(), keyboard=io.StringIO("\n")).act([PendingTurn(game, 0)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,12 +12,10 @@ import pytest
 pytest.importorskip("textarena")
 
 from ludus.config.language import GameSpec
-from ludus.games.board.bots import make_bot
-from ludus.language.text_games.extraction import make_extractor
+from ludus.evaluation.players import make_bot
 from ludus.language.text_games.game import TextGame
-from ludus.language.text_games.templates import make_template
 from ludus.league.match import MatchResult, WinTally, play_matches, wilson
-from ludus.league.players import BotPlayer, Player, Reply, Seated
+from ludus.league.players import BotPlayer, PendingTurn, Player, Reply
 from ludus.league.ratings import Ratings
 from ludus.league.records import MatchRecord
 
@@ -25,19 +24,18 @@ THREE = GameSpec("ThreePlayerTicTacToe-v0")
 GUESS = GameSpec("GuessTheNumber-v0")
 
 
-class Scripted:
+class Scripted(Player):
     """Plays what `choose` says; remembers every turn it was asked for."""
 
     kind = "bot"
-    plays = None
 
-    def __init__(self, name: str, choose: Callable[[Seated], str | None]) -> None:
+    def __init__(self, name: str, choose: Callable[[PendingTurn], str | None]) -> None:
         self.name = name
         self.asked: list[tuple[int, int]] = []
         self.batches: list[int] = []
         self._choose = choose
 
-    def act(self, turns: Sequence[Seated]) -> list[Reply]:
+    def act(self, turns: Sequence[PendingTurn]) -> list[Reply]:
         self.asked += [(turn.match, turn.seat) for turn in turns]
         self.batches.append(len(turns))
         replies = []
@@ -48,10 +46,10 @@ class Scripted:
         return replies
 
 
-def first_free(order: Sequence[int]) -> Callable[[Seated], str]:
+def first_free(order: Sequence[int]) -> Callable[[PendingTurn], str]:
     """The first cell of `order` that the text still offers."""
 
-    def choose(turn: Seated) -> str:
+    def choose(turn: PendingTurn) -> str:
         taken = {action for action in turn.game.actions}
         return next(f"[{cell}]" for cell in order if f"[{cell}]" not in taken)
 
@@ -70,11 +68,9 @@ def play(first: Player, second: Player, spec: GameSpec, games: int, **settings: 
     return play_matches(
         first,
         second,
-        spec,
+        partial(TextGame, spec),
         games,
         int(settings.pop("seed", 0)),
-        template=make_template("default"),
-        extractor=make_extractor("brackets"),
         **settings,
     )
 
@@ -154,8 +150,8 @@ def test_at_a_table_of_three_the_second_fills_the_other_seats() -> None:
         assert {seat for seat, action in record.moves if action in ("[0]", "[1]", "[2]", "[3]")} == {place}
 
 
-def guess_between(low: int, high: int) -> Callable[[Seated], str]:
-    def choose(turn: Seated) -> str:
+def guess_between(low: int, high: int) -> Callable[[PendingTurn], str]:
+    def choose(turn: PendingTurn) -> str:
         least, most = low, high
         text = turn.game.observe().text
         for action in turn.game.actions:

@@ -11,18 +11,19 @@ import torch
 pytest.importorskip("textarena")
 
 from ludus.config.language import AdapterConfig, GameSpec, SamplerConfig
+from ludus.envs.seats import Observed, find_codec
 from ludus.errors import UserError
-from ludus.games.board.bots import make_bot
-from ludus.games.board.codecs import codec_for
+from ludus.evaluation.players import make_bot
 from ludus.language.models.local import LocalSampler
 from ludus.language.models.model import LanguageModel, whole_rows
 from ludus.language.models.models import tiny
 from ludus.language.models.sampling import Completion, Request
+from ludus.language.players import LanguagePlayer, RemotePlayer
 from ludus.language.text_games.extraction import make_extractor
 from ludus.language.text_games.game import TextGame
 from ludus.language.text_games.templates import make_template
 from ludus.league.match import play_matches
-from ludus.league.players import BotPlayer, LanguagePlayer, PolicyPlayer, RemotePlayer, Seated, answer
+from ludus.league.players import BotPlayer, PendingTurn, PolicyPlayer, answer
 from ludus.types import Array, BoolArray
 
 SPEC = GameSpec("TicTacToe-v0")
@@ -55,17 +56,21 @@ def language_player(name: str = "me", **settings: object) -> tuple[LanguagePlaye
     return LanguagePlayer(name, model.tokenizer, sampler, name, version=17), sampler, model
 
 
-def seated(number: int, *moves: str) -> Seated:
-    game = TextGame(SPEC)
+def new_game() -> TextGame:
+    return TextGame(SPEC, TEMPLATE, EXTRACTOR)
+
+
+def pending(number: int, *moves: str) -> PendingTurn:
+    game = new_game()
     game.reset(number)
     for move in moves:
         assert game.play(move)
-    return Seated(game, number, game.seat, TEMPLATE, EXTRACTOR)
+    return PendingTurn(game, number)
 
 
 def test_a_turn_holds_exactly_the_tokens_that_went_in_and_came_out() -> None:
     player, sampler, model = language_player()
-    turns = [seated(3), seated(8, "[4]"), seated(5, "[0]", "[1]")]
+    turns = [pending(3), pending(8, "[4]"), pending(5, "[0]", "[1]")]
     replies = player.act(turns)
     assert len(sampler.seen) == 3
     for turn, reply, (request, completion) in zip(turns, replies, sampler.seen, strict=True):
@@ -90,7 +95,7 @@ def test_a_turn_holds_exactly_the_tokens_that_went_in_and_came_out() -> None:
 def test_the_model_gives_the_recorded_tokens_the_recorded_probabilities(longest: int) -> None:
     """Would fail if the prompt were rendered again, cut elsewhere, or the completion tokenised from its text."""
     player, _, model = language_player(max_prompt_tokens=longest)
-    for reply in player.act([seated(3), seated(8, "[4]")]):
+    for reply in player.act([pending(3), pending(8, "[4]")]):
         turn = reply.turn
         assert turn is not None
         assert turn.prompt_cut == max(turn.prompt_cut + len(turn.prompt) - longest, 0)
@@ -110,7 +115,7 @@ def test_the_model_gives_the_recorded_tokens_the_recorded_probabilities(longest:
 def test_an_empty_prompt_is_recorded_as_what_stood_in_for_it() -> None:
     player, sampler, model = language_player()
     player._template = make_template({"prompt": "{board}"})
-    [reply] = player.act([Seated(Blank(), 0, 0, TEMPLATE, EXTRACTOR)])  # type: ignore[arg-type]
+    [reply] = player.act([PendingTurn(Blank(), 0)])  # type: ignore[arg-type]
     assert reply.turn is not None
     assert reply.turn.prompt == sampler.seen[0][0].prompt == (model.tokenizer.start_id,)
 
@@ -118,18 +123,16 @@ def test_an_empty_prompt_is_recorded_as_what_stood_in_for_it() -> None:
 class Blank:
     """A game that shows nothing."""
 
-    spec, turns = SPEC, 0
+    spec, turns, seat = SPEC, 0, 0
 
-    def observe(self) -> object:
-        from ludus.language.text_games.game import Observed
-
+    def observe(self) -> Observed:
         return Observed("", "", "", 0)
 
 
 def test_in_a_match_every_turn_stands_in_its_own_game_in_order() -> None:
     player, sampler, _ = language_player()
     opponent = BotPlayer("random", {SPEC: make_bot("random", SPEC, np.random.default_rng(0))})
-    result = play_matches(player, opponent, SPEC, 6, 0, template=TEMPLATE, extractor=EXTRACTOR)
+    result = play_matches(player, opponent, new_game, 6, 0)
     turns = [turn for record in result.records for turn in record.turns]
     drawn = [completion.tokens for _, completion in sampler.seen]
     assert sorted(turn.completion for turn in turns) == sorted(drawn)  # every one once, none invented
@@ -149,7 +152,7 @@ def test_in_a_match_every_turn_stands_in_its_own_game_in_order() -> None:
 
 def test_against_itself_both_seats_are_recorded() -> None:
     player, _, _ = language_player()
-    result = play_matches(player, player, SPEC, 2, 0, template=TEMPLATE, extractor=EXTRACTOR)
+    result = play_matches(player, player, new_game, 2, 0)
     for record in result.records:
         assert [(turn.seat, turn.action) for turn in record.turns] == record.moves
     assert result.total.games + result.cut_off == 2
@@ -160,7 +163,7 @@ def test_players_who_share_a_sampler_are_one_batch_and_each_gets_its_own_answer(
     model.add_adapter("old", AdapterConfig(rank=2), torch.Generator().manual_seed(5))
     old = LanguagePlayer("old", model.tokenizer, sampler, "old", version=3, kind="version")
     bot = BotPlayer("minimax", {SPEC: make_bot("minimax", SPEC, np.random.default_rng(0))})
-    turns = [seated(0), seated(1, "[0]"), seated(2, "[0]", "[1]", "[3]", "[4]"), seated(3)]
+    turns = [pending(0), pending(1, "[0]"), pending(2, "[0]", "[1]", "[3]", "[4]"), pending(3)]
     calls = []
     sample = sampler.sample
     sampler.sample = lambda requests: (calls.append(len(requests)), sample(requests))[1]  # type: ignore[method-assign]
@@ -194,11 +197,11 @@ class Leftmost:
 
 
 def test_a_network_sees_its_own_side_of_the_board_and_plays_the_legal_move_it_chose() -> None:
-    codec = codec_for("TicTacToe-v0")
+    codec = find_codec("TicTacToe-v0")
     assert codec is not None
     network = Leftmost()
     player = PolicyPlayer("net", network, "TicTacToe-v0", codec)
-    replies = player.act([seated(0, "[0]"), seated(0, "[0]", "[4]"), seated(0)])
+    replies = player.act([pending(0, "[0]"), pending(0, "[0]", "[4]"), pending(0)])
     assert [reply.action for reply in replies] == ["[1]", "[1]", "[0]"]
     [(obs, mask)] = network.seen
     assert mask is not None and mask.shape == (3, 9) and not mask[1, 0] and not mask[1, 4]
@@ -222,7 +225,7 @@ class Line:
 
 def test_what_a_remote_model_cannot_answer_is_a_fault_and_the_rest_are_moves() -> None:
     line = Line("I take the middle: [4].", UserError("no answer within 60 s"))
-    turns = [seated(0), seated(1, "[0]")]
+    turns = [pending(0), pending(1, "[0]")]
     said, failed = RemotePlayer("openai:some", line).act(turns)
     assert (said.action, said.text, said.fault) == ("[4]", "I take the middle: [4].", None)
     assert failed.fault == "no answer within 60 s"

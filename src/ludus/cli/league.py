@@ -1,4 +1,4 @@
-"""`ludus league`: everybody in a language run, with their ratings."""
+"""`ludus league`: all players of a language run, with their ratings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def league(
     output.print(f"{found.name} at step {checkpoint.step:,}")
     output.print(table)
     if len(rows) > _MOST_ROWS:
-        output.print(f"  and {len(rows) - _MOST_ROWS:,} more, which --json tells of")
+        output.print(f"  and {len(rows) - _MOST_ROWS:,} more, which --json lists")
     output.print("  rating: OpenSkill's mean, ± its standard deviation; a stranger has 25 ± 8.3")
     output.print("  met: share of the learner's opponents in training, itself included")
     output.result(

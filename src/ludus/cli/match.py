@@ -1,10 +1,11 @@
-"""`ludus match`: any two policies at one text game."""
+"""`ludus match`: any two policies at one game."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,7 +35,9 @@ _NAMES = "RUN, RUN@best, RUN@STEP, a bot, openai:MODEL, or human."
 
 def match(
     first: Annotated[str, typer.Argument(metavar="A", help=_NAMES)],
-    second: Annotated[str, typer.Argument(metavar="B", help="Likewise. The result is told from A's side.")],
+    second: Annotated[
+        str, typer.Argument(metavar="B", help="Likewise. The result is reported from A's side.")
+    ],
     env: Annotated[
         str | None, typer.Option("--env", metavar="GAME", help="Default: what a given run was trained on.")
     ] = None,
@@ -54,12 +57,11 @@ def match(
     quiet: Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every game.")] = False,
 ) -> None:
-    """Play two policies against each other at a text game."""
+    """Play two policies against each other at a game."""
     import torch
 
+    from ludus.envs.seats import make_game
     from ludus.evaluation.players import HUMAN, describe, make_player
-    from ludus.language.text_games.extraction import make_extractor
-    from ludus.language.text_games.templates import make_template
     from ludus.league.match import play_matches
     from ludus.runs.streams import Streams
 
@@ -84,23 +86,21 @@ def match(
     )
     shown = output.console.is_terminal and not (quiet or human or verbose)
     with output.console.status("playing") if shown else nullcontext() as status:
-        told = _Told(output, count, status, verbose=verbose or human)
+        reporter = _GameReporter(output, count, status, verbose=verbose or human)
         result = play_matches(
             one,
             two,
-            game.spec(),
+            partial(make_game, game),
             count,
             seed,
-            template=make_template(game.template),
-            extractor=make_extractor(game.extract),
             side_by_side=1 if human else 64,
-            ended=told,
+            ended=reporter,
         )
     if len(result.skipped) == count:
         raise UserError(
             "no game could be played to its end",
             where=f"{result.first} against {result.second} at {result.game}",
-            fix=f"mend this first: {result.skipped[0]}",
+            fix=f"fix this first: {result.skipped[0]}",
         )
     output.print(f"{result.first} against {result.second} at {result.game}")
     output.print(_table(result))
@@ -129,10 +129,10 @@ def match(
 
 
 def _game(env: str | None, players: int | None, refs: tuple[str, str], root: str) -> GameConfig:
-    """The game that --env names, or the one that the first of the runs was trained on."""
+    """Return the game that --env names, or the one that the first of the runs was trained on."""
     from ludus.config.language import GameConfig
-    from ludus.evaluation.players import TEXT_ENV, game_of
-    from ludus.language.text_games.catalog import check_game, check_players
+    from ludus.envs.seats import SEAT_ENV, make_game
+    from ludus.evaluation.players import game_of
 
     if env is None:
         own = (game_of(ref, root) for ref in refs)
@@ -140,17 +140,17 @@ def _game(env: str | None, players: int | None, refs: tuple[str, str], root: str
         if game is None:
             raise UserError("neither of the two says which game to play", fix="give one with --env")
     else:
-        game = GameConfig(id=env.removeprefix(TEXT_ENV))
+        game = GameConfig(id=env.removeprefix(SEAT_ENV))
         with typed_as("--env", env):
-            check_game(game.id, where="")
+            make_game(game)
     if players is not None:
         game = game.model_copy(update={"players": players})
-        check_players(game.spec())
+        make_game(game).reset(0)  # UserError when so many cannot play it
     return game
 
 
-class _Told:
-    """Called with each game as it ends: counts them on the terminal, or tells how each went."""
+class _GameReporter:
+    """Called with each game as it ends: counts them on the terminal, or prints each result."""
 
     def __init__(self, output: Output, count: int, status: Any, *, verbose: bool) -> None:
         self._output = output

@@ -1,36 +1,32 @@
-"""From a policy's name to a player at text games: bots, runs of networks and of language models, APIs, people.
+"""From a policy's name to a player at games with seats: bots, runs, people, and what plugins know by a prefix.
 
-The names are those of `evaluation.load`, and besides: `openai:MODEL` and `human`.
+The names are those of `evaluation.load`, `human`, the bots of plugins, and prefixes such as `openai:`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-import torch
+import numpy as np
 
+from ludus import plugins
 from ludus.config.language import GameConfig, GameSpec
 from ludus.config.loading import load_config
+from ludus.config.registry import LANGUAGE
 from ludus.config.schema import TrainerConfig
+from ludus.envs.seats import SEAT_ENV, GameBot, find_codec
 from ludus.envs.spaces import describe_space
 from ludus.errors import UnknownName, UserError, nearest
 from ludus.evaluation.load import find_checkpoint, load
-from ludus.games.board.bots import BOTS, make_bot
-from ludus.games.board.codecs import codec_for
-from ludus.language.text_games.extraction import make_extractor
-from ludus.language.text_games.templates import make_template
 from ludus.league.human import HumanPlayer
-from ludus.league.players import BotPlayer, LanguagePlayer, Player, PolicyPlayer, RemotePlayer, Seated
+from ludus.league.players import BotPlayer, Player, PlayerRequest, PolicyPlayer
 from ludus.runs.checkpoints import Checkpoint
 from ludus.runs.directory import RunDirectory
 from ludus.runs.streams import Streams
 
-REMOTE = "openai:"
 HUMAN = "human"
-TEXT_ENV = "Text/"
-"""Before a game's id: the env in which a network learns it."""
 
 
 def make_player(
@@ -44,29 +40,53 @@ def make_player(
     device: str = "cpu",
     screen: TextIO | None = None,
 ) -> Player:
-    """The player that `ref` names, for `games`; its `plays` says which of them.
+    """Return the player that `ref` names, for `games`; its `plays` says which of them.
 
-    What it draws comes from the streams called `stream` (default: by its name). Networks take their likeliest
-    action unless `deterministic` is False; language models sample as they did in training. Runs are looked for
-    under `root`. A person reads on `screen` (default: stdout). UserError when it can play none of the games.
+    What it draws comes from the streams called `stream` (default: by its name). The rest is as in `PlayerRequest`;
+    language models sample as they did in training. UserError when it can play none of the games.
     """
-    stream = stream or f"player/{ref}"
+    request = PlayerRequest(
+        ref, games, streams, stream or f"player/{ref}", root, deterministic, device, screen
+    )
     if ref == HUMAN:
-        return HumanPlayer(spell, screen)
-    if ref.startswith(REMOTE):
-        return _remote(ref)
-    if ref in BOTS:
-        return _bot(ref, games, streams, stream)
+        return HumanPlayer(screen)
+    if ref in bot_names():
+        return _bot(request)
+    for prefix, factory in plugins.references("player_schemes").items():
+        if ref.startswith(prefix):
+            player: Player = plugins.load(factory)(request)
+            return player
     run, checkpoint = find(ref, root)
     config = load_config(run.config_path).config
-    if config.language is not None:
-        return _language_model(ref, config, checkpoint, games, streams, stream, device)
-    generator = None if deterministic else streams.torch(stream)
-    return _network(ref, root, config, games, generator)
+    make = plugins.find("run_players", LANGUAGE if config.language is not None else config.engine)
+    return _network(request, config) if make is None else make(request, config, checkpoint)
+
+
+def bot_names() -> list[str]:
+    """Return the names of the bots of all plugins."""
+    return list(plugins.references("players"))
+
+
+def make_bot(name: str, spec: GameSpec, rng: np.random.Generator) -> GameBot:
+    """Return the bot called `name` for this game, drawing from `rng`.
+
+    Raises UnknownName, and UserError when it does not play this game.
+    """
+    if name not in bot_names():
+        raise UnknownName("bot", name, bot_names(), fix=f"bots: {', '.join(bot_names())}")
+    bot = _find_bot(name, spec, rng)
+    if bot is None:
+        playing = [other for other in bot_names() if _find_bot(other, spec, rng) is not None]
+        raise UserError(
+            f"the bot '{name}' does not play {spec.id}",
+            where="bots",
+            fix=f"those that do: {', '.join(playing) or 'none'}",
+        )
+    return bot
 
 
 def game_of(ref: str, root: str | Path = "runs") -> GameConfig | None:
-    """The first game that the run `ref` was trained on; None for anybody else."""
+    """Return the first game that the run `ref` was trained on; None for other players."""
     if not is_run(ref):
         return None
     run, _ = find(ref, root)
@@ -76,143 +96,85 @@ def game_of(ref: str, root: str | Path = "runs") -> GameConfig | None:
     return _game_of_env(config)
 
 
-def _game_of_env(config: TrainerConfig) -> GameConfig | None:
-    """The game that a network's env is; None where it is no text game."""
-    if config.env is None or not config.env.id.startswith(TEXT_ENV):
-        return None
-    kwargs = config.env.kwargs
-    return GameConfig(
-        id=kwargs.get("game", config.env.id.removeprefix(TEXT_ENV)), kwargs=kwargs.get("game_kwargs") or {}
-    )
-
-
 def is_run(ref: str) -> bool:
-    """Whether `ref` names a run, not a bot, an API or a person."""
-    return ref not in BOTS and ref != HUMAN and not ref.startswith(REMOTE)
+    """Whether `ref` names a run, not a bot, a person or what a plugin knows by its prefix."""
+    prefixes = tuple(plugins.references("player_schemes"))
+    return ref not in bot_names() and ref != HUMAN and not ref.startswith(prefixes)
 
 
 def describe(ref: str, root: str | Path = "runs") -> str:
-    """Which run and step `ref` means today; itself where it is no run."""
+    """Return the run and step that `ref` means now; `ref` itself where it does not name a run."""
     if not is_run(ref):
         return ref
     run, checkpoint = find(ref, root)
     return f"{run.name} at step {checkpoint.step:,}"
 
 
-def spell(turn: Seated, typed: str) -> str:
-    """What was typed, as the game writes it: `4` or `col 4` for `[4]`, where there is a codec that understands it."""
-    codec = codec_for(turn.game.spec.id, turn.game.spec.kwargs)
-    action = None if codec is None else codec.index(typed)
-    return typed if codec is None or action is None else codec.text(action)
-
-
 def find(ref: str, root: str | Path) -> tuple[RunDirectory, Checkpoint]:
-    """The run and checkpoint that `ref` names; UnknownName where none has that name, nor a bot."""
+    """Return the run and checkpoint that `ref` names; UnknownName where neither a run nor a bot has that name."""
     try:
         return find_checkpoint(ref, root)
     except UnknownName as error:
-        names = (*BOTS, HUMAN)
+        names = (*bot_names(), HUMAN)
         if nearest(ref, names) is None:
             raise
         raise UnknownName("policy", ref, names, where=error.where) from None
 
 
-def _bot(name: str, games: Sequence[GameSpec], streams: Streams, stream: str) -> BotPlayer:
+def _find_bot(name: str, spec: GameSpec, rng: np.random.Generator) -> GameBot | None:
+    """Ask every plugin with a bot of this name, since each knows its own games."""
+    for make in plugins.find_all("players", name):
+        bot: GameBot | None = make(spec, rng)
+        if bot is not None:
+            return bot
+    return None
+
+
+def _bot(request: PlayerRequest) -> BotPlayer:
     bots, refusal = {}, None
-    for spec in games:
+    for spec in request.games:
         try:
-            bots[spec] = make_bot(name, spec, streams.numpy(stream))
+            bots[spec] = make_bot(request.name, spec, request.streams.numpy(request.stream))
         except UserError as error:
             refusal = refusal or error
     if not bots and refusal is not None:
         raise refusal
-    return BotPlayer(name, bots)
+    return BotPlayer(request.name, bots)
 
 
-def _remote(ref: str) -> RemotePlayer:
-    from ludus.language.models.remote import OpenAIClient
+def _game_of_env(config: TrainerConfig) -> GameConfig | None:
+    """Return the game that a network's env is one seat of; None where it is another kind of env."""
+    if config.env is None or not config.env.id.startswith(SEAT_ENV):
+        return None
+    kwargs = config.env.kwargs
+    return GameConfig(
+        id=kwargs.get("game", config.env.id.removeprefix(SEAT_ENV)), kwargs=kwargs.get("game_kwargs") or {}
+    )
 
-    return RemotePlayer(ref, OpenAIClient.from_ref(ref.removeprefix(REMOTE)))
 
-
-def _network(
-    ref: str,
-    root: str | Path,
-    config: TrainerConfig,
-    games: Sequence[GameSpec],
-    generator: torch.Generator | None,
-) -> PolicyPlayer:
-    policy = load(ref, root)
+def _network(request: PlayerRequest, config: TrainerConfig) -> PolicyPlayer:
+    policy = load(request.name, request.root)
+    where = str(policy.run.path if policy.run else request.root)
     own = _game_of_env(config)
-    trained_on = TEXT_ENV + own.id if own is not None else "" if config.env is None else config.env.id
-    spec = next((spec for spec in games if own is not None and spec.id == own.id), None)
+    trained_on = SEAT_ENV + own.id if own is not None else "" if config.env is None else config.env.id
+    spec = next((spec for spec in request.games if own is not None and spec.id == own.id), None)
     if spec is None:
         raise UserError(
-            f"'{ref}' is a network for {trained_on or 'an env of its own'} and cannot play "
-            f"{' or '.join(spec.id for spec in games)}",
-            where=str(policy.run.path if policy.run else root),
-            fix=f"train one that can: ludus train --algo ppo --env {TEXT_ENV}{games[0].id}",
+            f"'{request.name}' is a network for {trained_on or 'an env of its own'} and cannot play "
+            f"{' or '.join(spec.id for spec in request.games)}",
+            where=where,
+            fix=f"train one that can: ludus train --algo ppo --env {SEAT_ENV}{request.games[0].id}",
         )
-    codec = codec_for(spec.id, spec.kwargs)
+    codec = find_codec(spec.id, spec.kwargs)
     space = policy.actor.observation_space
     if codec is None or space != codec.observation_space or policy.predict_with_memory is not None:
         seen = "nothing" if codec is None else describe_space(codec.observation_space)
         raise UserError(
-            f"'{ref}' cannot sit at a table: it observes {describe_space(space)}, the table shows {seen}",
-            where=str(policy.run.path if policy.run else root),
+            f"'{request.name}' cannot sit at a table: it observes {describe_space(space)}, the table shows {seen}",
+            where=where,
             fix="train without wrappers, frame_stack and recurrence",
         )
+    generator = None if request.deterministic else request.streams.torch(request.stream)
     return PolicyPlayer(
-        ref, policy.actor, spec.id, codec, deterministic=generator is None, generator=generator
+        request.name, policy.actor, spec.id, codec, deterministic=generator is None, generator=generator
     )
-
-
-def _language_model(
-    ref: str,
-    config: TrainerConfig,
-    checkpoint: Checkpoint,
-    games: Sequence[GameSpec],
-    streams: Streams,
-    stream: str,
-    device: str,
-) -> LanguagePlayer:
-    from ludus.language.models.learned import LearnedWeights
-    from ludus.language.models.local import LocalSampler
-    from ludus.language.models.models import load_language_model
-
-    language = config.language
-    assert language is not None
-    state = checkpoint.state()
-    # the weights of `tiny` are drawn, so they follow from the run's seed
-    model = load_language_model(language, device, Streams(config.seed).torch("model"))
-    with checkpoint.understood():
-        learner = best_learner(state)
-        updates = int(state.get("progress", {}).get("updates", 0))
-    model.add_adapter(learner, None if language.adapter is None else language.adapter.without_start())
-    LearnedWeights(model, [learner], language).load_state_dict(checkpoint.tensors("policy"))
-    own = own_game(config, games)
-    return LanguagePlayer(
-        ref,
-        model.tokenizer,
-        LocalSampler(model, language.sampler, streams.torch(stream)),
-        learner,
-        version=updates,
-        kind="model",
-        template=make_template(own.template),
-        extractor=make_extractor(own.extract),
-    )
-
-
-def best_learner(state: dict[str, Any]) -> str:
-    """Of several learners, the one with the highest rating."""
-    learners: list[str] = state["learners"]
-    ratings: dict[str, tuple[float, float]] = (state.get("league") or {}).get("ratings", {})
-    return str(max(learners, key=lambda name: float(ratings.get(name, (0.0, 0.0))[0])))
-
-
-def own_game(config: TrainerConfig, games: Sequence[GameSpec]) -> GameConfig:
-    """How the run saw these games; at one it does not know, as it saw its first."""
-    assert config.games is not None
-    known = [*config.games.train, *config.games.eval]
-    ids = [spec.id for spec in games]
-    return next((game for game in known if game.id in ids), known[0])

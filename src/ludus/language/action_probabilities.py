@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
+import numpy as np
 import torch
 
+from ludus.envs.seats import GameCodec
 from ludus.errors import UserError
 from ludus.evaluation.policy_outputs import ProbeInput, inspect_policy
 from ludus.games.board.bots import boldness
-from ludus.games.board.codecs import GameCodec, codec_for
-from ludus.games.board.rules import BET, CALL, KuhnPoker
+from ludus.games.board.codecs import KuhnPokerCodec
+from ludus.games.board.rules import BET, CALL
 from ludus.language.models.enumeration import enumerate_completions
 from ludus.language.models.local import LocalSampler
-from ludus.league.players import BotPlayer, LanguagePlayer, Player, PolicyPlayer, Seated
+from ludus.language.players import LanguagePlayer
+from ludus.league.players import BotPlayer, PendingTurn, Player, PolicyPlayer
 from ludus.rollout.stepper import stack
 
 
@@ -36,7 +39,7 @@ class Chances:
 
 
 @singledispatch
-def action_chances(player: Player, turns: Sequence[Seated]) -> list[Chances]:
+def action_chances(player: Player, turns: Sequence[PendingTurn]) -> list[Chances]:
     """The chances of each of `turns`, which are of games with a codec. UserError for whoever does not tell them."""
     raise UserError(
         f"'{player.name}' does not tell how likely its actions are",
@@ -46,7 +49,7 @@ def action_chances(player: Player, turns: Sequence[Seated]) -> list[Chances]:
 
 
 @action_chances.register
-def _(player: LanguagePlayer, turns: Sequence[Seated]) -> list[Chances]:
+def _(player: LanguagePlayer, turns: Sequence[PendingTurn]) -> list[Chances]:
     """All completions that count, each read as the table would read it; see `enumerate_completions`.
 
     Followed however unlikely it is: a legal action as its codec writes it, then a stop token. An answer that was not
@@ -82,7 +85,7 @@ def _(player: LanguagePlayer, turns: Sequence[Seated]) -> list[Chances]:
 
 
 @action_chances.register
-def _(player: PolicyPlayer, turns: Sequence[Seated]) -> list[Chances]:
+def _(player: PolicyPlayer, turns: Sequence[PendingTurn]) -> list[Chances]:
     """What the network gives each legal action; all to its likeliest or best one, where it does not sample."""
     found = []
     for turn in turns:
@@ -105,12 +108,12 @@ def _(player: PolicyPlayer, turns: Sequence[Seated]) -> list[Chances]:
 
 
 @action_chances.register
-def _(player: BotPlayer, turns: Sequence[Seated]) -> list[Chances]:
+def _(player: BotPlayer, turns: Sequence[PendingTurn]) -> list[Chances]:
     """Of bots at Kuhn Poker alone."""
     found = []
     for turn in turns:
         codec = _codec(turn)
-        if not isinstance(codec.rules, KuhnPoker):
+        if not isinstance(codec, KuhnPokerCodec):
             raise UserError(
                 f"how likely the actions of '{player.name}' are is known at Kuhn Poker alone",
                 where=turn.game.spec.id,
@@ -122,18 +125,18 @@ def _(player: BotPlayer, turns: Sequence[Seated]) -> list[Chances]:
     return found
 
 
-def _codec(turn: Seated) -> GameCodec[Any]:
-    codec = codec_for(turn.game.spec.id, turn.game.spec.kwargs)
-    assert codec is not None
-    return codec
+def _codec(turn: PendingTurn) -> GameCodec:
+    assert turn.game.codec is not None
+    return turn.game.codec
 
 
-def _legal(turn: Seated) -> list[int]:
-    codec = _codec(turn)
-    return list(codec.rules.legal(codec.position(turn.game)))
+def _legal(turn: PendingTurn) -> list[int]:
+    mask = turn.game.mask()
+    assert mask is not None
+    return [int(action) for action in np.flatnonzero(mask)]
 
 
-def _among_legal(player: Player, turn: Seated, read: Mapping[int, float], *others: float) -> Chances:
+def _among_legal(player: Player, turn: PendingTurn, read: Mapping[int, float], *others: float) -> Chances:
     total = math.fsum(read.values())
     if total <= 0:
         raise UserError(

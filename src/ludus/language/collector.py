@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from ludus.config.language import GamesConfig
+from ludus.config.language import GamesConfig, GameSpec
+from ludus.envs.seats import GameFault
 from ludus.errors import UserError
 from ludus.language.roster import Roster
-from ludus.language.text_games.game import GameFault, GameSpec, TextGame
+from ludus.language.text_games.extraction import Extractor
+from ludus.language.text_games.game import TextGame
+from ludus.language.text_games.templates import Template
 from ludus.language.turns import Turn, Turns
 from ludus.league.league import League
-from ludus.league.players import Reply, Seated, answer
+from ludus.league.players import PendingTurn, Reply, answer
 from ludus.league.records import MatchRecord
 from ludus.rollout.collector import Collector
 from ludus.runs.streams import Streams
@@ -32,13 +35,16 @@ class GameSetup:
     """A game as it is played here: its rules, how a turn becomes a prompt, how a completion becomes a move."""
 
     spec: GameSpec
-    template: Any
-    extractor: Any
+    template: Template
+    extractor: Extractor
     weight: float = 1.0
 
     @property
     def game(self) -> str:
         return self.spec.id
+
+    def new_game(self) -> TextGame:
+        return TextGame(self.spec, self.template, self.extractor)
 
 
 @dataclass
@@ -156,7 +162,7 @@ class MatchCollector(Collector):
             number, self._next = self._next, self._next + 1
             index = int(self._rng.choice(len(self.tables), p=self._weights))
             table = self.tables[index]
-            game = TextGame(table.spec)
+            game = table.new_game()
             game.reset(self._streams.derive("match", number))
             if game.over:
                 why = "it is over before it begins" if game.fault is None else game.fault.what
@@ -181,7 +187,9 @@ class MatchCollector(Collector):
         self._branch()
         began = time.perf_counter()
         moving = [(match, match.players[match.game.seat]) for match in self._open]
-        replies = answer([(self._roster.player(name), self._seated(match)) for match, name in moving])
+        replies = answer(
+            [(self._roster.player(name), PendingTurn(match.game, match.number)) for match, name in moving]
+        )
         took = time.perf_counter() - began
         for (match, name), reply in zip(moving, replies, strict=True):
             match.seconds += took / len(moving)
@@ -190,10 +198,6 @@ class MatchCollector(Collector):
         over = [match for match in self._open if match.game.over]
         self._open = [match for match in self._open if not match.game.over]
         return [record for match in over if (record := self._finish(match)) is not None]
-
-    def _seated(self, match: OpenMatch) -> Seated:
-        table = self.tables[match.table]
-        return Seated(match.game, match.number, match.game.seat, table.template, table.extractor)
 
     def _apply(self, match: OpenMatch, name: str, reply: Reply) -> None:
         if reply.fault is not None:
@@ -204,6 +208,7 @@ class MatchCollector(Collector):
         accepted = match.game.play(reply.action)
         match.moves.append((seat, reply.action))
         if reply.turn is not None:
+            assert isinstance(reply.turn, Turn)
             match.turns.append(replace(reply.turn, invalid=not accepted, group=match.group))
 
     def _branch(self) -> None:
@@ -320,7 +325,7 @@ class TurnTally:
         self._matches: list[tuple[MatchRecord, int]] = []
 
     def acted(self, replies: Sequence[Reply], seconds: float) -> None:
-        spoken = [reply.turn for reply in replies if reply.turn is not None]
+        spoken = [reply.turn for reply in replies if isinstance(reply.turn, Turn)]
         self._all_turns += len(replies)
         self._sampling += seconds
         self._characters += sum(len(turn.text) for turn in spoken)
@@ -401,10 +406,11 @@ def _open_from_plain(plain: dict[str, Any], tables: Sequence[GameSetup]) -> Open
         arrays = {name: np.array(saved[name], dtype=np.float32) for name in ("log_probs", "raw_log_probs")}
         tokens = {name: tuple(saved[name]) for name in ("prompt", "completion")}
         turns.append(Turn(**{**saved, **arrays, **tokens}))
+    table = tables[plain["table"]]
     return OpenMatch(
         number=plain["number"],
         table=plain["table"],
-        game=TextGame.replay(tables[plain["table"]].spec, plain["seed"], plain["actions"]),
+        game=TextGame.replay(table.spec, plain["seed"], plain["actions"], table.template, table.extractor),
         players=tuple(plain["players"]),
         home=plain["home"],
         turns=turns,

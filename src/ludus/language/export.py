@@ -13,8 +13,8 @@ FILENAME = "adapter"
 
 def export(policy: LoadedPolicy, path: Path) -> Exported:
     """Write the adapter of the best-rated learner. UserError for a run that trained all weights."""
-    from ludus.evaluation.players import best_learner
     from ludus.language.models.peft_files import write_peft
+    from ludus.language.players import best_learner
 
     assert policy.config is not None and policy.checkpoint is not None
     language = policy.config.language

@@ -16,7 +16,8 @@ from ludus.language.models.engine import PublishedSampler
 from ludus.language.models.local import LocalSampler
 from ludus.language.models.model import LanguageModel
 from ludus.language.models.sampling import Sampler
-from ludus.league.players import LanguagePlayer, Player
+from ludus.language.players import LanguagePlayer
+from ludus.league.players import Player
 from ludus.runs.atomic import write_atomic
 from ludus.runs.manifest import file_digest, is_plain_filename
 

@@ -231,11 +231,9 @@ class LanguageTrainer(RunTrainer):
                     play_matches(
                         learner,
                         self._opponent(opponent, seed),
-                        table.spec,
+                        table.new_game,
                         n_episodes,
                         seed,
-                        template=table.template,
-                        extractor=table.extractor,
                         side_by_side=self._games.open,
                         before_turn=self._go_on,
                     )

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
+from ludus.envs.seats import TurnGame
 from ludus.errors import UserError
 from ludus.league.league import Kind
-from ludus.league.players import Reply, Seated
+from ludus.league.players import PendingTurn, Player, Reply
 
 
-class HumanPlayer:
+class HumanPlayer(Player):
     """Shows what is new to the seat since its last turn and reads the move, one line.
 
-    `spell` may turn what was typed into what the game understands (`4` into `[4]`). UserError when the input ends.
+    What was typed may be shorter than what the game reads: `4` for `[4]`. UserError when the input ends.
     """
 
     kind: Kind = "human"
     name = "human"
-    plays: frozenset[str] | None = None
 
-    def __init__(
-        self,
-        spell: Callable[[Seated, str], str] | None = None,
-        screen: TextIO | None = None,
-        keyboard: TextIO | None = None,
-    ) -> None:
-        self._spell = spell
+    def __init__(self, screen: TextIO | None = None, keyboard: TextIO | None = None) -> None:
         self._screen = screen or sys.stdout
         self._keyboard = keyboard or sys.stdin
         self._shown: dict[tuple[int, int], str] = {}
 
-    def act(self, turns: Sequence[Seated]) -> list[Reply]:
+    def act(self, turns: Sequence[PendingTurn]) -> list[Reply]:
         return [self._answer(turn) for turn in turns]
 
-    def _answer(self, turn: Seated) -> Reply:
+    def _answer(self, turn: PendingTurn) -> Reply:
         place = (turn.match, turn.seat)
         seen = turn.game.observe().text
         before = self._shown.get(place, "")
@@ -50,4 +44,10 @@ class HumanPlayer:
                 print(file=self._screen)
                 raise UserError("the input ended before the game did", fix="play at a terminal")
             typed = line.strip()
-        return Reply(typed if self._spell is None else self._spell(turn, typed), typed)
+        return Reply(_as_written(turn.game, typed), typed)
+
+
+def _as_written(game: TurnGame, typed: str) -> str:
+    """What was typed, as the game writes it: `4` or `col 4` for `[4]`, where its codec understands it."""
+    action = None if game.codec is None else game.codec.index(typed)
+    return typed if game.codec is None or action is None else game.codec.text(action)

@@ -1,7 +1,6 @@
-"""Two players at one game, many times over: every start is played from every seat, and the result is counted.
+"""Matches of two players at one game: every start is played from every seat, and the results are counted.
 
-A game is won by whoever has the greater reward; at a table of more than two, the one of the two whose seats have
-the greater mean.
+The player with the greater reward wins; in a game for more than two, the player whose seats have the greater mean.
 """
 
 from __future__ import annotations
@@ -11,16 +10,11 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ludus.language.text_games.game import GameFault, TextGame
-from ludus.language.turns import Turn
-from ludus.league.players import Extractor, Player, Reply, Seated, answer
+from ludus.envs.seats import GameFault, TurnGame
+from ludus.league.players import PendingTurn, Player, Reply, TurnRecord, answer
 from ludus.league.records import MatchRecord
-
-if TYPE_CHECKING:
-    from ludus.language.text_games.game import GameSpec
-    from ludus.language.text_games.templates import Template
 
 _Z = 1.959963984540054  # 95 %
 _HOPELESS = 16  # games that could not be played, before any that could: the others will not be tried
@@ -73,23 +67,23 @@ class MatchResult:
     """Every game that was played, those cut off too, in order of its number."""
 
 
-class _Open:
+class _OpenGame:
     """A game under way. `seats` says who sits on each: 0 is the first player, 1 the second."""
 
-    def __init__(self, number: int, game: TextGame, seats: Sequence[int]) -> None:
+    def __init__(self, number: int, game: TurnGame, seats: Sequence[int]) -> None:
         self.number = number
         self.game = game
         self.seats = seats
         self.moves: list[tuple[int, str]] = []
-        self.turns: list[Turn] = []
+        self.turns: list[TurnRecord] = []
         self.seconds = 0.0
         self.fault: str | None = None
 
-    def take(self, reply: Reply) -> None:
+    def apply(self, reply: Reply) -> None:
         if reply.fault is not None:
             self.fault = reply.fault
             return
-        seat = self.game.seat  # before the move: after it, it is somebody else's turn
+        seat = self.game.seat  # read before the move: after it, another seat is to move
         accepted = self.game.play(reply.action)
         self.moves.append((seat, reply.action))
         if reply.turn is not None:
@@ -105,27 +99,25 @@ class _Open:
 def play_matches(
     first: Player,
     second: Player,
-    spec: GameSpec,
+    new_game: Callable[[], TurnGame],
     games: int,
     seed: int,
     *,
-    template: Template,
-    extractor: Extractor,
     side_by_side: int = 64,
     ended: Callable[[MatchRecord | None], None] | None = None,
     before_turn: Callable[[], None] = lambda: None,
 ) -> MatchResult:
-    """Play `games` games of `spec` between the two, `side_by_side` at a time.
+    """Play `games` games, each made by `new_game`, between the two, `side_by_side` at a time.
 
     In game number i the first player sits on seat i modulo the number of seats and the second on all others; each
     seed, from `seed` upwards, is played once from every seat. At a game for one, both play each seed by themselves
     and their rewards are compared.
 
     A reply with a fault, or a game that cannot be started, ends that game without a result (`skipped`); after 16 of
-    them and none played, all others are skipped too. `ended` is told of each game as it ends; None is a skipped one.
-    `before_turn` may raise to break it all off.
+    them and none played, all others are skipped too. `ended` is called with each game as it ends, or with None where it
+    was skipped. `before_turn` may raise to stop the match.
     """
-    match = _Match(first, second, spec, games, seed, template, extractor, ended or (lambda record: None))
+    match = _Match(first, second, new_game, games, seed, ended or (lambda record: None))
     while match.open or match.next < match.wanted:
         before_turn()
         match.fill(side_by_side)
@@ -138,25 +130,22 @@ class _Match:
         self,
         first: Player,
         second: Player,
-        spec: GameSpec,
+        new_game: Callable[[], TurnGame],
         games: int,
         seed: int,
-        template: Template,
-        extractor: Extractor,
         ended: Callable[[MatchRecord | None], None],
     ) -> None:
         self.players = (first, second)
-        self.spec = spec
+        self.new_game = new_game
         self.games = games
         self.seed = seed
-        self.template = template
-        self.extractor = extractor
         self.ended = ended
-        self.n_seats = TextGame(spec).n_seats
+        game = new_game()
+        self.game_id, self.n_seats = game.spec.id, game.n_seats
         self.copies = 2 if self.n_seats == 1 else 1
-        """Games that are played for one that counts."""
+        """Games that are played for each one that is counted."""
         self.wanted = games * self.copies
-        self.open: list[_Open] = []
+        self.open: list[_OpenGame] = []
         self.next = 0
         self.records: dict[int, MatchRecord] = {}
         self.skipped: dict[int, str] = {}
@@ -175,22 +164,24 @@ class _Match:
                 self.skip(number, next(reversed(self.skipped.values())))
                 continue
             seats, seed = self.seating(number)
-            game = TextGame(self.spec)
+            game = self.new_game()
             try:
                 game.reset(seed)
             except GameFault as fault:
                 self.skip(number, fault.what)
             else:
-                self.open.append(_Open(number, game, seats))
+                self.open.append(_OpenGame(number, game, seats))
 
     def tick(self) -> None:
         """One turn in every open game, all answered together."""
         waiting = [one for one in self.open if not one.game.over]  # a game may be over before its first turn
         began = time.perf_counter()
-        replies = answer([(self.players[one.seats[one.game.seat]], self.seated(one)) for one in waiting])
+        replies = answer(
+            [(self.players[one.seats[one.game.seat]], PendingTurn(one.game, one.number)) for one in waiting]
+        )
         share = (time.perf_counter() - began) / max(len(waiting), 1)
         for one, reply in zip(waiting, replies, strict=True):
-            one.take(reply)
+            one.apply(reply)
             one.seconds += share
         for one in self.open:
             if one.fault is not None:
@@ -200,9 +191,6 @@ class _Match:
                 self.records[one.number] = one.record(names)
                 self.ended(self.records[one.number])
         self.open = [one for one in self.open if one.fault is None and not one.game.over]
-
-    def seated(self, one: _Open) -> Seated:
-        return Seated(one.game, one.number, one.game.seat, self.template, self.extractor)
 
     def skip(self, number: int, reason: str) -> None:
         self.skipped[number] = reason
@@ -238,7 +226,7 @@ class _Match:
         return MatchResult(
             first=self.players[0].name,
             second=self.players[1].name,
-            game=self.spec.id,
+            game=self.game_id,
             total=_tally([one for seat in differences for one in seat]),
             by_seat=tuple(_tally(seat) for seat in differences),
             cut_off=cut_off,

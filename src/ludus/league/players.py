@@ -1,189 +1,121 @@
-"""Who can sit at a table: a language model, a bot, a network trained on an env, a remote model.
+"""Players at games with seats: bots and networks. `human` has a person at the terminal.
 
 A player is asked for all its pending turns at once, whichever matches they belong to, and answers them in order.
-A person at the terminal is one too, see `human`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 import numpy as np
 
-from ludus.errors import UserError
-from ludus.language.turns import Turn
+from ludus.config.language import GameSpec
+from ludus.envs.seats import GameBot, GameCodec, TurnGame
 from ludus.league.league import Kind
+from ludus.runs.streams import Streams
 from ludus.types import Array, BoolArray
 
 if TYPE_CHECKING:
     from torch import Generator
 
-    from ludus.config.language import GameSpec
-    from ludus.games.board.bots import TextBot
-    from ludus.games.board.codecs import GameCodec
-    from ludus.language.models.sampling import Completion, Request, Sampler
-    from ludus.language.models.tokenizer import Tokenizer
-    from ludus.language.text_games.game import TextGame
-    from ludus.language.text_games.templates import Template
-
-Extractor = Callable[[str], tuple[str, bool]]
-"""From a completion to the action in it, and whether it had the asked form."""
-
 
 @dataclass(frozen=True)
-class Seated:
-    """One pending turn: the game, which waits for `seat`, and how its turns are put into words and read."""
+class PendingTurn:
+    """A game that waits for a move, and the number of its match."""
 
-    game: TextGame
+    game: TurnGame
     match: int
-    seat: int
-    template: Template
-    extractor: Extractor
+
+    @property
+    def seat(self) -> int:
+        return self.game.seat
+
+
+class TurnRecord(Protocol):
+    """What a player that learns records of its own turn; `invalid` is set when the game refused the move."""
+
+    invalid: bool
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a player answers: the action for the game and the whole text it stood in.
+    """A player's answer: the action for the game, and the whole text it was found in.
 
-    `turn` is what a language model trains on. With a `fault` there is no answer, and the match cannot go on.
+    `turn` is kept in the match record. With a `fault` there is no answer, and the match cannot continue.
     """
 
     action: str
     text: str
-    turn: Turn | None = None
+    turn: TurnRecord | None = None
     fault: str | None = None
 
 
-class Player(Protocol):
-    """Whoever fills seats. `name` is how the league knows it; `plays` are the games it can play, None for all."""
+class Player(ABC):
+    """A player of the league. `plays` are the ids of the games it can play, None for all."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def kind(self) -> Kind: ...
-
-    @property
-    def plays(self) -> frozenset[str] | None: ...
-
-    def act(self, turns: Sequence[Seated]) -> list[Reply]:
-        """An answer to each of `turns`, in order."""
-        ...
-
-
-class LanguagePlayer:
-    """A language model under one of its adapters. Every reply carries the turn, with the tokens as sampled.
-
-    `template` and `extractor` are its own where it was trained with others than the table's.
-    """
-
+    name: str
+    kind: Kind
     plays: frozenset[str] | None = None
 
-    def __init__(
-        self,
-        name: str,
-        tokenizer: Tokenizer,
-        sampler: Sampler,
-        adapter: str | None,
-        *,
-        version: int = 0,
-        kind: Kind = "learner",
-        template: Template | None = None,
-        extractor: Extractor | None = None,
-    ) -> None:
-        self.name = name
-        self.kind = kind
-        self.version = version
-        self.adapter = adapter
-        self._tokenizer = tokenizer
-        self.sampler = sampler
-        self._template = template
-        self._extractor = extractor
+    @property
+    def batch_key(self) -> object:
+        """Players with the same key are asked together, by one call of `act_together`."""
+        return self
 
-    def act(self, turns: Sequence[Seated]) -> list[Reply]:
-        return _sample([(self, turn) for turn in turns])
+    @abstractmethod
+    def act(self, turns: Sequence[PendingTurn]) -> list[Reply]:
+        """Answer each of `turns`, in order."""
 
-    def prompt(self, turn: Seated) -> tuple[int, ...]:
-        """The tokens that this turn is put to the model in."""
-        template = self._template or turn.template
-        text = template.render(turn.game.observe(), self._tokenizer)
-        return tuple(self._tokenizer.encode(text)) or (self._tokenizer.start_id,)
-
-    def read(self, turn: Seated, text: str) -> tuple[str, bool]:
-        """The action in `text`, and whether it had the asked form."""
-        return (self._extractor or turn.extractor)(text)
-
-    def reply(self, turn: Seated, request: Request, completion: Completion) -> Reply:
-        """What the `completion` of a request for this turn says."""
-        text = self._tokenizer.decode(completion.tokens)
-        action, well_formed = self.read(turn, text)
-        record = Turn(
-            game=turn.game.spec.id,
-            match=turn.match,
-            seat=turn.seat,
-            index=turn.game.turns,
-            player=self.name,
-            version=self.version,
-            prompt=request.prompt[completion.prompt_cut :],  # what the model was given, to the token
-            completion=completion.tokens,
-            log_probs=completion.log_probs,
-            raw_log_probs=completion.raw_log_probs,
-            observation=turn.game.observe().text,
-            text=text,
-            action=action,
-            well_formed=well_formed,
-            truncated=completion.truncated,
-            prompt_cut=completion.prompt_cut,
-            entropy=completion.entropy,
-        )
-        return Reply(action, text, record)
+    def act_together(self, pending: Sequence[tuple[Player, PendingTurn]]) -> list[Reply]:
+        """Answer the turns of all players with this player's `batch_key`, in order."""
+        return self.act([turn for _, turn in pending])
 
 
-def answer(pending: Sequence[tuple[Player, Seated]]) -> list[Reply]:
-    """The reply to each pending turn, in order.
+@dataclass(frozen=True)
+class PlayerRequest:
+    """What a player is made from: its name, and the circumstances it plays in.
 
-    Every player is asked once for all its turns; language models that share a sampler are one batch.
+    It draws from the streams called `stream`. A network takes its likeliest action where `deterministic`. Runs are
+    found under `root`. A person reads on `screen`, by default stdout.
     """
+
+    name: str
+    games: Sequence[GameSpec]
+    streams: Streams
+    stream: str
+    root: str | Path = "runs"
+    deterministic: bool = True
+    device: str = "cpu"
+    screen: TextIO | None = None
+
+
+def answer(pending: Sequence[tuple[Player, PendingTurn]]) -> list[Reply]:
+    """Return the reply to each pending turn, in order; players that share a `batch_key` are one batch."""
     groups: dict[int, list[int]] = {}
     for index, (player, _) in enumerate(pending):
-        asked = player.sampler if isinstance(player, LanguagePlayer) else player
-        groups.setdefault(id(asked), []).append(index)
+        groups.setdefault(id(player.batch_key), []).append(index)
     replies: dict[int, Reply] = {}
     for places in groups.values():
         own = [pending[place] for place in places]
-        speakers = [(player, turn) for player, turn in own if isinstance(player, LanguagePlayer)]
-        found = _sample(speakers) if speakers else own[0][0].act([turn for _, turn in own])
-        replies |= dict(zip(places, found, strict=True))
+        replies |= dict(zip(places, own[0][0].act_together(own), strict=True))
     return [replies[place] for place in range(len(pending))]
 
 
-def _sample(turns: Sequence[tuple[LanguagePlayer, Seated]]) -> list[Reply]:
-    """Replies of players who share a sampler."""
-    from ludus.language.models.sampling import Request
-
-    requests = [
-        Request(player.prompt(turn), player.adapter, f"{turn.match}/{turn.seat}") for player, turn in turns
-    ]
-    completions = turns[0][0].sampler.sample(requests)
-    return [
-        player.reply(turn, request, completion)
-        for (player, turn), request, completion in zip(turns, requests, completions, strict=True)
-    ]
-
-
-class BotPlayer:
+class BotPlayer(Player):
     """A scripted bot, with a bot of its own for each game it plays."""
 
     kind: Kind = "bot"
 
-    def __init__(self, name: str, bots: Mapping[GameSpec, TextBot]) -> None:
+    def __init__(self, name: str, bots: Mapping[GameSpec, GameBot]) -> None:
         self.name = name
         self.plays = frozenset(spec.id for spec in bots)
         self._bots = bots
 
-    def act(self, turns: Sequence[Seated]) -> list[Reply]:
+    def act(self, turns: Sequence[PendingTurn]) -> list[Reply]:
         actions = [self._bots[turn.game.spec].act(turn.game) for turn in turns]
         return [Reply(action, action) for action in actions]
 
@@ -198,11 +130,11 @@ class Network(Protocol):
         deterministic: bool = True,
         generator: Generator | None = None,
     ) -> Array:
-        """An action for each row of `obs`."""
+        """Return an action for each row of `obs`."""
         ...
 
 
-class PolicyPlayer:
+class PolicyPlayer(Player):
     """A network trained on an env, which sees the game and acts in it through the game's codec.
 
     It plays `game`, which `codec` is for, and no other. Unless `deterministic`, it draws from `generator`.
@@ -215,7 +147,7 @@ class PolicyPlayer:
         name: str,
         network: Network,
         game: str,
-        codec: GameCodec[Any],
+        codec: GameCodec,
         *,
         deterministic: bool = True,
         generator: Generator | None = None,
@@ -227,38 +159,10 @@ class PolicyPlayer:
         self.deterministic = deterministic
         self._generator = generator
 
-    def act(self, turns: Sequence[Seated]) -> list[Reply]:
+    def act(self, turns: Sequence[PendingTurn]) -> list[Reply]:
         seen = [self.codec.encode(turn.game) for turn in turns]
         observations = np.stack([observation for observation, _ in seen])
         masks = np.stack([mask for _, mask in seen])
         chosen = self.network.predict(observations, masks, self.deterministic, self._generator)
         actions = [self.codec.text(int(action)) for action in chosen]
         return [Reply(action, action) for action in actions]
-
-
-class Conversation(Protocol):
-    """A remote model: one answer to each prompt, or the error that came instead."""
-
-    def ask(self, prompts: Sequence[str]) -> list[str | UserError]: ...
-
-
-class RemotePlayer:
-    """A model behind an API. What it cannot answer (network, deadline, refusal) is the reply's `fault`."""
-
-    kind: Kind = "remote"
-    plays: frozenset[str] | None = None
-
-    def __init__(self, name: str, client: Conversation) -> None:
-        self.name = name
-        self._client = client
-
-    def act(self, turns: Sequence[Seated]) -> list[Reply]:
-        answers = self._client.ask([turn.game.observe().text for turn in turns])
-        return [_read(turn, answer) for turn, answer in zip(turns, answers, strict=True)]
-
-
-def _read(turn: Seated, answer: str | UserError) -> Reply:
-    if isinstance(answer, UserError):
-        return Reply("", "", fault=answer.what)
-    action, _ = turn.extractor(answer)
-    return Reply(action, answer)

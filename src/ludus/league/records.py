@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ludus.language.text_games.game import TextGame
+from ludus.envs.seats import TurnGame
 
 
 @dataclass
@@ -33,8 +32,8 @@ class MatchRecord:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, match: int, game: TextGame, players: tuple[str, ...], **more: Any) -> MatchRecord:
-        """The record of a `game` that is over; `more` are further fields."""
+    def of(cls, match: int, game: TurnGame, players: tuple[str, ...], **more: Any) -> MatchRecord:
+        """Make the record of a `game` that is over; `more` are further fields."""
         outcome = game.outcome()
         return cls(
             match=match,

@@ -7,18 +7,21 @@ import itertools
 import numpy as np
 import pytest
 
+from ludus.config.language import GameSpec
+from ludus.envs.seats import GameBot, find_codec
 from ludus.errors import UnknownName, UserError
-from ludus.games.board.bots import ReadingBot, TextBot, bots_for, in_equilibrium, make_bot
-from ludus.games.board.codecs import codec_for
+from ludus.evaluation.players import make_bot
+from ludus.games.board.bots import in_equilibrium
 from ludus.games.board.rules import BET, CALL, CHECK, FOLD, Hand, KuhnPoker
-from ludus.language.text_games.game import GameSpec, TextGame
+from ludus.language.players import ReadingBot
+from ludus.language.text_games.game import TextGame
 
 pytest.importorskip("textarena")
 
 
 def play(spec: GameSpec, seats: tuple[str, str], games: int) -> list[tuple[float, ...]]:
     rng = np.random.default_rng(0)
-    bots: list[TextBot] = [make_bot(name, spec, rng) for name in seats]
+    bots: list[GameBot] = [make_bot(name, spec, rng) for name in seats]
     game = TextGame(spec)
     results = []
     for seed in range(games):
@@ -112,11 +115,12 @@ def test_a_bot_that_is_not_known_or_does_not_play_the_game_says_so() -> None:
         UserError, match=r"'minimax' does not play KuhnPoker-v0[\s\S]*random, greedy, equilibrium"
     ):
         make_bot("minimax", GameSpec("KuhnPoker-v0"), rng)
-    assert bots_for(GameSpec("Chess-v0")) == ["random"]
+    with pytest.raises(UserError, match=r"'greedy' does not play Chess-v0[\s\S]*those that do: random"):
+        make_bot("greedy", GameSpec("Chess-v0"), rng)
 
 
 def test_without_a_codec_the_random_bot_plays_what_the_text_offers() -> None:
-    assert codec_for("Othello-v0-tiny") is None
+    assert find_codec("Othello-v0-tiny") is None
     game = TextGame(GameSpec("Othello-v0-tiny"))
     bot = make_bot("random", game.spec, np.random.default_rng(0))
     assert isinstance(bot, ReadingBot)

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import ludus.envs.registration  # noqa: F401 (registers the ids)
+from ludus.config.language import GameSpec
 from ludus.envs.catalog import env_groups
 from ludus.envs.masks import has_masks
 from ludus.envs.validate import validate_environment
 from ludus.errors import UnknownName, UserError
 from ludus.games.board.env import BoardGameEnv
-from ludus.language.text_games.game import GameSpec, TextGame
+from ludus.language.text_games.game import TextGame
 
 IDS = ["Text/ConnectFour-v0", "Text/KuhnPoker-v0", "Text/Nim-v0", "Text/TicTacToe-v0"]
 

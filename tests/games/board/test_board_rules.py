@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.games.board.codecs import GAMES, GameCodec, codec_for
+from ludus.config.language import GameSpec
+from ludus.games.board.codecs import GAMES, BoardCodec, codec_for
 from ludus.games.board.rules import BET, CALL, CHECK, FOLD, ConnectFour, Hand, KuhnPoker
 from ludus.language.text_games.arena import registry
-from ludus.language.text_games.game import GameSpec, TextGame
+from ludus.language.text_games.game import TextGame
 
 pytest.importorskip("textarena")
 
 
-def codec_of(game_id: str, **kwargs: Any) -> GameCodec[Any]:
+def codec_of(game_id: str, **kwargs: Any) -> BoardCodec[Any]:
     codec = codec_for(game_id, kwargs)
     assert codec is not None
     return codec
@@ -150,8 +151,8 @@ def test_kuhn_poker_with_stakes_is_openspiels_game_with_seat_1_first() -> None:
 def test_in_kuhn_poker_a_seat_is_not_shown_the_other_card() -> None:
     codec = codec_of("KuhnPoker-v0")
     hand = Hand((0, 1), 0, 1, 1, (1, -1), 2)
-    assert (codec.look(hand, 1) == codec.look(hand._replace(cards=(2, 1)), 1)).all()
-    assert codec.look(hand, 0).tolist() == pytest.approx([1, 0, 0, 1, 0, 0, 0, 2 / 3, 0.5 + 0.5 / 3])
+    assert (codec.observe(hand, 1) == codec.observe(hand._replace(cards=(2, 1)), 1)).all()
+    assert codec.observe(hand, 0).tolist() == pytest.approx([1, 0, 0, 1, 0, 0, 0, 2 / 3, 0.5 + 0.5 / 3])
 
 
 def test_a_board_is_shown_from_the_side_of_who_looks() -> None:
@@ -163,7 +164,7 @@ def test_a_board_is_shown_from_the_side_of_who_looks() -> None:
     seen, mask = codec.encode(game)
     assert np.flatnonzero(seen).tolist() == [0, 9 + 4]
     assert np.flatnonzero(~mask).tolist() == [0, 4]
-    assert np.flatnonzero(codec.look(codec.position(game), 1)).tolist() == [4, 9]
+    assert np.flatnonzero(codec.observe(codec.position(game), 1)).tolist() == [4, 9]
 
     codec = codec_of("ConnectFour-v0")
     game = TextGame(GameSpec("ConnectFour-v0"))

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from ludus.config.language import GameSpec
+from ludus.envs.seats import GameOutcome
 from ludus.errors import UnknownName, UserError
 from ludus.language.text_games import seclusion, watchdog
-from ludus.language.text_games.game import GameOutcome, GameSpec, TextGame
+from ludus.language.text_games.game import TextGame
 from ludus.language.text_games.seclusion import Seclusion
 
 pytest.importorskip("textarena")
@@ -269,7 +271,8 @@ import socket
 def refuse(*args, **kwargs): raise SystemExit("a socket was opened")
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
 from ludus.language.text_games.arena import Seclusion
-from ludus.language.text_games.game import GameSpec, TextGame
+from ludus.config.language import GameSpec
+from ludus.language.text_games.game import TextGame
 from ludus.errors import LudusError
 for game_id in ("TicTacToe-v0", "RushHour-v0", "LogicPuzzle-v0", "WordLadder-v0", "Hangman-v0", "Wordle-v0"):
     try:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from ludus.envs.seats import Observed
 from ludus.errors import ConfigError
-from ludus.language.text_games.table import Observed
 from ludus.language.text_games.templates import make_template
 
 SEEN = Observed(text="\n[GAME] Rules.\n[GAME] Board {seat}", board="Board {seat}", rules="Rules.\n", seat=1)

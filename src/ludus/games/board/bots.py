@@ -1,6 +1,6 @@
-"""Scripted players: random in every game; greedy, minimax and equilibrium where Ludus knows the rules.
+"""Scripted players of the board games.
 
-random       any legal action; in a game without a codec, any move its text offers
+random       any legal action
 greedy       wins if it can at once, keeps the other from winning at once, otherwise at random; in Kuhn Poker it
              looks at its own card alone
 minimax      plays perfectly, at random among equally good moves; in Connect Four it looks four moves ahead
@@ -10,91 +10,55 @@ equilibrium  Kuhn Poker's: nobody wins chips from it in the long run
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ludus.config.language import GameSpec
-from ludus.errors import UnknownName, UserError
-from ludus.games.board.codecs import GameCodec, codec_for
+from ludus.envs.seats import TurnGame
+from ludus.games.board.codecs import BoardCodec, codec_for
 from ludus.games.board.rules import BET, CALL, CHECK, FOLD, GameRules, Hand, KuhnPoker
-from ludus.language.text_games.game import TextGame
 
 Choose = Callable[[GameRules[Any], Any, np.random.Generator], int]
-"""From the rules and a position to an action."""
-
-
-class TextBot(Protocol):
-    def act(self, game: TextGame) -> str:
-        """A move for the seat to move, as text."""
-        ...
+"""Returns an action, of the rules and a position."""
 
 
 class ChoosingBot:
-    """Plays by the rules; `choose` is one of this file's."""
+    """Plays by the rules of a codec; `choose` is a function of this file."""
 
-    def __init__(self, codec: GameCodec[Any], choose: Choose, rng: np.random.Generator) -> None:
+    def __init__(self, codec: BoardCodec[Any], choose: Choose, rng: np.random.Generator) -> None:
         self._codec, self._choose, self._rng = codec, choose, rng
 
-    def act(self, game: TextGame) -> str:
+    def act(self, game: TurnGame) -> str:
         return self._codec.text(self.choose(self._codec.position(game)))
 
     def choose(self, position: Any) -> int:
-        """An action in `position`, which is not the end."""
+        """Return an action in `position`, which is not the end."""
         return self._choose(self._codec.rules, position, self._rng)
 
 
-class ReadingBot:
-    """Plays any move that the text offers in brackets; looks first where moves are listed as available."""
-
-    _listed = re.compile(
-        r"(?:available|valid|legal|possible|allowed)[^\n]*?(?:moves?|actions?|options?)", re.I
-    )
-    _in_brackets = re.compile(r"\[[^\[\]\n]+\]")
-    _speaker = re.compile(r"\[(?:GAME|Player(?: \d+)?)\]")
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-
-    def act(self, game: TextGame) -> str:
-        seen = game.observe()
-        listed = list(self._listed.finditer(seen.text))
-        for text in (seen.text[listed[-1].start() :] if listed else "", seen.board, seen.text):
-            offered = [move for move in self._in_brackets.findall(text) if not self._speaker.fullmatch(move)]
-            if offered:
-                return str(offered[int(self._rng.integers(len(offered)))])
-        return "[0]"
-
-
-def make_bot(name: str, spec: GameSpec, rng: np.random.Generator) -> TextBot:
-    """The bot called `name` for this game, drawing from `rng`.
-
-    Raises UnknownName, and UserError when it does not play this game.
-    """
-    if name not in BOTS:
-        raise UnknownName("bot", name, BOTS, fix=f"bots: {', '.join(BOTS)}")
-    if name not in bots_for(spec):
-        raise UserError(
-            f"the bot '{name}' does not play {spec.id}",
-            where="bots",
-            fix=f"those that do: {', '.join(bots_for(spec))}",
-        )
+def make_bot(name: str, spec: GameSpec, rng: np.random.Generator) -> ChoosingBot | None:
+    """Return the bot called `name` for this game, drawing from `rng`; None where it does not play the game."""
     codec = codec_for(spec.id, spec.kwargs)
-    return ReadingBot(rng) if codec is None else ChoosingBot(codec, chooser(name, codec.rules), rng)
+    if codec is None or name not in bots_for(codec.rules):
+        return None
+    return ChoosingBot(codec, chooser(name, codec.rules), rng)
 
 
-def bots_for(spec: GameSpec) -> list[str]:
-    """The names of the bots that play this game."""
-    codec = codec_for(spec.id, spec.kwargs)
-    if codec is None:
-        return ["random"]
-    return ["random", "greedy", "equilibrium" if codec.rules.hidden else "minimax"]
+random_bot = functools.partial(make_bot, "random")
+greedy_bot = functools.partial(make_bot, "greedy")
+minimax_bot = functools.partial(make_bot, "minimax")
+equilibrium_bot = functools.partial(make_bot, "equilibrium")
+
+
+def bots_for(rules: GameRules[Any]) -> list[str]:
+    """Return the names of the bots that play by these rules."""
+    return ["random", "greedy", "equilibrium" if rules.hidden else "minimax"]
 
 
 def chooser(name: str, rules: GameRules[Any]) -> Choose:
-    """How the bot `name` plays by `rules`."""
+    """Return the function by which the bot `name` chooses."""
     if isinstance(rules, KuhnPoker):
         return {"random": random, "greedy": by_the_card, "equilibrium": in_equilibrium}[name]
     return {"random": random, "greedy": greedy, "minimax": minimax}[name]
@@ -132,12 +96,12 @@ def by_the_card(rules: GameRules[Any], position: Hand, rng: np.random.Generator)
 
 
 def in_equilibrium(rules: GameRules[Any], position: Hand, rng: np.random.Generator) -> int:
-    """The equilibrium of one round in which who begins never bets first (Kuhn's family at 0)."""
+    """The equilibrium of one round in which the starter never bets first (Kuhn's family at 0)."""
     return _bold_or_not(rules, position, bold=rng.random() < boldness("equilibrium", rules, position))
 
 
 def boldness(name: str, rules: GameRules[Any], position: Hand) -> float:
-    """How likely the bot `name` bets or calls at Kuhn Poker, where it could check or fold."""
+    """Return how likely the bot `name` bets or calls at Kuhn Poker, where it could check or fold."""
     card, may_bet = position.cards[position.seat], BET in rules.legal(position)
     if name == "random":
         return 0.5
@@ -158,7 +122,6 @@ def _bold_or_not(rules: GameRules[Any], position: Hand, *, bold: bool) -> int:
 
 _JACK, _QUEEN, _KING = range(3)
 _WIN = 1_000  # more than any game has moves
-BOTS = ("random", "greedy", "minimax", "equilibrium")
 _NO_CHANCE = np.random.default_rng(0)  # games that are searched have none
 
 

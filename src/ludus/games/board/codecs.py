@@ -1,7 +1,7 @@
-"""Between a text game and a network: positions as arrays with a mask of the legal actions, actions as texts.
+"""Codecs of the board games: positions as arrays with a mask of the legal actions, actions as texts.
 
-Codecs ship for TicTacToe, Connect Four, Nim and Kuhn Poker, in every variant of TextArena's. A seat is shown what it
-may know: in Kuhn Poker its own card alone.
+They read the positions of `BoardGame`, and of TextArena's games of the same names, in every variant. A seat is shown
+what it may know: in Kuhn Poker its own card alone.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 import functools
 import json
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Generic
 
 import numpy as np
 from gymnasium import spaces
 
+from ludus.envs.seats import GameCodec, TurnGame
 from ludus.games.board.rules import Board, ConnectFour, GameRules, Hand, KuhnPoker, Nim, P, Piles, TicTacToe
-from ludus.language.text_games.game import TextGame
 from ludus.types import Array, BoolArray
 
 _KINDS = ("-train", "-raw")  # of every id: other words, the same rules
 
 
-class GameCodec(ABC, Generic[P]):
+class BoardCodec(GameCodec, Generic[P]):
     """A game's rules, and how its positions and actions are written for a network and for the table."""
 
     def __init__(self, rules: GameRules[P], features: int) -> None:
@@ -31,43 +31,45 @@ class GameCodec(ABC, Generic[P]):
         self.observation_space = spaces.Box(0.0, 1.0, (features,), np.float32)
         self.action_space = spaces.Discrete(rules.n_actions)
 
-    def encode(self, game: TextGame) -> tuple[Array, BoolArray]:
-        """What the seat to move sees of `game`, and which actions are legal."""
+    def encode(self, game: TurnGame) -> tuple[Array, BoolArray]:
         position = self.position(game)
-        return self.look(position, game.seat), self.mask(position)
+        return self.observe(position, game.seat), self.mask(position)
+
+    def describe(self, game: TurnGame) -> str:
+        return self.write(self.position(game), game.seat)
 
     def mask(self, position: P) -> BoolArray:
-        """The legal actions of the seat to move."""
+        """Return the legal actions of the seat to move."""
         legal = np.zeros(self.rules.n_actions, dtype=bool)
         legal[list(self.rules.legal(position))] = True
         return legal
 
     def index(self, text: str) -> int | None:
-        """The action a table would read in `text`, None where it would find none."""
         # TextArena puts brackets around an answer without any
         return self._read(text if "[" in text or "]" in text else f"[{text}]")
 
-    @abstractmethod
-    def position(self, game: TextGame) -> P:
-        """Where `game`, which is not over, stands."""
+    def position(self, game: TurnGame) -> P:
+        """Return the position of `game`, which is not over."""
+        state = game.state
+        return self._parse(state, game.seat) if isinstance(state, Mapping) else state
 
     @abstractmethod
-    def look(self, position: P, seat: int) -> Array:
-        """What `seat` sees of it, as the observation space has it."""
+    def observe(self, position: P, seat: int) -> Array:
+        """Return what `seat` sees of it, as the observation space has it."""
 
     @abstractmethod
     def write(self, position: P, seat: int) -> str:
-        """What `seat` sees of it in a few characters, for models that read little."""
+        """Return what `seat` sees of it in a few characters."""
 
     @abstractmethod
-    def text(self, action: int) -> str:
-        """The action as it is written at the table."""
+    def _parse(self, state: Mapping[str, Any], seat: int) -> P:
+        """Return the position in the state of TextArena's game, in which `seat` is to move."""
 
     @abstractmethod
     def _read(self, text: str) -> int | None: ...
 
 
-class TicTacToeCodec(GameCodec[Board]):
+class TicTacToeCodec(BoardCodec[Board]):
     """Own stones, then the other's, cell by cell."""
 
     _stones = np.array([[stones >> cell & 1 for cell in range(9)] for stones in range(512)], dtype=np.float32)
@@ -76,18 +78,18 @@ class TicTacToeCodec(GameCodec[Board]):
     def __init__(self) -> None:
         super().__init__(TicTacToe(), 18)
 
-    def position(self, game: TextGame) -> Board:
-        cells = [cell for row in game.state["board"] for cell in row]
+    def _parse(self, state: Mapping[str, Any], seat: int) -> Board:
+        cells = [cell for row in state["board"] for cell in row]
         noughts, crosses = (sum(1 << at for at, cell in enumerate(cells) if cell == mark) for mark in "OX")
-        return Board(noughts, crosses, 0) if game.seat == 0 else Board(crosses, noughts, 1)
+        return Board(noughts, crosses, 0) if seat == 0 else Board(crosses, noughts, 1)
 
-    def look(self, position: Board, seat: int) -> Array:
+    def observe(self, position: Board, seat: int) -> Array:
         mover, waiter, to_move = position
         own, other = (mover, waiter) if seat == to_move else (waiter, mover)
         return np.concatenate((self._stones[own], self._stones[other]))
 
     def write(self, position: Board, seat: int) -> str:
-        return _stones(self.look(position, seat))
+        return _stones(self.observe(position, seat))
 
     def text(self, action: int) -> str:
         return f"[{action}]"
@@ -97,7 +99,7 @@ class TicTacToeCodec(GameCodec[Board]):
         return _below(9, number and number.group(1))
 
 
-class ConnectFourCodec(GameCodec[Board]):
+class ConnectFourCodec(BoardCodec[Board]):
     """Own stones, then the other's: column by column, from below."""
 
     _number = re.compile(r"\[(?:col\s*)?(\d+)\]", re.IGNORECASE)
@@ -111,23 +113,23 @@ class ConnectFourCodec(GameCodec[Board]):
             [column * rules.height + row for column in range(columns) for row in range(rows)], dtype=np.intp
         )
 
-    def position(self, game: TextGame) -> Board:
-        rows = game.state["board"][::-1]  # TextArena's begins at the top
+    def _parse(self, state: Mapping[str, Any], seat: int) -> Board:
+        rows = state["board"][::-1]  # TextArena's begins at the top
         stones = {"X": 0, "O": 0}
         for row, cells in enumerate(rows):
             for column, cell in enumerate(cells):
                 if cell in stones:
                     stones[cell] |= 1 << column * self.rules.height + row
         crosses, noughts = stones["X"], stones["O"]
-        return Board(crosses, noughts, 0) if game.seat == 0 else Board(noughts, crosses, 1)
+        return Board(crosses, noughts, 0) if seat == 0 else Board(noughts, crosses, 1)
 
-    def look(self, position: Board, seat: int) -> Array:
+    def observe(self, position: Board, seat: int) -> Array:
         mover, waiter, to_move = position
         own, other = (mover, waiter) if seat == to_move else (waiter, mover)
         return np.concatenate((self._unpack(own), self._unpack(other)))
 
     def write(self, position: Board, seat: int) -> str:
-        return _stones(self.look(position, seat))
+        return _stones(self.observe(position, seat))
 
     def text(self, action: int) -> str:
         return f"[col {action}]"
@@ -146,7 +148,7 @@ class ConnectFourCodec(GameCodec[Board]):
         return _below(self.rules.columns, last.group(1))
 
 
-class NimCodec(GameCodec[Piles]):
+class NimCodec(BoardCodec[Piles]):
     """For every pile, which of its possible sizes it has."""
 
     _numbers = re.compile(r"\[\s*(\d+)\s+(\d+)\s*\]")
@@ -158,10 +160,10 @@ class NimCodec(GameCodec[Piles]):
         self._first = np.cumsum([0, *(size + 1 for size in piles)])[:-1]
         self._actions = {move: action for action, move in enumerate(rules.moves)}
 
-    def position(self, game: TextGame) -> Piles:
-        return Piles(tuple(game.state["piles"]), game.seat)
+    def _parse(self, state: Mapping[str, Any], seat: int) -> Piles:
+        return Piles(tuple(state["piles"]), seat)
 
-    def look(self, position: Piles, seat: int) -> Array:
+    def observe(self, position: Piles, seat: int) -> Array:
         seen = np.zeros(self.observation_space.shape, dtype=np.float32)
         seen[self._first + position.left] = 1.0
         return seen
@@ -178,7 +180,7 @@ class NimCodec(GameCodec[Piles]):
         return self._actions.get((_number(numbers[1]), _number(numbers[2]))) if numbers else None
 
 
-class KuhnPokerCodec(GameCodec[Hand]):
+class KuhnPokerCodec(BoardCodec[Hand]):
     """The own card, what was said in this round, and how far the game is and stands."""
 
     _moves = ("check", "bet", "call", "fold")
@@ -189,26 +191,25 @@ class KuhnPokerCodec(GameCodec[Hand]):
         super().__init__(KuhnPoker(rounds, stakes=stakes), 9)
         self._most = rounds * (2 if stakes else 1)
 
-    def position(self, game: TextGame) -> Hand:
-        held = game.state
-        starter, may_bet = held["starting_player"], "bet" in held["current_legal_action_tree"]
-        said = (0 if may_bet else 3) if game.seat == starter else (1 if may_bet else 2)
+    def _parse(self, state: Mapping[str, Any], seat: int) -> Hand:
+        starter, may_bet = state["starting_player"], "bet" in state["current_legal_action_tree"]
+        said = (0 if may_bet else 3) if seat == starter else (1 if may_bet else 2)
         # the antes of this round, and a bet on the table, are not lost yet
-        put_in = {seat: 1 for seat in range(2)}
+        put_in = {0: 1, 1: 1}
         if self.rules.stakes and not may_bet:
-            put_in[1 - game.seat] += 1
-        chips = held["player_chips"]
-        cards = held["player_cards"]
+            put_in[1 - seat] += 1
+        chips = state["player_chips"]
+        cards = state["player_cards"]
         return Hand(
             (cards[0], cards[1]),
             said,
-            game.seat,
+            seat,
             starter,
             (chips[0] + put_in[0], chips[1] + put_in[1]),
-            held["current_round"],
+            state["current_round"],
         )
 
-    def look(self, position: Hand, seat: int) -> Array:
+    def observe(self, position: Hand, seat: int) -> Array:
         seen = np.zeros(9, dtype=np.float32)
         seen[position.cards[seat]] = 1.0
         seen[3 + position.said] = 1.0
@@ -242,15 +243,15 @@ GAMES = ("TicTacToe-v0", *_SIZES, *_PILES, *_ROUNDS)
 """The ids there is a codec for; each is there with `-train` and `-raw` too."""
 
 
-def codec_for(game_id: str, kwargs: Mapping[str, Any] | None = None) -> GameCodec[Any] | None:
-    """The codec of a game by its id and its keyword arguments, None where there is none."""
+def codec_for(game_id: str, kwargs: Mapping[str, Any] | None = None) -> BoardCodec[Any] | None:
+    """Return the codec of a game by its id and its keyword arguments, None where there is none."""
     for kind in _KINDS:
         game_id = game_id.removesuffix(kind)
     return _codec(game_id, json.dumps(dict(kwargs or {}), sort_keys=True, default=str))
 
 
 @functools.cache
-def _codec(game_id: str, settings: str) -> GameCodec[Any] | None:
+def _codec(game_id: str, settings: str) -> BoardCodec[Any] | None:
     given = json.loads(settings)
     if game_id == "TicTacToe-v0":
         return TicTacToeCodec()

@@ -1,6 +1,6 @@
-"""`BoardGameEnv`: a text game as an RL env, played through its codec against a bot, by Ludus's own fast rules.
+"""`BoardGameEnv`: one seat of a board game as an env, against a bot, by Ludus's own fast rules.
 
-A network trained here sits down at the text game itself, beside language models. TextArena is not needed to train.
+A network trained here can also play in matches, against language models too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from typing import Any
 
 import gymnasium as gym
 
-from ludus.config.language import GameSpec
 from ludus.errors import UnknownName, UserError
 from ludus.games.board.bots import bots_for, chooser
 from ludus.games.board.codecs import GAMES, codec_for
@@ -19,7 +18,7 @@ from ludus.types import Array
 class BoardGameEnv(gym.Env[Array, Any]):
     """One seat of `game` against the bot `opponent`; `info["action_mask"]` says what is legal.
 
-    `seat` is the own one, drawn anew for every episode when it is None. The reward comes at the end: the game's own.
+    `seat` is the own one, drawn for every episode when it is None. The reward comes at the end: the game's own.
     As at the table, an illegal action is refused once (`info["invalid_move"]`); a second in a row loses.
     """
 
@@ -35,7 +34,7 @@ class BoardGameEnv(gym.Env[Array, Any]):
         codec = codec_for(game, game_kwargs)
         if codec is None:
             raise UnknownName("game", game, GAMES, where="env.kwargs.game", fix=f"one of {', '.join(GAMES)}")
-        playing = bots_for(GameSpec(game, kwargs=game_kwargs or {}))
+        playing = bots_for(codec.rules)
         if opponent not in playing:
             raise UnknownName(
                 "opponent", opponent, playing, where="env.kwargs.opponent", fix=f"one of {', '.join(playing)}"
@@ -54,40 +53,40 @@ class BoardGameEnv(gym.Env[Array, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        """Starts a game and lets the opponent move where it begins."""
+        """Start a game and let the opponent move where it begins."""
         super().reset(seed=seed)
         if self._seat_wanted is None:
             self.seat = int(self.np_random.integers(2))
         self._refused = False
         self.position = self.rules.start(self.np_random)
-        self._opponents_moves()
-        return self._look(), {"action_mask": self.codec.mask(self.position)}
+        self._let_opponent_move()
+        return self._observe(), {"action_mask": self.codec.mask(self.position)}
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Plays one move and the opponent's answer."""
+        """Play one move and the opponent's answer."""
         if int(action) not in self.rules.legal(self.position):
             return self._refuse()
         self._refused = False
         self.position = self.rules.after(self.position, int(action), self.np_random)
-        self._opponents_moves()
+        self._let_opponent_move()
         result = self.rules.result(self.position)
         info: dict[str, Any] = {"action_mask": self.codec.mask(self.position)}
         if result is None:
-            return self._look(), 0.0, False, False, info
+            return self._observe(), 0.0, False, False, info
         info["is_success"] = result[self.seat] > 0
-        return self._look(), result[self.seat], True, False, info
+        return self._observe(), result[self.seat], True, False, info
 
     def _refuse(self) -> tuple[Array, float, bool, bool, dict[str, Any]]:
         info: dict[str, Any] = {"action_mask": self.codec.mask(self.position), "invalid_move": True}
         lost, self._refused = self._refused, True
         if lost:
             info["is_success"] = False
-        return self._look(), -1.0 if lost else 0.0, lost, False, info
+        return self._observe(), -1.0 if lost else 0.0, lost, False, info
 
-    def _opponents_moves(self) -> None:
+    def _let_opponent_move(self) -> None:
         rules, rng = self.rules, self.np_random
         while rules.seat(self.position) != self.seat and rules.result(self.position) is None:
             self.position = rules.after(self.position, self._choose(rules, self.position, rng), rng)
 
-    def _look(self) -> Array:
-        return self.codec.look(self.position, self.seat)
+    def _observe(self) -> Array:
+        return self.codec.observe(self.position, self.seat)

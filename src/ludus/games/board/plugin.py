@@ -12,4 +12,9 @@ PLUGIN = Plugin(
     envs=tuple(
         EnvEntry(f"Text/{game}", "ludus.games.board.env:BoardGameEnv", {"game": game}) for game in _GAMES
     ),
+    seat_games=("ludus.games.board.game:make_board_game",),
+    codecs=("ludus.games.board.codecs:codec_for",),
+    players={
+        name: f"ludus.games.board.bots:{name}_bot" for name in ("random", "greedy", "minimax", "equilibrium")
+    },
 )

@@ -150,7 +150,7 @@ class Piles(NamedTuple):
 
 
 class Nim(GameRules[Piles]):
-    """Take from one pile; whoever takes the last wins. Actions: 1, 2, … from pile 0, then from pile 1, …"""
+    """Take from one pile; the player who takes the last one wins. Actions: 1, 2, … from pile 0, then from pile 1, …"""
 
     def __init__(self, piles: Sequence[int] = (3, 4, 5)) -> None:
         self.piles = tuple(piles)
@@ -198,7 +198,7 @@ class Hand(NamedTuple):
 class KuhnPoker(GameRules[Hand]):
     """Kuhn Poker over `rounds`; seat 1 begins the first, then they take turns.
 
-    TextArena's game counts no bets: whoever wins a round wins one chip, and the sign of the chips is the result.
+    TextArena's game counts no bets: the winner of a round wins one chip, and the sign of the chips is the result.
     With `stakes` a bet and a call are a chip each, and the chips won are the result.
     """
 

@@ -15,12 +15,12 @@ from typing import TextIO
 import numpy as np
 
 from ludus.config.language import WarmupConfig
+from ludus.envs.seats import Observed
 from ludus.errors import ConfigError, UserError, nearest
-from ludus.games.board.bots import BOTS, make_bot
+from ludus.evaluation.players import bot_names, make_bot
 from ludus.language.collector import GameSetup
 from ludus.language.models.tokenizer import ENDS_OF_TURN, Tokenizer
 from ludus.language.text_games.extraction import Extractor
-from ludus.language.text_games.game import Observed, TextGame
 from ludus.runs.streams import Streams
 
 _COLUMNS = ("observation", "action")
@@ -47,17 +47,17 @@ def demonstrations(
     Raises UserError, or ConfigError, for a bot or file that is not there, a bot that does not play one of the games,
     a file without its columns, and completions that a game would not read back.
     """
-    source = settings.source
-    if source in BOTS:
+    source, bots = settings.source, bot_names()
+    if source in bots:
         shown = _played(tables, settings, streams)
     elif Path(source).suffix.lower() == ".csv" or Path(source).exists():
         shown = _written(tables, Path(source), settings.pairs)
     else:
-        hint = nearest(source, BOTS)
+        hint = nearest(source, bots)
         raise ConfigError(
             f"'{source}' is neither a bot nor a CSV file that is there",
             key="warmup.source",
-            fix=f"did you mean '{hint}'?" if hint else f"bots: {', '.join(BOTS)}; or the path of a CSV",
+            fix=f"did you mean '{hint}'?" if hint else f"bots: {', '.join(bots)}; or the path of a CSV",
         )
     end = stop_token(tokenizer)
     pairs = []
@@ -106,7 +106,7 @@ def _played(
     while len(found) < settings.pairs:
         index = int(rng.choice(len(tables), p=weights))
         table = tables[index]
-        game = TextGame(table.spec)
+        game = table.new_game()
         game.reset(streams.derive("warmup", games))
         games += 1
         while not game.over:

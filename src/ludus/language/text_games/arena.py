@@ -1,4 +1,4 @@
-"""TextArena's games, behind the `Table` that a `TextGame` is played on."""
+"""TextArena's games, behind the `StartedGame` that a `TextGame` is played on."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ludus.config.language import GameSpec
+from ludus.envs.seats import Observed
 from ludus.errors import MissingExtra, UserError
 from ludus.language.text_games.seclusion import LOCK, Seclusion, secluded
-from ludus.language.text_games.table import Observed
 
 _GAME = -1  # who speaks in a message of the game's own
 

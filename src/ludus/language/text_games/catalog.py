@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from ludus.config.language import GameSpec
 from ludus.envs.catalog import check_env_exists
+from ludus.envs.seats import GameFault
 from ludus.errors import UnknownName, UserError
 from ludus.language.text_games.arena import registry, start_env
 from ludus.language.text_games.seclusion import Seclusion, secluded
-from ludus.language.text_games.table import GameFault
 
 GYMNASIUM = "gym:"
 """Before the id of a Gymnasium env whose observations are texts: a game with one seat."""

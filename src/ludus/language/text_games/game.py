@@ -8,40 +8,68 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
-from ludus.config.language import GameSpec
+from ludus.config.language import GameConfig, GameSpec
+from ludus.envs.seats import GameFault, GameOutcome, Observed, find_codec
 from ludus.language.text_games.arena import ArenaTable
 from ludus.language.text_games.catalog import GYMNASIUM, check_game, check_players, fewest_players
+from ludus.language.text_games.extraction import Extractor, make_extractor
 from ludus.language.text_games.gymnasium_table import GymnasiumTable
-from ludus.language.text_games.table import GameFault, Observed, StartedGame
+from ludus.language.text_games.templates import Template, make_template
+from ludus.types import BoolArray
 
-__all__ = ["GameFault", "GameOutcome", "GameSpec", "Observed", "TextGame"]
+TEMPLATE, EXTRACTOR = make_template("chat"), make_extractor("brackets")
+"""Where a game's config names no others."""
 
 
-@dataclass(frozen=True)
-class GameOutcome:
-    """How a game ended: rewards by seat, in whose words, and whether it ended by itself."""
+class StartedGame(Protocol):
+    """A game of one library after its start; starting it and `play` raise GameFault where the game raises."""
 
-    rewards: tuple[float, ...]
-    reason: str
-    invalid: tuple[bool, ...]
-    """Seats that lost by invalid moves."""
-    cut_off: bool
-    """It had not ended after `max_turns`, or raised: all rewards are 0."""
+    over: bool
+
+    def observe(self) -> Observed:
+        """Return what the seat to move sees."""
+        ...
+
+    def play(self, action: str) -> bool:
+        """Play for the seat to move; False when the game refused the action."""
+        ...
+
+    def rewards(self) -> tuple[float, ...]:
+        """Return the reward of each seat, once the game is over."""
+        ...
+
+    def reason(self) -> str:
+        """Return why it is over, in the game's words."""
+        ...
+
+    def invalid(self) -> tuple[bool, ...]:
+        """Return which seats lost by invalid moves."""
+        ...
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The game's own state, for codecs to read."""
+        ...
 
 
 class TextGame:
-    """A game by its spec: `reset` starts it, `seat` is to move until it is `over`.
+    """A `TurnGame` by its spec. `template` makes its prompts, `extractor` reads the moves in completions.
 
     Raises UnknownName for an id that is not known, UserError when something it needs is missing, and, asked how many
     play it, GameFault when nobody can start it. `reset` raises UserError for a number of players that does not fit.
     """
 
-    def __init__(self, spec: GameSpec) -> None:
+    def __init__(
+        self, spec: GameSpec, template: Template = TEMPLATE, extractor: Extractor = EXTRACTOR
+    ) -> None:
         check_game(spec.id)
         self.spec = spec
+        self.template = template
+        self.extractor = extractor
+        self.codec = find_codec(spec.id, spec.kwargs)
         self.n_seats = fewest_players(spec) if spec.players is None else spec.players
         self.seed = 0
         self.actions: list[str] = []
@@ -80,6 +108,9 @@ class TextGame:
         """What the seat to move sees; the same however often it is asked."""
         return self._observed
 
+    def mask(self) -> BoolArray | None:
+        return None if self.codec is None else self.codec.encode(self)[1]
+
     def play(self, action: str) -> bool:
         """Plays for the seat to move. False: refused as invalid; the game may ask again, or be over."""
         table = self._started()
@@ -106,15 +137,22 @@ class TextGame:
 
         Raises GameFault when the game, played again from its seed, does not show the same.
         """
-        other = TextGame.replay(self.spec, self.seed, self.actions)
+        other = TextGame.replay(self.spec, self.seed, self.actions, self.template, self.extractor)
         if other._observed != self._observed or other.over != self.over:
             raise GameFault(f"{self.spec.id} does not repeat itself from one and the same seed")
         return other
 
     @classmethod
-    def replay(cls, spec: GameSpec, seed: int, actions: Iterable[str]) -> TextGame:
-        """The game that was played from `seed` by `actions`, as far as they go."""
-        game = cls(spec)
+    def replay(
+        cls,
+        spec: GameSpec,
+        seed: int,
+        actions: Iterable[str],
+        template: Template = TEMPLATE,
+        extractor: Extractor = EXTRACTOR,
+    ) -> TextGame:
+        """Return the game that was played from `seed` by `actions`, as far as they go."""
+        game = cls(spec, template, extractor)
         game.reset(seed)
         for action in actions:
             game.play(action)
@@ -141,13 +179,15 @@ class TextGame:
             return
         observed = table.observe()
         self.seat = observed.seat
-        self._observed = replace(observed, position=self._position())
-
-    def _position(self) -> str:
-        from ludus.games.board.codecs import codec_for  # which are made of games themselves
-
-        codec = codec_for(self.spec.id, self.spec.kwargs)
-        return "" if codec is None else codec.write(codec.position(self), self.seat)
+        self._observed = (
+            observed if self.codec is None else replace(observed, position=self.codec.describe(self))
+        )
 
     def _stop(self, fault: GameFault) -> None:
         self.fault, self.over, self._cut_off = fault, True, fault.what
+
+
+def make_text_game(config: GameConfig) -> TextGame:
+    """Make the game as its config says. ConfigError or UnknownName where it cannot be played."""
+    check_game(config.id, where="")
+    return TextGame(config.spec(), make_template(config.template), make_extractor(config.extract))

@@ -15,9 +15,9 @@ from gymnasium import spaces
 
 from ludus.config.language import GameSpec
 from ludus.envs.catalog import find_gym_spec
+from ludus.envs.seats import Observed
 from ludus.errors import UserError
 from ludus.language.text_games.seclusion import Seclusion, secluded
-from ludus.language.text_games.table import Observed
 
 _NUMBER = re.compile(r"-?\d+")
 

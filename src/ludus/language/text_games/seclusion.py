@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from numpy.random import MT19937, mtrand
 
+from ludus.envs.seats import GameFault
 from ludus.errors import UserError
-from ludus.language.text_games.table import GameFault
 from ludus.language.text_games.watchdog import TooSlow, Watchdog
 
 LOCK = threading.RLock()

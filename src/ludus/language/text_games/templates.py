@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ludus.envs.seats import Observed
 from ludus.errors import ConfigError, nearest
-from ludus.language.text_games.table import Observed
 
 _SLOT = re.compile(r"\{(observation|board|position|rules|seat)\}")
 _WORD_IN_BRACES = re.compile(r"\{(\w+)\}")

@@ -1,0 +1,218 @@
+"""Players that read and write text: language models, models behind an API, and a bot for any text game."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ludus.config.language import GameConfig, GameSpec
+from ludus.config.schema import TrainerConfig
+from ludus.envs.seats import TurnGame, find_codec
+from ludus.errors import UserError
+from ludus.language.models.sampling import Completion, Request, Sampler
+from ludus.language.text_games.extraction import Extractor, make_extractor
+from ludus.language.text_games.game import EXTRACTOR, TEMPLATE, TextGame
+from ludus.language.text_games.templates import Template, make_template
+from ludus.language.turns import Turn
+from ludus.league.league import Kind
+from ludus.league.players import PendingTurn, Player, PlayerRequest, Reply
+from ludus.runs.checkpoints import Checkpoint
+from ludus.runs.streams import Streams
+
+if TYPE_CHECKING:
+    from ludus.language.models.tokenizer import Tokenizer
+
+REMOTE = "openai:"
+
+
+class LanguagePlayer(Player):
+    """A language model under one of its adapters. Every reply carries the turn, with the tokens as sampled.
+
+    `template` and `extractor` are its own where it was trained with others than the game's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tokenizer: Tokenizer,
+        sampler: Sampler,
+        adapter: str | None,
+        *,
+        version: int = 0,
+        kind: Kind = "learner",
+        template: Template | None = None,
+        extractor: Extractor | None = None,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.version = version
+        self.adapter = adapter
+        self._tokenizer = tokenizer
+        self.sampler = sampler
+        self._template = template
+        self._extractor = extractor
+
+    @property
+    def batch_key(self) -> object:
+        return self.sampler
+
+    def act(self, turns: Sequence[PendingTurn]) -> list[Reply]:
+        return self.act_together([(self, turn) for turn in turns])
+
+    def act_together(self, pending: Sequence[tuple[Any, PendingTurn]]) -> list[Reply]:
+        requests = [
+            Request(player.prompt(turn), player.adapter, f"{turn.match}/{turn.seat}")
+            for player, turn in pending
+        ]
+        completions = self.sampler.sample(requests)
+        return [
+            player.reply(turn, request, completion)
+            for (player, turn), request, completion in zip(pending, requests, completions, strict=True)
+        ]
+
+    def prompt(self, turn: PendingTurn) -> tuple[int, ...]:
+        """Return the tokens of this turn's prompt."""
+        template = self._template or (turn.game.template if isinstance(turn.game, TextGame) else TEMPLATE)
+        text = template.render(turn.game.observe(), self._tokenizer)
+        return tuple(self._tokenizer.encode(text)) or (self._tokenizer.start_id,)
+
+    def read(self, turn: PendingTurn, text: str) -> tuple[str, bool]:
+        """Return the action in `text`, and whether it had the asked form."""
+        return (self._extractor or _extractor(turn.game))(text)
+
+    def reply(self, turn: PendingTurn, request: Request, completion: Completion) -> Reply:
+        """Return the answer in the `completion` of a request for this turn."""
+        text = self._tokenizer.decode(completion.tokens)
+        action, well_formed = self.read(turn, text)
+        record = Turn(
+            game=turn.game.spec.id,
+            match=turn.match,
+            seat=turn.seat,
+            index=turn.game.turns,
+            player=self.name,
+            version=self.version,
+            prompt=request.prompt[completion.prompt_cut :],  # what the model was given, to the token
+            completion=completion.tokens,
+            log_probs=completion.log_probs,
+            raw_log_probs=completion.raw_log_probs,
+            observation=turn.game.observe().text,
+            text=text,
+            action=action,
+            well_formed=well_formed,
+            truncated=completion.truncated,
+            prompt_cut=completion.prompt_cut,
+            entropy=completion.entropy,
+        )
+        return Reply(action, text, record)
+
+
+class Conversation(Protocol):
+    """A remote model: one answer to each prompt, or the error that came instead."""
+
+    def ask(self, prompts: Sequence[str]) -> list[str | UserError]: ...
+
+
+class RemotePlayer(Player):
+    """A model behind an API. What it cannot answer (network, deadline, refusal) is the reply's `fault`."""
+
+    kind: Kind = "remote"
+
+    def __init__(self, name: str, client: Conversation) -> None:
+        self.name = name
+        self._client = client
+
+    def act(self, turns: Sequence[PendingTurn]) -> list[Reply]:
+        answers = self._client.ask([turn.game.observe().text for turn in turns])
+        return [_read(turn, answer) for turn, answer in zip(turns, answers, strict=True)]
+
+
+class ReadingBot:
+    """Plays any move that the text offers in brackets, preferably one that is listed as available."""
+
+    _listed = re.compile(
+        r"(?:available|valid|legal|possible|allowed)[^\n]*?(?:moves?|actions?|options?)", re.I
+    )
+    _in_brackets = re.compile(r"\[[^\[\]\n]+\]")
+    _speaker = re.compile(r"\[(?:GAME|Player(?: \d+)?)\]")
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def act(self, game: TurnGame) -> str:
+        seen = game.observe()
+        listed = list(self._listed.finditer(seen.text))
+        for text in (seen.text[listed[-1].start() :] if listed else "", seen.board, seen.text):
+            offered = [move for move in self._in_brackets.findall(text) if not self._speaker.fullmatch(move)]
+            if offered:
+                return str(offered[int(self._rng.integers(len(offered)))])
+        return "[0]"
+
+
+def random_bot(spec: GameSpec, rng: np.random.Generator) -> ReadingBot | None:
+    """Return the bot `random` for a game of free text; None for a game with a codec."""
+    return ReadingBot(rng) if find_codec(spec.id, spec.kwargs) is None else None
+
+
+def remote_player(request: PlayerRequest) -> RemotePlayer:
+    """Return the model that a name such as `openai:MODEL` means."""
+    from ludus.language.models.remote import OpenAIClient
+
+    return RemotePlayer(request.name, OpenAIClient.from_ref(request.name.removeprefix(REMOTE)))
+
+
+def player_of_run(request: PlayerRequest, config: TrainerConfig, checkpoint: Checkpoint) -> LanguagePlayer:
+    """Return the best-rated learner of a language run; it samples as it did in training."""
+    from ludus.language.models.learned import LearnedWeights
+    from ludus.language.models.local import LocalSampler
+    from ludus.language.models.models import load_language_model
+
+    language = config.language
+    assert language is not None
+    state = checkpoint.state()
+    # the weights of `tiny` are drawn, so they follow from the run's seed
+    model = load_language_model(language, request.device, Streams(config.seed).torch("model"))
+    with checkpoint.understood():
+        learner = best_learner(state)
+        updates = int(state.get("progress", {}).get("updates", 0))
+    model.add_adapter(learner, None if language.adapter is None else language.adapter.without_start())
+    LearnedWeights(model, [learner], language).load_state_dict(checkpoint.tensors("policy"))
+    own = own_game(config, request.games)
+    return LanguagePlayer(
+        request.name,
+        model.tokenizer,
+        LocalSampler(model, language.sampler, request.streams.torch(request.stream)),
+        learner,
+        version=updates,
+        kind="model",
+        template=make_template(own.template),
+        extractor=make_extractor(own.extract),
+    )
+
+
+def best_learner(state: dict[str, Any]) -> str:
+    """Return the learner with the highest rating."""
+    learners: list[str] = state["learners"]
+    ratings: dict[str, tuple[float, float]] = (state.get("league") or {}).get("ratings", {})
+    return str(max(learners, key=lambda name: float(ratings.get(name, (0.0, 0.0))[0])))
+
+
+def own_game(config: TrainerConfig, games: Sequence[GameSpec]) -> GameConfig:
+    """Return the run's own settings for these games; those of its first game where it knows none of them."""
+    assert config.games is not None
+    known = [*config.games.train, *config.games.eval]
+    ids = [spec.id for spec in games]
+    return next((game for game in known if game.id in ids), known[0])
+
+
+def _extractor(game: TurnGame) -> Extractor:
+    return game.extractor if isinstance(game, TextGame) else EXTRACTOR
+
+
+def _read(turn: PendingTurn, answer: str | UserError) -> Reply:
+    if isinstance(answer, UserError):
+        return Reply("", "", fault=answer.what)
+    action, _ = _extractor(turn.game)(answer)
+    return Reply(action, answer)
