@@ -15,6 +15,7 @@ from ludus.envs.make import EnvSpec, make_env, make_vectorized_env
 from ludus.errors import ConfigError, SimulatorsTaken
 from ludus.games.diambra.bots import make_bot
 from ludus.games.diambra.duel import DuelTable
+from ludus.league.match import play_simultaneously
 
 WRAPPERS = {
     "scale": True,
@@ -132,17 +133,14 @@ def test_both_seats_of_a_table_see_the_game_as_a_single_player_does(start: Start
     alone.close()
     table = DuelTable("sfiii3n", **KWARGS)
     assert (table.observation_space, table.action_space) == spaces
-    views, _ = table.reset(seed=3)
+    table.reset(seed=3)
+    views = table.observations()
     assert all(table.observation_space.contains(view) for view in views)
     for mine, theirs in (("own_health", "opp_health"), ("own_character", "opp_character")):
         assert np.array_equal(views[0][mine], views[1][theirs])
     still, brawler = (make_bot(name, *spaces, seed=1) for name in ("still", "brawler"))
-    seats, total, ended = [brawler, still], 0.0, False
-    while not ended:
-        actions = [seat.predict(view) for seat, view in zip(seats, views, strict=True)]
-        views, reward, ended, _, info = table.step(actions)
-        total += reward
-    assert total > 0 and info["is_success"]
+    outcome = play_simultaneously(table, [brawler, still], seed=3)
+    assert outcome.rewards[0] > 0 > outcome.rewards[1] and table.info["is_success"]
     table.close()
 
 

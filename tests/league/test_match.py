@@ -8,13 +8,15 @@ from functools import partial
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 pytest.importorskip("textarena")
 
 from ludus.config.language import GameSpec
+from ludus.envs.seats import GameOutcome
 from ludus.evaluation.players import make_bot
 from ludus.language.text_games.game import TextGame
-from ludus.league.match import MatchResult, WinTally, play_matches, wilson
+from ludus.league.match import MatchResult, WinTally, play_matches, play_simultaneously, wilson
 from ludus.league.players import BotPlayer, PendingTurn, Player, Reply
 from ludus.league.ratings import Ratings
 from ludus.league.records import MatchRecord
@@ -235,6 +237,39 @@ def test_bots_of_known_strength_end_in_order_in_one_table() -> None:
         for record in play(bot(one, spec, 1), bot(two, spec, 2), spec, 8).records:
             ratings.rate(dict(zip(record.players, record.rewards, strict=True)))
     assert sorted(names, key=lambda name: ratings[name].mu) == list(names)
+
+
+class MatchingPennies:
+    """Five rounds; seat 0 wins a point where both choose alike, else seat 1."""
+
+    n_seats = 2
+    observation_space = action_space = spaces.Discrete(2)
+
+    def reset(self, seed: int) -> None:
+        self.points, self.rounds, self.shown = 0.0, 0, seed % 2
+
+    @property
+    def over(self) -> bool:
+        return self.rounds == 5
+
+    def observations(self) -> list[int]:
+        return [self.shown, 1 - self.shown]
+
+    def play(self, actions: Sequence[int]) -> None:
+        self.points += 1 if actions[0] == actions[1] else -1
+        self.rounds += 1
+
+    def outcome(self) -> GameOutcome:
+        return GameOutcome((self.points, -self.points), "", (False, False), cut_off=False)
+
+
+class Copies:
+    def predict(self, obs: int) -> int:
+        return obs
+
+
+def test_in_a_simultaneous_game_every_seat_acts_on_its_own_observation() -> None:
+    assert play_simultaneously(MatchingPennies(), [Copies(), Copies()], seed=1).rewards == (-5.0, 5.0)
 
 
 @pytest.mark.parametrize(

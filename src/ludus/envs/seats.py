@@ -69,9 +69,11 @@ class SeatGame(Protocol):
     """One game for `n_seats` players, from `reset` until it is `over`."""
 
     n_seats: int
-    over: bool
 
-    def reset(self, seed: int) -> Any:
+    @property
+    def over(self) -> bool: ...
+
+    def reset(self, seed: int) -> None:
         """Start from `seed`."""
         ...
 
@@ -118,8 +120,15 @@ class TurnGame(SeatGame, Protocol):
 class SimultaneousGame(SeatGame, Protocol):
     """A game in which all seats act at the same time, on observations and with actions as of an env."""
 
-    observation_space: spaces.Space[Any]
-    action_space: spaces.Space[Any]
+    @property
+    def observation_space(self) -> spaces.Space[Any]:
+        """Of every seat."""
+        ...
+
+    @property
+    def action_space(self) -> spaces.Space[Any]:
+        """Of every seat."""
+        ...
 
     def observations(self) -> Sequence[Any]:
         """Return what each seat observes."""

@@ -10,9 +10,9 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from ludus.envs.seats import GameFault, TurnGame
+from ludus.envs.seats import GameFault, GameOutcome, SimultaneousGame, TurnGame
 from ludus.league.players import PendingTurn, Player, Reply, TurnRecord, answer
 from ludus.league.records import MatchRecord
 
@@ -236,6 +236,20 @@ class _Match:
             mean_length=_mean([record.length for record in records]),
             records=tuple(records),
         )
+
+
+class Predicts(Protocol):
+    """A policy for one seat of a `SimultaneousGame`."""
+
+    def predict(self, obs: Any) -> Any: ...
+
+
+def play_simultaneously(game: SimultaneousGame, seats: Sequence[Predicts], seed: int) -> GameOutcome:
+    """Play one game between the policies at `seats`."""
+    game.reset(seed)
+    while not game.over:
+        game.play([seat.predict(seen) for seat, seen in zip(seats, game.observations(), strict=True)])
+    return game.outcome()
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:

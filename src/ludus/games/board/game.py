@@ -37,7 +37,10 @@ class BoardGame:
     def observe(self) -> Observed:
         position = self.codec.describe(self)
         legal = " ".join(self.codec.text(action) for action in self.codec.rules.legal(self.state))
-        shown = f"Player {self.seat} at {self.spec.id}\nposition: {position}\navailable moves: {legal}"
+        refused = "\nThat move is not available." if self._refused else ""
+        shown = (
+            f"Player {self.seat} at {self.spec.id}\nposition: {position}\navailable moves: {legal}{refused}"
+        )
         return Observed(shown, position, "", self.seat, position)
 
     def mask(self) -> BoolArray:

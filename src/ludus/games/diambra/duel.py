@@ -5,12 +5,13 @@ A seat observes what a single player does: the frame, stage and timer, its own s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 import gymnasium as gym
 
+from ludus.envs.seats import GameOutcome
 from ludus.games.diambra.bots import make_bot
 from ludus.games.diambra.env import DiambraEnv, Obs
 from ludus.games.diambra.settings import filter_keys
@@ -19,11 +20,13 @@ SEATS = ("agent_0", "agent_1")
 
 
 class DuelTable:
-    """A game for two on one engine; both seats have the same spaces. `kwargs` are those of `DiambraEnv`.
+    """A `SimultaneousGame` for two on one engine; both seats have the same spaces. `kwargs` are those of `DiambraEnv`.
 
-    The reward of `step` is the first seat's, the second's is its negative; at the end of a game the info says in
-    `rounds_ahead` how many rounds more the first seat won than the other, and in `is_success` whether it won.
+    `reward` is the first seat's of the last step, the second's is its negative. At the end of a game `info` has
+    `rounds_ahead`, how many rounds more the first seat won than the other, and `is_success`, whether it won.
     """
+
+    n_seats = 2
 
     def __init__(self, game_id: str, **kwargs: Any) -> None:
         kwargs.pop("opponent", None)
@@ -38,24 +41,42 @@ class DuelTable:
         self.observation_space = gym.spaces.Dict(own)
         actions: Any = self._env.action_space
         self.action_space: gym.Space[Any] = actions[SEATS[0]]
+        self._views: list[Obs] = []
+        self._total = self.reward = 0.0
+        self.terminated = self.truncated = False
+        self.info: dict[str, Any] = {}
 
     @property
     def env(self) -> DiambraEnv:
         """The env of both seats."""
         return self._env
 
-    def reset(self, seed: int | None = None) -> tuple[list[Obs], dict[str, Any]]:
-        """Start a game: what each seat observes, and the info."""
-        obs, info = self._env.reset(seed=seed)
-        return self._seats(obs), info
+    @property
+    def over(self) -> bool:
+        return self.terminated or self.truncated
 
-    def step(self, actions: list[Any]) -> tuple[list[Obs], float, bool, bool, dict[str, Any]]:
-        """Both seats act at the same time."""
-        obs, reward, terminated, truncated, info = self._env.step(dict(zip(SEATS, actions, strict=True)))
-        if terminated:
+    def reset(self, seed: int | None = None) -> None:
+        obs, self.info = self._env.reset(seed=seed)
+        self._views = self._seats(obs)
+        self._total = self.reward = 0.0
+        self.terminated = self.truncated = False
+
+    def observations(self) -> list[Obs]:
+        return self._views
+
+    def play(self, actions: Sequence[Any]) -> None:
+        obs, self.reward, self.terminated, self.truncated, self.info = self._env.step(
+            dict(zip(SEATS, actions, strict=True))
+        )
+        self._total += self.reward
+        if self.terminated:
             own, other = (float(obs[f"{SEATS[0]}_{player}_wins"][0]) for player in ("own", "opp"))
-            info |= {"rounds_ahead": own - other, "is_success": own > other}
-        return self._seats(obs), reward, terminated, truncated, info
+            self.info |= {"rounds_ahead": own - other, "is_success": own > other}
+        self._views = self._seats(obs)
+
+    def outcome(self) -> GameOutcome:
+        rewards = (self._total, -self._total)
+        return GameOutcome(rewards, "", (False, False), cut_off=not self.terminated)
 
     def close(self) -> None:
         self._env.close()
@@ -106,13 +127,15 @@ class DuelEnv(gym.Env[Any, Any]):
         super().reset(seed=seed)
         drawn = int(self.np_random.integers(2**31))
         self._opponent.restart(drawn)
-        (own, self._theirs), info = self._table.reset(seed=drawn)
-        return own, info
+        self._table.reset(seed=drawn)
+        own, self._theirs = self._table.observations()
+        return own, self._table.info
 
     def step(self, action: Any) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
-        reply = self._opponent.predict(self._theirs)
-        (own, self._theirs), reward, terminated, truncated, info = self._table.step([action, reply])
-        return own, reward, terminated, truncated, info
+        table = self._table
+        table.play([action, self._opponent.predict(self._theirs)])
+        own, self._theirs = table.observations()
+        return own, table.reward, table.terminated, table.truncated, table.info
 
     def render(self) -> Any:
         return self._table.env.render()

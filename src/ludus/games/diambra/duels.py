@@ -14,7 +14,7 @@ from ludus.games.diambra.bots import BOTS, make_bot
 from ludus.games.diambra.duel import DuelTable
 from ludus.games.diambra.games import DIAMBRA
 from ludus.games.diambra.opponents import require_spaces
-from ludus.league.match import WinTally
+from ludus.league.match import WinTally, play_simultaneously
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,9 @@ def fight_duels(
         rewards, ahead = [], []
         for fight in range(fights):
             swapped = fight % 2 == 1
-            reward, rounds = _fight(table, players[::-1] if swapped else players, seed + fight // 2)
-            rewards.append(-reward if swapped else reward)
+            outcome = play_simultaneously(table, players[::-1] if swapped else players, seed + fight // 2)
+            rounds = float(table.info.get("rounds_ahead", 0.0))
+            rewards.append(outcome.rewards[int(swapped)])
             ahead.append(-rounds if swapped else rounds)
     finally:
         table.close()
@@ -89,15 +90,3 @@ def _player(policy: LoadedPolicy | None, name: str, table: DuelTable, seed: int)
         return make_bot(name, table.observation_space, table.action_space, seed)
     require_spaces(policy, table.observation_space, table.action_space)
     return policy
-
-
-def _fight(table: DuelTable, seats: list[Any], seed: int) -> tuple[float, float]:
-    """One game: the first seat's reward in all, and how many rounds it was ahead."""
-    views, _ = table.reset(seed=seed)
-    total = 0.0
-    while True:
-        actions = [seat.predict(view) for seat, view in zip(seats, views, strict=True)]
-        views, reward, terminated, truncated, info = table.step(actions)
-        total += reward
-        if terminated or truncated:
-            return total, float(info.get("rounds_ahead", 0.0))
