@@ -40,7 +40,7 @@ class GameFault(LudusError):
 
 @dataclass(frozen=True)
 class Observed:
-    """What the seat to move may see, in words.
+    """The observation of the seat to move, in words.
 
     `text` is all it has been shown so far; `board` the newest board alone and `rules` the first prompt alone, both
     empty where the game has none. `position` is the state in a few characters, empty for a game without a codec.

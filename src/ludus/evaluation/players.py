@@ -97,7 +97,7 @@ def game_of(ref: str, root: str | Path = "runs") -> GameConfig | None:
 
 
 def is_run(ref: str) -> bool:
-    """Whether `ref` names a run, not a bot, a person or what a plugin knows by its prefix."""
+    """Return True if `ref` names a run, not a bot, a person or a name with a plugin's prefix."""
     prefixes = tuple(plugins.references("player_schemes"))
     return ref not in bot_names() and ref != HUMAN and not ref.startswith(prefixes)
 

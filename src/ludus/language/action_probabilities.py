@@ -1,4 +1,4 @@
-"""How likely a player is to take each action, computed, not counted: of a language model, a network, or a bot."""
+"""The probability of each action of a player, computed, not counted: a language model, a network, or a bot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from ludus.envs.seats import GameCodec
 from ludus.errors import UserError
 from ludus.evaluation.policy_outputs import ProbeInput, inspect_policy
-from ludus.games.board.bots import boldness
+from ludus.games.board.bots import bet_probability
 from ludus.games.board.codecs import KuhnPokerCodec
 from ludus.games.board.rules import BET, CALL
 from ludus.language.models.enumeration import enumerate_completions
@@ -25,7 +25,7 @@ from ludus.rollout.stepper import stack
 
 
 @dataclass(frozen=True)
-class Chances:
+class ActionProbabilities:
     """Of one turn: the probability of each legal action, given that it is one of them."""
 
     actions: Mapping[int, float]
@@ -33,23 +33,23 @@ class Chances:
     illegal: float = 0.0
     """The probability of an answer that the game would refuse; asked again, the player may answer otherwise."""
     by_beginning: float = 0.0
-    """The probability of answers of which only the beginning was looked at, which holds a legal action already."""
+    """The probability of answers of which only the beginning was looked at, which contains a legal action already."""
     left_out: float = 0.0
-    """The probability of answers that are not among `actions`: of their beginnings nothing can be told."""
+    """The probability of answers that are not among `actions`: their beginnings contain no action yet."""
 
 
 @singledispatch
-def action_chances(player: Player, turns: Sequence[PendingTurn]) -> list[Chances]:
-    """The chances of each of `turns`, which are of games with a codec. UserError for whoever does not tell them."""
+def action_probabilities(player: Player, turns: Sequence[PendingTurn]) -> list[ActionProbabilities]:
+    """Return the probabilities at each of `turns`, of games with a codec. UserError for players without them."""
     raise UserError(
-        f"'{player.name}' does not tell how likely its actions are",
+        f"'{player.name}' does not report how likely its actions are",
         where=f"a {player.kind}",
         fix="name a bot or a run",
     )
 
 
-@action_chances.register
-def _(player: LanguagePlayer, turns: Sequence[PendingTurn]) -> list[Chances]:
+@action_probabilities.register
+def _(player: LanguagePlayer, turns: Sequence[PendingTurn]) -> list[ActionProbabilities]:
     """All completions that count, each read as the table would read it; see `enumerate_completions`.
 
     Followed however unlikely it is: a legal action as its codec writes it, then a stop token. An answer that was not
@@ -84,9 +84,9 @@ def _(player: LanguagePlayer, turns: Sequence[PendingTurn]) -> list[Chances]:
     return found
 
 
-@action_chances.register
-def _(player: PolicyPlayer, turns: Sequence[PendingTurn]) -> list[Chances]:
-    """What the network gives each legal action; all to its likeliest or best one, where it does not sample."""
+@action_probabilities.register
+def _(player: PolicyPlayer, turns: Sequence[PendingTurn]) -> list[ActionProbabilities]:
+    """The network's probabilities of legal actions; 1 for its likeliest or best one where it does not sample."""
     found = []
     for turn in turns:
         seen, mask = player.codec.encode(turn.game)
@@ -97,7 +97,7 @@ def _(player: PolicyPlayer, turns: Sequence[PendingTurn]) -> list[Chances]:
             )
         if output.weights is None:
             raise UserError(
-                f"'{player.name}' does not tell how likely its actions are", fix="name another run"
+                f"'{player.name}' does not report how likely its actions are", fix="name another run"
             )
         weights = {action: output.weights[action] for action in _legal(turn)}
         if player.deterministic or output.weighing == "value":
@@ -107,8 +107,8 @@ def _(player: PolicyPlayer, turns: Sequence[PendingTurn]) -> list[Chances]:
     return found
 
 
-@action_chances.register
-def _(player: BotPlayer, turns: Sequence[PendingTurn]) -> list[Chances]:
+@action_probabilities.register
+def _(player: BotPlayer, turns: Sequence[PendingTurn]) -> list[ActionProbabilities]:
     """Of bots at Kuhn Poker alone."""
     found = []
     for turn in turns:
@@ -118,9 +118,11 @@ def _(player: BotPlayer, turns: Sequence[PendingTurn]) -> list[Chances]:
                 f"how likely the actions of '{player.name}' are is known at Kuhn Poker alone",
                 where=turn.game.spec.id,
             )
-        bold = boldness(player.name, codec.rules, codec.position(turn.game))
+        bets = bet_probability(player.name, codec.rules, codec.position(turn.game))
         found.append(
-            Chances({action: bold if action in (BET, CALL) else 1 - bold for action in _legal(turn)})
+            ActionProbabilities(
+                {action: bets if action in (BET, CALL) else 1 - bets for action in _legal(turn)}
+            )
         )
     return found
 
@@ -136,7 +138,9 @@ def _legal(turn: PendingTurn) -> list[int]:
     return [int(action) for action in np.flatnonzero(mask)]
 
 
-def _among_legal(player: Player, turn: PendingTurn, read: Mapping[int, float], *others: float) -> Chances:
+def _among_legal(
+    player: Player, turn: PendingTurn, read: Mapping[int, float], *others: float
+) -> ActionProbabilities:
     total = math.fsum(read.values())
     if total <= 0:
         raise UserError(
@@ -144,4 +148,4 @@ def _among_legal(player: Player, turn: PendingTurn, read: Mapping[int, float], *
             where=f"{turn.game.spec.id}: {turn.game.observe().position}",
             fix="train it longer, or from a warm start",
         )
-    return Chances({action: chance / total for action, chance in read.items()}, *others)
+    return ActionProbabilities({action: chance / total for action, chance in read.items()}, *others)

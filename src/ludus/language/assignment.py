@@ -13,7 +13,7 @@ from ludus.language.models.sampling import Request
 
 @dataclass
 class SamplerShare:
-    """What one sampler is to do: load these adapters, then answer the requests at these places."""
+    """The work of one sampler: load these adapters, then answer the requests at these places."""
 
     load: list[str] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
@@ -42,14 +42,14 @@ class Assignment:
         return [sampler for sampler in self.samplers if adapter in self._holds[sampler]]
 
     def drop(self, adapter: str) -> list[int]:
-        """Nobody will ask for this adapter again; returns who held it."""
+        """Remove an adapter that is no longer used; return the samplers that held it."""
         held = self.holders(adapter)
         for sampler in held:
             self._holds[sampler].discard(adapter)
         return held
 
     def forget(self) -> None:
-        """Begin anew: nobody holds anything."""
+        """Forget everything: no sampler holds an adapter."""
         self._seats.clear()
         for held in self._holds.values():
             held.clear()

@@ -80,7 +80,7 @@ class MatchCollector(Collector):
     """Plays matches between the learners and whom the league seats opposite them.
 
     A collection ends when the learners have taken `settings.turns` turns in finished games. With
-    `settings.across_updates` games that are still open then go on under the next version; without, no new game is
+    `settings.across_updates` games that are still open then continue under the next version; without, no new game is
     begun once enough turns are under way, and all are played out.
     """
 
@@ -249,7 +249,7 @@ class MatchCollector(Collector):
         return record
 
     def _lose(self, game: str, whose: str, fault: str) -> None:
-        """A match that cannot go on. UserError when none could for a long time."""
+        """Count a match that cannot continue. UserError after `MAX_LOST` of them in a row."""
         self._tally.skipped[whose] += 1
         self._lost_in_a_row += 1
         _log.warning(
@@ -274,7 +274,7 @@ class MatchCollector(Collector):
 
 
 class Spread:
-    """How far returns spread at each turn of a game, which says where branching teaches most."""
+    """The variance of returns at each turn of a game: branching teaches most where it is large."""
 
     DECAY = 0.05
 
@@ -312,7 +312,7 @@ class Spread:
 
 
 class TurnTally:
-    """What is counted during one collection."""
+    """Counters of one collection."""
 
     def __init__(self) -> None:
         self.cut_off: Counter[str] = Counter()

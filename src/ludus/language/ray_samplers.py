@@ -1,4 +1,4 @@
-"""Samplers on Ray: each a process with a model of its own, on a GPU where there are some, to whom turns are dealt.
+"""Samplers on Ray: each a process with a model of its own, on a GPU if there is one; turns are distributed among them.
 
 Adapters go into the object store once and from there to every sampler that comes to need them. A sampler that is lost
 costs its part of a batch, which the others are asked for; another takes its place when it is ready.
@@ -30,7 +30,7 @@ _ANSWER_SECONDS = 1800.0  # for a batch; a sampler that takes longer hangs
 
 @dataclass(frozen=True)
 class SamplerPlan:
-    """What every sampler is."""
+    """The configuration of every sampler."""
 
     language: LanguageConfig
     seed: int
@@ -77,7 +77,7 @@ class _Actor:
             self._engine.drop(name)
 
     def forget(self) -> None:
-        """Be as if new."""
+        """Drop all adapters and caches."""
         self.drop(sorted(self._loaded))
         self._engine.forget()
 
@@ -120,7 +120,7 @@ class SamplerFleet:
         return [self._places[index] for index in self._assignment.samplers]
 
     def resize(self, number: int) -> None:
-        """Have so many samplers from here on; returns when all are ready."""
+        """Change the number of samplers; returns when all are ready."""
         if number < 1:
             raise ConfigError(
                 "a fleet needs a sampler",
@@ -138,7 +138,7 @@ class SamplerFleet:
         self._welcome(wait=len(self._starting))
 
     def load(self, name: str, weights: Mapping[str, Tensor]) -> None:
-        # once, whoever needs it; numpy's arrays are read where they lie
+        # sent once for all samplers; numpy arrays are read without a copy
         arrays = {key: tensor.detach().cpu().float().numpy() for key, tensor in weights.items()}
         self._weights[name] = self._ray.put(arrays)
 
@@ -180,7 +180,7 @@ class SamplerFleet:
     # Within
 
     def _hire(self, index: int) -> None:
-        # a lost sampler has lost its adapters: whoever knows them starts another, not Ray
+        # a lost sampler has lost its adapters: this class starts another, not Ray
         actor = self._ray.remote(_Actor).options(
             num_cpus=self._plan.cpus,
             num_gpus=self._plan.gpus,
@@ -228,7 +228,7 @@ class SamplerFleet:
         return found
 
     def _get(self, index: int, ticket: Any) -> Any:
-        """What the sampler answers; None when it was lost, and another has been sent for."""
+        """Return the sampler's answer; None when it was lost, and another has been started."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(ticket, timeout=_ANSWER_SECONDS)

@@ -29,7 +29,7 @@ class Turn:
     player: str
     """The member of the league who played it."""
     version: int
-    """How many updates its weights had seen."""
+    """Updates that its weights had seen."""
     prompt: tuple[int, ...]
     completion: tuple[int, ...]
     log_probs: Array
@@ -53,7 +53,7 @@ class Turn:
     reward_parts: dict[str, float] = field(default_factory=dict)
     """The result itself (`game`) and the reward after each transform, by name."""
     weight: float = 1.0
-    """How much it counts in its batch."""
+    """Its weight in the batch."""
     advantage: float | None = None
 
 

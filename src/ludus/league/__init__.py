@@ -1,1 +1,1 @@
-"""Who sits at a game table, how good each one is, and who plays whom."""
+"""Players, matches, ratings and matchmaking, for any game with seats."""

@@ -48,6 +48,6 @@ class HumanPlayer(Player):
 
 
 def _as_written(game: TurnGame, typed: str) -> str:
-    """What was typed, as the game writes it: `4` or `col 4` for `[4]`, where its codec understands it."""
+    """Return what was typed as the game writes it: `4` or `col 4` for `[4]`, where its codec understands it."""
     action = None if game.codec is None else game.codec.index(typed)
     return typed if game.codec is None or action is None else game.codec.text(action)

@@ -1,6 +1,6 @@
-"""The league: everybody who plays in a run, how they fared, and whom the learner meets next.
+"""The league: all players of a run, their results, and the choice of the learner's next opponent.
 
-Learners, their frozen versions, bots, networks, remote models and people stand in one table. The league knows
+Learners, their frozen versions, bots, networks, remote models and people are in one table. The league knows
 names and results; it holds no weights.
 """
 
@@ -26,9 +26,7 @@ Kind = Literal["learner", "version", "bot", "policy", "model", "remote", "human"
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_MEMORY = (
-    0.99  # what a game still counts after the next one between the same two, where only the recent matters
-)
+_RECENT_DECAY = 0.99  # weight of a game after each later game between the same two, in recent win rates
 
 
 @dataclass
@@ -40,30 +38,30 @@ class Member:
     version: int | None = None
     """Updates that the weights had seen; for learners and their versions."""
     parent: str | None = None
-    """Of a frozen version: the learner it was."""
+    """The learner that a frozen version was made from."""
     plays: list[str] | None = None
     """The games it can play; None: all."""
     weight: Weight = 1.0
     listed: bool = False
-    """An opponent in training by name (`league.train`); others are met in evaluation only."""
+    """Named in `league.train`: an opponent in training. Others are met in evaluation only."""
     anchor: bool = False
-    """A version that never makes room for others."""
+    """A version that is never removed to make room for others."""
     spoilt: bool = False
-    """A version frozen while its learner collapsed: neither one to go back to nor one to learn against."""
+    """A version frozen while its learner collapsed: not used for rollbacks, nor as an opponent in training."""
     games: Count = 0
     cut_off: Count = 0
     chosen: Count = 0
-    """How often it was drawn as an opponent."""
+    """Times it was drawn as an opponent."""
 
     def may_meet_learners(self, game: str) -> bool:
-        """Whether it can be an opponent in training."""
+        """Return True if it can be an opponent in training."""
         able = self.plays is None or game in self.plays
         return able and not self.spoilt and (self.listed or self.kind in ("learner", "version"))
 
 
 @dataclass
 class PairRecord:
-    """How the games between two members ended, seen from the first. Draws and cut-off games apart."""
+    """Results of the games between two members, seen from the first; games that were cut off are not counted."""
 
     wins: Count = 0
     draws: Count = 0
@@ -77,20 +75,20 @@ class PairRecord:
 
     @property
     def win_rate(self) -> float:
-        """Of late, draws half; as if one game had been won and one lost before the first."""
+        """Recent win rate, a draw counting half, with one win and one loss added as a prior."""
         return (self.recent_points + 1) / (self.recent_games + 2)
 
     def add(self, difference: float) -> None:
-        """One more game, in which the first had so much more than the second."""
+        """Add a game in which the first player's reward was greater by `difference`."""
         self.wins += difference > 0
         self.draws += difference == 0
         self.losses += difference < 0
         points = 1.0 if difference > 0 else 0.5 if difference == 0 else 0.0
-        self.recent_points = self.recent_points * _MEMORY + points
-        self.recent_games = self.recent_games * _MEMORY + 1
+        self.recent_points = self.recent_points * _RECENT_DECAY + points
+        self.recent_games = self.recent_games * _RECENT_DECAY + 1
 
     def reversed(self) -> PairRecord:
-        """The same games, seen from the second."""
+        """Return the same games, seen from the second."""
         return PairRecord(
             self.losses, self.draws, self.wins, self.recent_games - self.recent_points, self.recent_games
         )
@@ -111,7 +109,7 @@ class Standing:
     losses: int
     cut_off: int
     frequency: float
-    """The share of all opponents drawn."""
+    """Share of all opponents that were drawn."""
 
 
 class League:
@@ -126,9 +124,9 @@ class League:
     def add(
         self, name: str, kind: Kind, *, version: int | None = None, plays: Iterable[str] | None = None
     ) -> Member:
-        """A new member, a stranger as yet; the one who is there if the name is known.
+        """Add a member with the initial rating; return the existing one if the name is known.
 
-        Whoever is named in `league.train` becomes an opponent in training, at the games it `plays` (None: all).
+        A member named in `league.train` becomes an opponent in training, at the games it `plays` (None: all).
         """
         if name not in self.members:
             weights = self.config.weights()
@@ -144,10 +142,10 @@ class League:
         return self.members[name]
 
     def freeze(self, learner: str, version: int, *, anchor: bool = False) -> tuple[Member, list[Member]]:
-        """A frozen version of `learner` as it is now, and the versions that had to make room for it.
+        """Add a frozen version of `learner`; return it, and the versions that were removed to make room.
 
-        It inherits the learner's rating, with twice the uncertainty. Of a learner's versions the weakest goes
-        first; the newest and anchors stay.
+        It inherits the learner's rating, with twice the uncertainty. The weakest versions of the learner are
+        removed first; the newest and anchors stay.
         """
         name = f"{learner}@{version}"
         if name in self.members:
@@ -164,24 +162,24 @@ class League:
         return member, gone
 
     def versions(self, learner: str) -> list[Member]:
-        """Its frozen versions, newest first."""
+        """Return the frozen versions of `learner`, newest first."""
         own = [member for member in self.members.values() if member.parent == learner]
         return sorted(own, key=lambda member: member.version or 0, reverse=True)
 
     def remove(self, name: str) -> None:
-        """Forget a member and its results."""
+        """Remove a member and its results."""
         del self.members[name]
         self.ratings.forget(name)
         self._pairs = {pair: result for pair, result in self._pairs.items() if name not in pair}
 
     def pair(self, name: str, other: str) -> PairRecord:
-        """How `name` fared against `other`."""
+        """Return the results of `name` against `other`."""
         if (other, name) in self._pairs:
             return self._pairs[other, name].reversed()
         return self._pairs.get((name, other), PairRecord())
 
     def probabilities(self, learner: str, game: str) -> dict[str, float]:
-        """How likely each member is to be the learner's next opponent at `game`."""
+        """Return the probability of each member to be the learner's next opponent at `game`."""
         ages = {member.name: age for age, member in enumerate(self.versions(learner), start=1)}
         candidates = [
             Candidate(
@@ -198,17 +196,17 @@ class League:
         return probabilities(learner, candidates, self.config)
 
     def choose_opponent(self, learner: str, game: str, rng: np.random.Generator) -> str:
-        """Whom `learner` meets on one other seat of its next game; counted."""
+        """Draw the opponent of `learner` for one other seat of its next game, and count it."""
         name = draw(self.probabilities(learner, game), rng)
         self.members[name].chosen += 1
         return name
 
     def record(self, match: MatchRecord) -> None:
-        """Take in a match between members: ratings and results.
+        """Update ratings and results with a match between members.
 
-        A member on several seats counts once, with its mean reward, so that a game against itself changes
-        nobody's rating. A game that was cut off is only counted. A single-player game is one against a reference
-        that always gets `league.reference`.
+        A member on several seats counts once, with its mean reward: a game against itself changes no rating. A game
+        that was cut off is only counted. A single-player game is rated against a reference that always gets
+        `league.reference`.
         """
         rewards = mean_rewards(match.players, match.rewards)
         for name in rewards:
@@ -225,7 +223,7 @@ class League:
                 self._pairs.setdefault((one, two), PairRecord()).add(rewards[one] - rewards[two])
 
     def table(self) -> list[Standing]:
-        """Everybody, the best first."""
+        """Return all members, the best first."""
         drawn = sum(member.chosen for member in self.members.values())
         totals = {name: PairRecord() for name in self.members}
         for (one, two), pair in self._pairs.items():
@@ -255,7 +253,7 @@ class League:
         return sorted(rows, key=lambda row: (-row.mu, row.name))
 
     def metrics(self) -> Metrics:
-        """Ratings, opponent frequencies and learners' recent win rates, for the run's metrics."""
+        """Return ratings, opponent frequencies and learners' recent win rates, for the run's metrics."""
         found: Metrics = {}
         learners = [member.name for member in self.members.values() if member.kind == "learner"]
         for row in self.table():
@@ -277,8 +275,9 @@ class League:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take everything over from `state`; weights and listings are the config's of today, and whoever it names anew
-        stays, as a stranger. LookupError, TypeError or ValueError where `state` is of another kind.
+        """Load `state`. Weights and listings are those of the current config; members it adds keep the initial rating.
+
+        Raises LookupError, TypeError or ValueError where `state` is not what `state_dict` returned.
         """
         weights = self.config.weights()
         members = _MEMBERS.validate_python(state["members"])
@@ -292,15 +291,15 @@ class League:
         self._pairs = {(one, two): pair for one, two, pair in _PAIRS.validate_python(state["pairs"])}
 
 
-# the state of a run may be a stranger's: see Checkpoint.understood
+# runs may come from others, so their state is validated: see Checkpoint.understood
 _MEMBERS = TypeAdapter(list[Member])
 _PAIRS = TypeAdapter(list[tuple[str, str, PairRecord]])
 
 
 def mean_rewards(players: Iterable[str], rewards: Iterable[float]) -> dict[str, float]:
-    """The reward of each player of a match; one on several seats gets the mean of them."""
+    """Return the reward of each player of a match: the mean over its seats."""
     by_name: dict[str, list[float]] = {}
     for name, reward in zip(players, rewards, strict=True):
         by_name.setdefault(name, []).append(reward)
-    # exact, so that seats with equal rewards are equal in the mean as well
+    # statistics.mean is exact: players whose seats have equal rewards have equal means
     return {name: statistics.mean(own) for name, own in by_name.items()}

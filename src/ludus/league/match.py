@@ -17,12 +17,12 @@ from ludus.league.players import PendingTurn, Player, Reply, TurnRecord, answer
 from ludus.league.records import MatchRecord
 
 _Z = 1.959963984540054  # 95 %
-_HOPELESS = 16  # games that could not be played, before any that could: the others will not be tried
+_MAX_FAILED_STARTS = 16  # skipped games without a played one, after which the others are not tried
 
 
 @dataclass(frozen=True)
 class WinTally:
-    """Games of one against another, seen from the first; those cut off and skipped are none of the three."""
+    """Wins, draws and losses of the first of two players. Games that were cut off or skipped are not counted."""
 
     wins: int = 0
     draws: int = 0
@@ -33,7 +33,7 @@ class WinTally:
         return self.wins + self.draws + self.losses
 
     def summary(self) -> dict[str, Any]:
-        """Counts, and of each the share with its 95 % interval (null without a game)."""
+        """Return the counts, and the share of each with its 95 % interval (null without a game)."""
         counts = {"wins": self.wins, "draws": self.draws, "losses": self.losses}
         shares = {name: self._share(count) for name, count in counts.items()}
         return counts | {"shares": shares}
@@ -46,29 +46,29 @@ class WinTally:
 
 @dataclass(frozen=True)
 class MatchResult:
-    """How the first fared against the second."""
+    """Results of the first player against the second."""
 
     first: str
     second: str
     game: str
     total: WinTally
     by_seat: tuple[WinTally, ...]
-    """With the first on each seat in turn."""
+    """One tally for each seat of the first player."""
     cut_off: int
     """Games that did not end by themselves."""
     skipped: tuple[str, ...]
-    """Why games could not be played to their end, one reason each."""
+    """One reason for each game that could not be played to its end."""
     mean_rewards: tuple[float, float]
     """Of the first and of the second, over the games that ended."""
     invalid: tuple[int, int]
     """Games in which an invalid move cost the first, and the second, the game."""
     mean_length: float
     records: tuple[MatchRecord, ...] = field(repr=False, default=())
-    """Every game that was played, those cut off too, in order of its number."""
+    """Every game that was played, also those cut off, in order of its number."""
 
 
 class _OpenGame:
-    """A game under way. `seats` says who sits on each: 0 is the first player, 1 the second."""
+    """A game in progress. `seats` has the player of each seat: 0 is the first player, 1 the second."""
 
     def __init__(self, number: int, game: TurnGame, seats: Sequence[int]) -> None:
         self.number = number
@@ -151,7 +151,7 @@ class _Match:
         self.skipped: dict[int, str] = {}
 
     def seating(self, number: int) -> tuple[list[int], int]:
-        """Which player sits on each seat in the game of this number, and its seed."""
+        """Return the player of each seat in the game of this number, and its seed."""
         if self.n_seats == 1:
             return [number % 2], self.seed + number // 2
         place = number % self.n_seats
@@ -160,7 +160,7 @@ class _Match:
     def fill(self, side_by_side: int) -> None:
         while len(self.open) < side_by_side and self.next < self.wanted:
             number, self.next = self.next, self.next + 1
-            if not self.records and len(self.skipped) >= _HOPELESS:
+            if not self.records and len(self.skipped) >= _MAX_FAILED_STARTS:
                 self.skip(number, next(reversed(self.skipped.values())))
                 continue
             seats, seed = self.seating(number)
@@ -173,7 +173,7 @@ class _Match:
                 self.open.append(_OpenGame(number, game, seats))
 
     def tick(self) -> None:
-        """One turn in every open game, all answered together."""
+        """Play one turn in every open game, all answered together."""
         waiting = [one for one in self.open if not one.game.over]  # a game may be over before its first turn
         began = time.perf_counter()
         replies = answer(
@@ -253,13 +253,13 @@ def play_simultaneously(game: SimultaneousGame, seats: Sequence[Predicts], seed:
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """The 95 % interval of a share seen as `successes` among `trials` (Wilson's score interval)."""
+    """Return the 95 % confidence interval of the share `successes` / `trials` (Wilson's score interval)."""
     if trials < 1:
         raise ValueError("a share of no trials")
     share, z2 = successes / trials, _Z * _Z
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     half = _Z / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials))
-    # at the ends rounding must not leave what was seen outside
+    # at the ends, rounding must not exclude the observed share
     return (0.0 if successes == 0 else centre - half), (1.0 if successes == trials else centre + half)
 
 

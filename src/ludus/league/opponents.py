@@ -1,6 +1,6 @@
-"""Who sits opposite the learner: one small function for each way to choose.
+"""Matchmaking: one small function for each way to choose the learner's opponent.
 
-Each gives a weight to every candidate; opponents are drawn in proportion.
+Each function weighs a candidate; opponents are drawn in proportion to their weights.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from ludus.config.language import LeagueConfig
 
 @dataclass(frozen=True)
 class Candidate:
-    """Somebody who could sit opposite the learner, as the choice sees them."""
+    """A possible opponent of the learner."""
 
     name: str
     weight: float = 1.0
-    """As given in `league.train`; 1 for everybody else."""
+    """As given in `league.train`; 1 for others."""
     listed: bool = False
     """Named in `league.train`."""
     age: int | None = None
-    """1 for the learner's newest frozen version, 2 for the one before, …; None for everybody else."""
+    """1 for the learner's newest frozen version, 2 for the one before, …; None for others."""
     quality: float = 1.0
-    """How even a game would be, from 0 to 1."""
+    """Match quality from 0 to 1: 1 for an even game."""
     win_rate: float = 0.5
-    """The learner's against them, of late."""
+    """Recent win rate of the learner against this candidate."""
 
 
 def _fixed(candidate: Candidate, config: LeagueConfig) -> float:
@@ -49,7 +49,7 @@ def _quality(candidate: Candidate, config: LeagueConfig) -> float:
 
 
 def _prioritised(candidate: Candidate, config: LeagueConfig) -> float:
-    """Prioritised fictitious self-play (Vinyals et al., 2019), where hard opponents come more often."""
+    """Prioritised fictitious self-play (Vinyals et al., 2019), where hard opponents are drawn more often."""
     return candidate.weight * math.pow(1.0 - candidate.win_rate, config.hardness)
 
 
@@ -63,9 +63,9 @@ _WEIGHT: dict[str, Callable[[Candidate, LeagueConfig], float]] = {
 
 
 def probabilities(learner: str, candidates: Sequence[Candidate], config: LeagueConfig) -> dict[str, float]:
-    """How likely each opponent of `learner` is, itself included, by name; they add up to 1.
+    """Return the probability of each opponent of `learner`, itself included; they add up to 1.
 
-    The learner plays itself for `mirror_share` of the games, and for all of them where nobody else is eligible.
+    The learner plays itself in `mirror_share` of the games, and in all of them where no other player is eligible.
     """
     if config.opponents == "mirror":
         return {learner: 1.0}
@@ -78,10 +78,10 @@ def probabilities(learner: str, candidates: Sequence[Candidate], config: LeagueC
     return {learner: config.mirror_share, **others} if config.mirror_share else others
 
 
-def draw(chances: dict[str, float], rng: np.random.Generator) -> str:
-    """One of the names, by its chance. Draws nothing from `rng` where there is only one."""
-    names = list(chances)
+def draw(by_name: dict[str, float], rng: np.random.Generator) -> str:
+    """Draw one of the names by its probability. Uses no random number where there is only one."""
+    names = list(by_name)
     if len(names) == 1:
         return names[0]
-    edges = np.cumsum(list(chances.values()))
+    edges = np.cumsum(list(by_name.values()))
     return names[int(np.searchsorted(edges, rng.random() * edges[-1], side="right"))]

@@ -36,7 +36,7 @@ class PendingTurn:
 
 
 class TurnRecord(Protocol):
-    """What a player that learns records of its own turn; `invalid` is set when the game refused the move."""
+    """A learning player's record of its own turn; `invalid` is set when the game refused the move."""
 
     invalid: bool
 
@@ -77,7 +77,7 @@ class Player(ABC):
 
 @dataclass(frozen=True)
 class PlayerRequest:
-    """What a player is made from: its name, and the circumstances it plays in.
+    """The arguments for making a player.
 
     It draws from the streams called `stream`. A network takes its likeliest action where `deterministic`. Runs are
     found under `root`. A person reads on `screen`, by default stdout.

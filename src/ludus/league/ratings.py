@@ -1,7 +1,7 @@
-"""How good everybody is: one OpenSkill rating for bots, networks, language models and people alike.
+"""OpenSkill ratings, in one table for bots, networks, language models and people.
 
 The model is Plackett-Luce (Weng and Lin, 2011), for any number of players and for draws. A rating is a mean
-`mu` and how unsure we are of it, `sigma`.
+`mu` and its standard deviation `sigma`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ BETA = float(_MODEL.beta)
 
 @dataclass(frozen=True)
 class Rating:
-    """What is known of one player's strength."""
+    """The estimated strength of one player; the default is that of an unknown player."""
 
     mu: float = float(_MODEL.mu)
     sigma: float = float(_MODEL.sigma)
 
     def inherited(self) -> Rating:
-        """For a new version of this player: as strong, and twice as unsure; never less sure than of a stranger."""
+        """Return the rating of a new version: the same mean and twice the `sigma`, up to the initial one."""
         return Rating(self.mu, min(2 * self.sigma, Rating.sigma))
 
 
 REFERENCE = Rating(sigma=0.0)
-"""Whom single-player games are played against: as good as a stranger is thought to be, and never changing."""
+"""The opponent in single-player games: the initial mean, which never changes."""
 
 
 class Ratings:
-    """Ratings by name. Who is not known yet is a stranger."""
+    """Ratings by name; a name without games has the initial rating."""
 
     def __init__(self) -> None:
         self._ratings: dict[str, Rating] = {}
@@ -53,26 +53,26 @@ class Ratings:
         self._ratings.pop(name, None)
 
     def rate(self, results: Mapping[str, float]) -> None:
-        """Take in one game: the result of each player, more is better, equal is a draw.
+        """Update with one game: the result of each player, where greater is better and equal is a draw.
 
         ValueError for fewer than two players.
         """
         if len(results) < 2:
-            raise ValueError("a game between fewer than two players says nothing about anybody")
+            raise ValueError("a game between fewer than two players cannot be rated")
         after = _after([self[name] for name in results], list(results.values()))
         self._ratings |= dict(zip(results, after, strict=True))
 
     def rate_alone(self, name: str, reward: float, reference: float) -> None:
-        """Take in one single-player game: a win where `reward` is more than the `reference`'s, which stays as it is."""
+        """Update with one single-player game: a win where `reward` is greater than `reference`."""
         self[name], _ = _after([self[name], REFERENCE], [reward, reference])
 
     def win_probability(self, name: str, other: str) -> float:
-        """How likely `name` is to beat `other`, draws shared."""
+        """Return the probability that `name` beats `other`, draws shared."""
         [chance, _] = _MODEL.predict_win([[_to_openskill(self[name])], [_to_openskill(self[other])]])
         return float(chance)
 
     def quality(self, name: str, other: str) -> float:
-        """How even a game between the two would be, from 0 to 1: TrueSkill's match quality."""
+        """Return TrueSkill's match quality from 0 to 1: 1 for an even game."""
         one, two = self[name], self[other]
         luck = 2 * BETA**2
         spread = luck + one.sigma**2 + two.sigma**2
@@ -82,7 +82,7 @@ class Ratings:
         return {name: [rating.mu, rating.sigma] for name, rating in self._ratings.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave; ValueError for numbers that are none."""
+        """Load what `state_dict` returned; ValueError for numbers that are not finite."""
         ratings = {name: Rating(float(mu), float(sigma)) for name, (mu, sigma) in state.items()}
         for name, rating in ratings.items():
             if not math.isfinite(rating.mu) or not math.isfinite(rating.sigma):
@@ -91,7 +91,7 @@ class Ratings:
 
 
 def _after(ratings: list[Rating], results: list[float]) -> list[Rating]:
-    # Places as whole numbers: openskill cuts off what is behind the point of a rank.
+    # places are whole numbers: openskill truncates ranks
     places = [sum(other > result for other in results) for result in results]
     teams = _MODEL.rate([[_to_openskill(rating)] for rating in ratings], ranks=[float(p) for p in places])
     return [Rating(float(one.mu), float(one.sigma)) for [one] in teams]

@@ -16,7 +16,7 @@ class MatchRecord:
     game: str
     seed: int
     players: tuple[str, ...]
-    """Who sat on each seat."""
+    """The player of each seat."""
     rewards: tuple[float, ...]
     reason: str
     invalid: tuple[bool, ...]
@@ -24,9 +24,9 @@ class MatchRecord:
     cut_off: bool
     """It did not end by itself, or raised."""
     length: int
-    """Turns of all seats."""
+    """Number of turns, of all seats."""
     moves: list[tuple[int, str]]
-    """Seat and action of every turn."""
+    """Seat and action of each turn."""
     turns: list[Any] = field(default_factory=list)
     group: int | None = None
     seconds: float = 0.0

@@ -1,7 +1,7 @@
 """Several learners as one: who starts them, how they find each other, and what those after the first do.
 
 The process that a run is started in is the first learner. The others are processes on Ray, or those that torchrun has
-started beside it: they build the same learner, then do whatever the first tells them, until it ends.
+started next to it: they build the same learner, then follow the orders of the first, until it ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger("ludus.scale")
 _START_SECONDS = 300.0
 _STEP = timedelta(minutes=10)  # for the share of another learner; one that takes longer hangs
 _ORDERS = ("restore", "take_start", "learn", "compare", "look", "gather", "gather_weights", "go_back")
-"""What a learner may be told to do."""
+"""Methods of a learner that the first one may call on the others."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def lead_on_ray(
         address = f"tcp://{host}:{probe.getsockname()[1]}"
 
     def start(cpus: float) -> Any:
-        # a lost learner has lost its weights: whoever knows them starts another, not Ray
+        # a lost learner has lost its weights: the caller starts another, not Ray
         options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
         return ray.remote(LearnerProcess).options(**options).remote()
 
@@ -134,7 +134,7 @@ def lead_on_ray(
         ray.get([actor.prepare.remote() for actor in actors])
         for rank, actor in enumerate(actors, 1):
             actor.follow.remote(address, rank, number, device.type, scale)
-        _log.info("learners beside this one: %s", "; ".join(places))
+        _log.info("further learners: %s", "; ".join(places))
         return LearnerGroup(_join(device, scale, address, 0, number), actors, places, session)
     except ray.exceptions.RayActorError as error:
         raise PeerLost(f"a learner was lost while it started: {error}") from error
@@ -151,9 +151,9 @@ def follow_on_ray(address: str, rank: int, size: int, kind: str, scale: ScaleCon
 
 
 def follow(peers: DistributedPeers, device: torch.device) -> None:
-    """Build what the first learner tells to build, and then do what it does; returns when it ends or is gone."""
+    """Build the learner that the first one orders, and then do what it does; returns when it ends or is lost."""
     if signal.getsignal(signal.SIGTERM) is not None and os.environ.get("TORCHELASTIC_RUN_ID"):
-        # the first learner is told too, and has to save what all hold parts of
+        # the first learner gets the signal too, and has to save what all hold parts of
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, signal.SIG_IGN)
     learner: Any = None

@@ -92,15 +92,17 @@ def minimax(rules: GameRules[Any], position: Any, rng: np.random.Generator) -> i
 
 
 def by_the_card(rules: GameRules[Any], position: Hand, rng: np.random.Generator) -> int:
-    return _bold_or_not(rules, position, bold=boldness("greedy", rules, position) == 1)
+    return _bet_or_call(rules, position, aggressive=bet_probability("greedy", rules, position) == 1)
 
 
 def in_equilibrium(rules: GameRules[Any], position: Hand, rng: np.random.Generator) -> int:
     """The equilibrium of one round in which the starter never bets first (Kuhn's family at 0)."""
-    return _bold_or_not(rules, position, bold=rng.random() < boldness("equilibrium", rules, position))
+    return _bet_or_call(
+        rules, position, aggressive=rng.random() < bet_probability("equilibrium", rules, position)
+    )
 
 
-def boldness(name: str, rules: GameRules[Any], position: Hand) -> float:
+def bet_probability(name: str, rules: GameRules[Any], position: Hand) -> float:
     """Return how likely the bot `name` bets or calls at Kuhn Poker, where it could check or fold."""
     card, may_bet = position.cards[position.seat], BET in rules.legal(position)
     if name == "random":
@@ -114,15 +116,15 @@ def boldness(name: str, rules: GameRules[Any], position: Hand) -> float:
     return 1 / 3 if card == (_JACK if may_bet else _QUEEN) else 0.0
 
 
-def _bold_or_not(rules: GameRules[Any], position: Hand, *, bold: bool) -> int:
+def _bet_or_call(rules: GameRules[Any], position: Hand, *, aggressive: bool) -> int:
     if BET in rules.legal(position):
-        return BET if bold else CHECK
-    return CALL if bold else FOLD
+        return BET if aggressive else CHECK
+    return CALL if aggressive else FOLD
 
 
 _JACK, _QUEEN, _KING = range(3)
-_WIN = 1_000  # more than any game has moves
-_NO_CHANCE = np.random.default_rng(0)  # games that are searched have none
+_WIN = 1_000  # greater than the number of moves in any game
+_NO_CHANCE = np.random.default_rng(0)  # games that are searched have no chance moves
 
 
 @functools.cache
@@ -131,7 +133,7 @@ def _remembered(rules: GameRules[Any]) -> dict[Any, int]:
 
 
 def _worth(rules: GameRules[Any], position: Any, plies: int | None) -> int:
-    """What `position` is worth to the seat to move: a win the more, a loss the less the sooner it comes."""
+    """Return the value of `position` for the seat to move; the sooner a win or a loss comes, the more it counts."""
     if plies is None:
         known, key = _remembered(rules), rules.key(position)
         if key not in known:
@@ -154,7 +156,7 @@ def _search(rules: GameRules[Any], position: Any, plies: int | None, low: int, h
             if plies is None
             else _search(rules, then, plies - 1, -high - 1, -low + 1)
         )
-        value -= (value > 0) - (value < 0)  # later is less
+        value -= (value > 0) - (value < 0)  # a later win or loss counts less
         best = max(best, value)
         low = max(low, best)
         if plies is not None and low >= high:

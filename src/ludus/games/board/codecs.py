@@ -266,7 +266,7 @@ def _codec(game_id: str, settings: str) -> BoardCodec[Any] | None:
 
 
 def _stones(seen: Array) -> str:
-    """Cells in their order: `+` is one's own stone, `-` the other's, `.` nobody's."""
+    """Return the cells in order: `+` is one's own stone, `-` the other's, `.` an empty cell."""
     own, other = np.split(seen, 2)
     return "".join("+" if mine else "-" if theirs else "." for mine, theirs in zip(own, other, strict=True))
 
@@ -277,7 +277,7 @@ def _below(limit: int, number: str | None) -> int | None:
 
 
 def _number(digits: str) -> int:
-    """-1 for one of thousands of digits, which Python does not read."""
+    """Return -1 for a number with thousands of digits, which Python refuses to parse."""
     try:
         return int(digits)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The rules of four small games, as fast as searching and training need; tests hold them to TextArena's.
+"""Rules of four small games, fast enough for search and training; tests compare them with TextArena's.
 
 A position is a plain tuple and never changes: `after` gives the next one. Both seats are 0 and 1; an action is a
 number below `n_actions`.
@@ -16,41 +16,41 @@ P = TypeVar("P", bound=tuple[Any, ...])
 Result = tuple[float, float]
 
 WON: tuple[Result, Result] = ((1.0, -1.0), (-1.0, 1.0))
-"""The result when seat 0, when seat 1 has won."""
+"""The result where seat 0 has won, and where seat 1 has won."""
 DRAW: Result = (0.0, 0.0)
 
 
 class GameRules(ABC, Generic[P]):
-    """What can be played and what comes of it. Positions after the end have no legal actions."""
+    """The rules of a game for two. Positions after the end have no legal actions."""
 
     n_actions: int
     hidden = False
     """A seat does not see all of the position."""
     plies: int | None = None
-    """How far a search looks ahead; None: to the end, and every position is remembered."""
+    """Search depth; None: to the end, and every position is cached."""
 
     @abstractmethod
     def start(self, rng: np.random.Generator) -> P:
-        """The first position."""
+        """Return the first position."""
 
     @abstractmethod
     def seat(self, position: P) -> int:
-        """Who is to move."""
+        """Return the seat to move."""
 
     @abstractmethod
     def legal(self, position: P) -> Sequence[int]:
-        """The actions of the seat to move, in rising order."""
+        """Return the legal actions of the seat to move, in ascending order."""
 
     @abstractmethod
     def after(self, position: P, action: int, rng: np.random.Generator) -> P:
-        """The position after a legal action; `rng` for what chance decides."""
+        """Return the position after a legal action; `rng` decides chance events."""
 
     @abstractmethod
     def result(self, position: P) -> Result | None:
-        """The rewards of both seats, None before the end."""
+        """Return the rewards of both seats, None before the end."""
 
     def key(self, position: P) -> object:
-        """The same for positions that are worth the same to the seat to move."""
+        """Return the same key for positions of the same value for the seat to move."""
         return position
 
 

@@ -1,5 +1,5 @@
-"""The algorithms for language models. Importing this package registers them; each one's hyperparameters stand
-beside it.
+"""The algorithms for language models. Importing this package registers them; each one's hyperparameters are
+in its file.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def episode_rewards(turns: Sequence[Turn]) -> list[float]:
 
 
 def discounted_returns(turns: Sequence[Turn], gamma: float) -> list[float]:
-    """What each turn's seat got from that turn on, a turn later counting `gamma` times."""
+    """Return the sum of the seat's rewards from each turn on, discounted by `gamma` per turn."""
     returns = [0.0] * len(turns)
     for episode in episodes(turns):
         running = 0.0

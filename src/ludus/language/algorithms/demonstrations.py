@@ -95,7 +95,7 @@ def completion_for(action: str, extractor: Extractor, game: str) -> str:
 def _played(
     tables: Sequence[GameSetup], settings: WarmupConfig, streams: Streams
 ) -> list[tuple[GameSetup, Observed, str]]:
-    """What the bot says in states of games between bots; a share of the moves played is random."""
+    """Return the bot's moves in states of games between bots; a share of the moves played is random."""
     rng = streams.numpy("warmup games")
     weights = np.array([table.weight for table in tables])
     weights /= weights.sum()

@@ -30,7 +30,7 @@ NGRAM = 2
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the guard thinks. `reason` names the limits that were passed, with their values."""
+    """The state of the run as the guard sees it. `reason` names the limits that were passed, with their values."""
 
     state: Literal["healthy", "suspicious", "collapsed"]
     reason: str = ""
@@ -69,13 +69,13 @@ class CollapseGuard:
         return Verdict("suspicious", "; ".join(reasons)) if self._in_a_row else Verdict("healthy")
 
     def rolled_back(self) -> bool:
-        """The run went back to a healthy version; whether it may go on."""
+        """Count a rollback to a healthy version; return True if the run may continue."""
         self.rollbacks += 1
         self._in_a_row.clear()
         return self.rollbacks <= self.settings.rollbacks
 
     def state_dict(self) -> dict[str, Any]:
-        """What it remembers, as plain data."""
+        """Return its memory as plain data."""
         return {
             "rollbacks": self.rollbacks,
             "in_a_row": dict(self._in_a_row),
@@ -132,7 +132,7 @@ def distinct_share(sequences: Iterable[Sequence[Hashable]], n: int = NGRAM) -> f
 
 
 def diversity_metrics(matches: Sequence[MatchRecord]) -> Metrics:
-    """How much of what was played and seen was played and seen once only, and how many games a model spoilt.
+    """Return the shares of actions and states that occurred once only, and of games a model ended by invalid moves.
 
     Actions are compared in their order within each match, states in the order one seat saw them.
     """

@@ -1,4 +1,4 @@
-"""Hyperparameters that language learners share; each algorithm's own stand beside it."""
+"""Hyperparameters that language learners share; each algorithm's own are in its file."""
 
 from __future__ import annotations
 

@@ -50,13 +50,13 @@ H = TypeVar("H", bound=LanguageHyperparameters)
 
 
 def learner_names(number: int) -> tuple[str, ...]:
-    """How the players that learn are called."""
+    """Return the names of the players that learn."""
     return ("learner",) if number == 1 else tuple(f"learner-{i}" for i in range(1, number + 1))
 
 
 @dataclass(frozen=True)
 class LanguageContext:
-    """What a language learner is built from.
+    """The parts a language learner is built from.
 
     `learners` are the players that learn; each has an adapter of its name in `model`. `start` is the adapter that
     KL divergences are taken from; None: the base weights.
@@ -73,7 +73,7 @@ class LanguageContext:
     """Measure the divergence from the start where it is no part of the loss."""
     peers: Peers = ALONE
     playing: LanguageModel | None = None
-    """Where `model` is sharded: the whole one that plays, and gets the weights after every update."""
+    """The whole model that plays where `model` is sharded; it gets the weights after every update."""
 
     @classmethod
     def of(
@@ -159,7 +159,7 @@ class StudentBatch:
 
 @dataclass
 class TurnBatch:
-    """What every rank needs for one update."""
+    """The data that every rank needs for one update."""
 
     students: dict[str, StudentBatch]
     metrics: Metrics
@@ -170,7 +170,7 @@ class TurnBatch:
 
 STEP_STATISTICS = ("policy_loss", "value_loss", "grad_norm", "steps")
 TOKEN_STATISTICS = ("entropy", "approx_kl", "clip_fraction", "importance_weight", "kl_start", "tokens")
-"""What is summed over optimizer steps, and over tokens."""
+"""Sums over optimizer steps, and over tokens."""
 
 
 class LanguageLearner(ABC, Generic[H]):
@@ -187,12 +187,12 @@ class LanguageLearner(ABC, Generic[H]):
         self.step_gate = StepGate(place.device)
         self.transforms = Transforms(place.rewards, self.usual_sampling)
         self.rate_scale = 1.0
-        """What the learning rates are multiplied by, for whoever slows a run down."""
+        """Factor of the learning rates; the collapse guard lowers it."""
         hidden = hyperparams.value_net_arch if isinstance(hyperparams, ValuedHyperparameters) else None
         self.students = {name: Student(name, place.model, hidden, place.device) for name in place.learners}
         self._shuffle = place.streams.numpy("minibatches")
         self._told = False
-        """Whether the peers have weights and memory as they are here."""
+        """True once the peers have the weights and memory of this process."""
         self._start_told = False
         self._temperature = place.language.sampler.temperature
 
@@ -243,7 +243,7 @@ class LanguageLearner(ABC, Generic[H]):
         return metrics
 
     def version(self, name: str) -> int:
-        """How many updates the weights of learner `name` have seen."""
+        """Return how many updates the weights of learner `name` have seen."""
         return self.students[name].updates
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
@@ -297,7 +297,7 @@ class LanguageLearner(ABC, Generic[H]):
 
     @on_all_ranks
     def go_back(self, name: str, weights: Mapping[str, Tensor]) -> None:
-        """Let learner `name` go on from earlier `weights` of its own: a new version, whose optimizers start afresh."""
+        """Roll learner `name` back to earlier `weights` of its own: a new version, with new optimizer states."""
         self.place.model.load_adapter_tensors(name, weights)
         self.students[name].restart()
         self._gather_weights()
@@ -312,7 +312,7 @@ class LanguageLearner(ABC, Generic[H]):
         model.load_adapter_tensors(name, weights)
 
     def agreement(self, name: str, turns: Sequence[Turn]) -> Metrics:
-        """How far log-probabilities computed here lie from those the sampler gave `turns` of the current version.
+        """Return the distance between log-probabilities computed here and the sampler's, for `turns` of this version.
 
         With top_p below 1 the sampler drew from another distribution than the policy, and the raw
         log-probabilities (temperature 1) are compared instead.

@@ -19,7 +19,7 @@ _FARTHEST = (
 
 
 def share_of_tokens(lengths: Tensor, n_turns: int, norm: LengthNorm, longest: int) -> Tensor:
-    """How much each token of each turn counts in a batch of `n_turns`; one entry for each turn.
+    """Return the weight of each token of a turn in a batch of `n_turns`; one entry for each turn.
 
     `constant` divides every turn by the longest completion there can be, so that a token counts the same in a
     long turn and in a short one (Dr. GRPO, Liu et al., 2025); `tokens` divides by the turn's own length, so that

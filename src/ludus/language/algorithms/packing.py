@@ -49,7 +49,7 @@ class Pass:
 
 
 def completion_starts(turns: Sequence[Sampled]) -> list[int]:
-    """Where each turn's tokens begin among all completion tokens, and, at the end, how many there are."""
+    """Return the offset of each turn's tokens among all completion tokens, and at the end their number."""
     return [0, *accumulate(len(turn.completion) for turn in turns)]
 
 
@@ -64,7 +64,7 @@ def pack(turns: Sequence[Sampled], chosen: Sequence[int], budget: int, device: t
 
 
 def n_passes(turns: Sequence[Sampled], chosen: Sequence[int], budget: int) -> int:
-    """How many passes `pack` makes of them."""
+    """Return how many passes `pack` makes of them."""
     return sum(1 for _ in _plan(turns, chosen, budget))
 
 

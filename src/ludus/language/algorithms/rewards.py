@@ -1,4 +1,4 @@
-"""What a game's result becomes before anything learns from it: small transforms, named in the config, in order.
+"""Reward transforms between a game's result and the learner, named in the config, in order.
 
 Final transforms change the result of a seat, step transforms the reward of one turn, sampling transforms
 (`sampling.py`) how turns compare within one batch. Each is a strict section of its own: a name alone takes its
@@ -185,11 +185,11 @@ class Transforms:
                 turn.reward_parts[name] = turn.weight if transform.weighs else float(turn.advantage or 0.0)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the transforms have learnt, as plain data."""
+        """Return the state of the transforms as plain data."""
         return {name: state for name, transform in self._all() if (state := transform.state_dict())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` gave."""
+        """Load what `state_dict` returned."""
         for name, transform in self._all():
             transform.load_state_dict(state.get(name, {}))
 

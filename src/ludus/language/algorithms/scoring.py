@@ -1,4 +1,4 @@
-"""What the policy as it is now thinks of tokens that were sampled: log-probabilities, entropies, states.
+"""Scores of sampled tokens under the current policy: log-probabilities, entropies, states.
 
 The policy is the model at the sampler's temperature with no token cut off: what the sampler draws from where top_p
 is 1.

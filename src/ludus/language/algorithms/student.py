@@ -16,7 +16,7 @@ from ludus.language.models.model import LanguageModel
 
 
 class ValueHead(nn.Module):
-    """What a seat will get, from the state of the last prompt token. Begins with 0 for every state."""
+    """Predicts a seat's return from the state of the last prompt token. Initially 0 for every state."""
 
     def __init__(self, width: int, hidden: Sequence[int]) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class ValueHead(nn.Module):
         self.layers = nn.Sequential(*layers, last)
 
     def forward(self, states: Tensor, share: Tensor | None = None) -> Tensor:
-        """Values [turns]; of each turn's gradient its `share` [turns] goes on into the model, without one nothing."""
+        """Return values [turns]; `share` [turns] of each turn's gradient flows into the model, by default nothing."""
         shared = states.detach()
         if share is not None:
             shared = shared + share[:, None] * (states - shared)
@@ -39,7 +39,7 @@ class ValueHead(nn.Module):
 
 
 class Student:
-    """Who learns, by the name of its adapter. `updates` is its version."""
+    """One learner by the name of its adapter, with its optimizers. `updates` is its version."""
 
     def __init__(
         self, name: str, model: LanguageModel, value_net_arch: Sequence[int] | None, device: torch.device

@@ -1,4 +1,4 @@
-"""What every reward transform is: settings, and running averages by game and seat that survive a checkpoint."""
+"""Base of the reward transforms: settings, and running averages by game and seat that survive a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Transform(Section):
     """Its fields are its settings, the first one being what a number alone stands for."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What it has learnt, as plain data."""
+        """Return its state as plain data."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` gave; nothing of it for a transform that had learnt nothing."""
+        """Load what `state_dict` returned; empty for a transform without state."""
 
 
 @dataclass

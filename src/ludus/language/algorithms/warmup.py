@@ -31,7 +31,7 @@ _LARGEST_NORM = 1.0
 
 @dataclass(frozen=True)
 class Point:
-    """How far the imitation has come: measured on pairs that are not trained on."""
+    """Progress of the imitation, measured on pairs that are not trained on."""
 
     epoch: int
     loss: float
@@ -128,8 +128,8 @@ def _in_step(
 ) -> NotFinite:
     """`error` with the step it was found in, and the pairs that show it."""
     what, _, rest = str(error).partition("\n")
-    told = NotFinite(f"{what}: step {step:,} of {steps:,} of the warm start, epoch {epoch}\n{rest}")
-    told.evidence = {
+    located = NotFinite(f"{what}: step {step:,} of {steps:,} of the warm start, epoch {epoch}\n{rest}")
+    located.evidence = {
         name: np.array(numbers, dtype=np.int64)
         for name, numbers in {
             "prompts": [token for pair in batch for token in pair.prompt],
@@ -138,7 +138,7 @@ def _in_step(
             "completion_lengths": [len(pair.completion) for pair in batch],
         }.items()
     }
-    return told
+    return located
 
 
 def _log_probs(place: LanguageContext, batch: Pass, adapter: str) -> torch.Tensor:

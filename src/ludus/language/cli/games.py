@@ -84,7 +84,7 @@ def games(
 def _read(
     run: RunDirectory, kind: str, wanted: Callable[[dict[str, Any]], bool], most: int
 ) -> tuple[int, list[dict[str, Any]]]:
-    """How many games are wanted, and the last of them: a run may have more than memory holds."""
+    """Return the number of matching games, and the last of them: a run may have more than fit in memory."""
     from ludus.language.game_files import read_games
 
     written, count = 0, 0

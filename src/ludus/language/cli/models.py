@@ -29,7 +29,7 @@ def models(context: typer.Context, json: Json = False) -> None:
 
     output = Output(json, listing=True)
     table = plain_table("model", "what it is", "state", wrap=("what it is", "state"))
-    tiny = "a small transformer over bytes, drawn anew; language.model_kwargs sets its sizes"
+    tiny = "a small transformer over bytes, with random weights; language.model_kwargs sets its sizes"
     listed: list[dict[str, Any]] = [{"name": "tiny", "summary": tiny, "here": True, "folder": None}]
     table.add_row("tiny", tiny, "built in")
     for name, known in KNOWN.items():

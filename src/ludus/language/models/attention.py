@@ -67,7 +67,7 @@ class NewTokens:
     slots: Tensor
     positions: Tensor
     counts: list[int]
-    """How many each row has."""
+    """Number of tokens in each row."""
     ends: list[int]
     """Tokens in each row's slot, these included."""
     row_slots: list[int]
@@ -189,6 +189,6 @@ class _Part:
 
 
 def _side_by_side(counts: Sequence[int], width: int, device: torch.device) -> Tensor:
-    """Where the flat tokens of rows lie once each row is padded to `width`."""
+    """Return the positions of the flat tokens of rows after padding each row to `width`."""
     flat = np.concatenate([row * width + np.arange(count) for row, count in enumerate(counts)])
     return torch.from_numpy(flat).to(device)

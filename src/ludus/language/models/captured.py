@@ -1,9 +1,9 @@
 """Decoding on a GPU: a step for many rows recorded as one CUDA graph, and replayed until all rows have finished.
 
 A recorded step works on fixed memory. Weights lie there as copies, each matrix with the A of every adapter in the batch
-below it, so that adapters cost no product of their own; they are copied anew when they have changed. What a row does
-next (its last token, its place, whether it has finished) is worked out within the step: the host only looks, one step
-behind, whether any row goes on.
+below it, so that adapters cost no product of their own; they are copied again when they have changed. What a row does
+next (its last token, its place, whether it has finished) is worked out within the step: the host only checks, one step
+behind, whether any row continues.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PARTS = {
 
 
 def can_capture(model: LlamaModel) -> bool:
-    """Whether the kernels are there for this device and these sizes."""
+    """Return True if there are kernels for this device and these sizes."""
     if model.device.type != "cuda" or model.shape.head_dim not in (32, 64, 128, 256):
         return False
     if importlib.util.find_spec("triton") is None:
@@ -69,7 +69,7 @@ class FixedWeights:
         return self.embed if self.lm_head is None else self.lm_head
 
     def forget(self) -> None:
-        """Copy what learns anew the next time, whether or not it seems to have changed."""
+        """Copy the learning weights again the next time, whether or not they seem to have changed."""
         if self._loaded is not None and self._loaded[0] is not None:
             self._loaded = None  # a whole copy; the base never changes
         self._adapters = [None] * self.slots
@@ -155,23 +155,23 @@ class _FixedBlock:
         narrow: list[tuple[Tensor, Tensor]],
         wide: list[tuple[Tensor, Tensor]],
     ) -> None:
-        """Where each A and each B of the adapter goes, and what goes there."""
+        """Collect the target of each A and B matrix of the adapter, and the matrix itself."""
         for name, parts in _PARTS.items():
             product = adapter.product(f"{layer}.{name}")
             if product is None:
                 continue
             pair, matrix = self.pairs[name], self.matrices[name]
-            for i, beside in enumerate(product.layers):
-                start = pair.shape[2] + (slot * len(parts) + parts.index(beside.name)) * self.rank
+            for i, linear in enumerate(product.layers):
+                start = pair.shape[2] + (slot * len(parts) + parts.index(linear.name)) * self.rank
                 a = product.a.detach()[i * product.rank : (i + 1) * product.rank]
                 narrow.append((matrix[start : start + product.rank], a))
-                columns = slice(beside.offset, beside.offset + beside.outputs)
+                columns = slice(linear.offset, linear.offset + linear.outputs)
                 wide.append((pair[slot, : product.rank, columns], product.b[i].detach().t()))
 
 
 @dataclass
 class _Rows:
-    """What a step knows of its rows, at fixed addresses; the last output row takes what finished rows write."""
+    """The state of the rows at fixed addresses; the last output row receives what finished rows write."""
 
     last: Tensor
     slots: Tensor
@@ -234,7 +234,7 @@ class _Rows:
         self.alive.copy_((self.done[:n] == 0).sum()[None])
 
     def keep(self, indices: Tensor, size: int) -> None:
-        """Only these rows go on; the first `size` entries are theirs, and rows that have finished."""
+        """Continue with these rows only; the first `size` entries are theirs, and of rows that have finished."""
         n = len(indices)
         for part in self.moving():
             part[:n] = part[indices]
@@ -339,7 +339,7 @@ class CapturedDecoder(Decoder):
         self._collect(rows, places)
 
     def _replay(self, rows: _Rows, size: int, slots: int) -> None:
-        """Steps until no row goes on. How many do is known one step late, so that the device never waits."""
+        """Step until no row continues. Their number is known one step late: the device never waits."""
         cuda = self.model.device.type == "cuda"
         step = self._step(size, slots)
         alive = torch.zeros(self.config.max_new_tokens + 1, dtype=torch.int64, pin_memory=cuda)
@@ -475,20 +475,20 @@ class CapturedDecoder(Decoder):
             return block.pairs[name] if slots else None
 
         y: Tensor | None = None
-        beside: Tensor | None = None
+        low_rank: Tensor | None = None
         for i, block in enumerate(weights.blocks):
-            kernels.add_norm(x, y, beside, adapter, block.vectors["input_norm"], normed, shape.norm_eps)
+            kernels.add_norm(x, y, low_rank, adapter, block.vectors["input_norm"], normed, shape.norm_eps)
             y = product(block, "qkv", normed)
             given = pairs(block, "qkv"), adapter, block, turn, *own, q, cache.k[i], cache.v[i]
             kernels.queries(y, *given, shape.norm_eps)
             y = product(block, "o", attend(i, q))
-            beside = pairs(block, "o")
-            kernels.add_norm(x, y, beside, adapter, block.vectors["mlp_norm"], normed, shape.norm_eps)
+            low_rank = pairs(block, "o")
+            kernels.add_norm(x, y, low_rank, adapter, block.vectors["mlp_norm"], normed, shape.norm_eps)
             y = product(block, "gate_up", normed)
             kernels.gate(y, pairs(block, "gate_up"), adapter, middle)
             y = product(block, "down", middle)
-            beside = pairs(block, "down")
-        kernels.add_norm(x, y, beside, adapter, weights.norm, normed, shape.norm_eps)
+            low_rank = pairs(block, "down")
+        kernels.add_norm(x, y, low_rank, adapter, weights.norm, normed, shape.norm_eps)
         return normed
 
 

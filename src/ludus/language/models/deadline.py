@@ -1,6 +1,6 @@
 """HTTP requests that end in time, whatever the server does.
 
-The timeout of a socket starts anew with every byte: a server that drips would hold a request for hours.
+The timeout of a socket starts again with every byte: a server that drips would hold a request for hours.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _connecting(kind: Any, deadline: Deadline) -> Any:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the key to whoever it names."""
+    """Refuses redirects, which would send the key to another server."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None

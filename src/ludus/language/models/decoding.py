@@ -163,7 +163,7 @@ class Decoder:
         return torch.cat([self.model.head(hidden[a:b], adapter=adapters[a]) for _, a, b in found])
 
     def _record(self, places: Sequence[tuple[Row, Place]], drawn: Drawn) -> list[tuple[Row, Place]]:
-        """Write down what was drawn; the rows that go on."""
+        """Record what was drawn; return the rows that continue."""
         record([row for row, _ in places], drawn, self._stops)
         return [
             (row, p) for row, p in places if not row.stopped and len(row.tokens) < self.config.max_new_tokens

@@ -1,4 +1,4 @@
-"""What draws completions with weights of its own: adapters are sent to it by name, and no name means two of them.
+"""Sampling engines with weights of their own: adapters are sent to them by name, and a name means one adapter only.
 
 `PublishedSampler` is how a run plays through one. What an engine draws follows from the requests and a seed, so that a
 batch can be asked for again, elsewhere, when an engine is lost.

@@ -1,4 +1,4 @@
-"""What a model may answer, with exact probabilities, instead of one answer drawn: the completions that count.
+"""Enumerate a model's answers with exact probabilities, instead of drawing one: the completions that count.
 
 Completions are a tree: every token leads on, and a stop token, or the longest that is allowed, ends. It is walked
 level by level. A branch is followed while it is likely enough, and wherever the caller wants to know; of all others

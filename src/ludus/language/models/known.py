@@ -37,13 +37,13 @@ KNOWN = {
 
 
 def cache_folder() -> Path:
-    """Where fetched models are kept."""
+    """Return the folder of fetched models."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "ludus" / "models"
 
 
 def fetched(name: str) -> dict[str, Any] | None:
-    """What is known of a fetched model (`folder`, `bytes`, and its origin); None if it is not here."""
+    """Return what is known of a fetched model (`folder`, `bytes`, and its origin); None if it is not here."""
     folder = cache_folder() / name
     try:
         origin = json.loads((folder / ORIGIN).read_text("utf-8"))

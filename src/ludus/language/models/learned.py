@@ -1,4 +1,4 @@
-"""What of a language model a run has learnt, and so what its checkpoints hold: its learners' adapters."""
+"""The learnt weights of a language run, which its checkpoints hold: the adapters of its learners."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class LearnedWeights:
         }
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take the adapters over; RuntimeError when the checkpoint's are others."""
+        """Load the adapters; RuntimeError when the checkpoint has others."""
         for name in self.names:
             own = {k.removeprefix(f"{name}."): v for k, v in tensors.items() if k.startswith(f"{name}.")}
             self.model.load_adapter_tensors(name, own)
 
     def description(self) -> dict[str, Any]:
-        """What of `state.json` it takes to build the policy again."""
+        """Return the part of `state.json` that is needed to build the policy again."""
         return {"language": self._config.model_dump(mode="json"), "learners": list(self.names)}
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:

@@ -1,7 +1,7 @@
 """The forward pass of Llama and its kin (SmolLM, Mistral, Qwen 2 and 3), and of `tiny`.
 
 Written out because everything else here leans on it: sequences packed into rows, layers that share their input
-multiplied at once, adapters beside them without being merged, several adapters in one batch, and a cache of keys and
+multiplied at once, adapters added without being merged, several adapters in one batch, and a cache of keys and
 values that the sampler lays out as it likes. It gives the logits that transformers gives.
 """
 
@@ -86,7 +86,7 @@ class Weights(nn.Module):
 
 @dataclass(frozen=True)
 class Stretch:
-    """Flat tokens `start` to `stop` go through `weights`, with `low_rank` beside them."""
+    """Flat tokens `start` to `stop` go through `weights`, with `low_rank` added."""
 
     weights: Weights
     low_rank: LowRank | None
@@ -143,9 +143,7 @@ class LlamaModel(LanguageModel):
         return found
 
     def _whole_copy(self) -> nn.Module:
-        if (
-            self._shard is not None
-        ):  # each process has a part of the base only: whoever asked loads what it wants
+        if self._shard is not None:  # each process has a part of the base only: the caller loads the weights
             empty = Weights(self.shape).to(device=self.device, dtype=self.dtype)
             self._shard(list(empty.blocks), empty)
             return empty
@@ -259,8 +257,8 @@ class LlamaModel(LanguageModel):
                     for s, block in zip(stretches, blocks, strict=True)
                 ]
             )
-        beside = [stretch.low_rank for stretch in stretches]
-        pairs = [None if adapter is None else adapter.product(f"{layer}.{name}") for adapter in beside]
+        adapters = [stretch.low_rank for stretch in stretches]
+        pairs = [None if adapter is None else adapter.product(f"{layer}.{name}") for adapter in adapters]
         if len(pairs) == 1 and torch.is_grad_enabled():
             parts = list(torch.split(y, list(widths), dim=1))
             return pairs[0].add_to(x, parts, offsets) if pairs[0] is not None else parts

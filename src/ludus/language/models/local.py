@@ -24,9 +24,9 @@ from ludus.language.models.sampling import Completion, Request
 class LocalSampler:
     """Draws with `generator`. On a CPU the same calls from the same state of it give the same completions.
 
-    Keys and values are kept from call to call, for prompts that begin as earlier ones did. Weights that a learner
-    changes are noticed where torch can tell; `forget` is for where it cannot, and to make what follows independent
-    of what was sampled before (in the last bits of a float), as exact resume needs it.
+    Keys and values are kept from call to call, for prompts that begin as earlier ones did. Changes of the weights are
+    detected by torch's version counters. `forget` is for changes without one, and makes later samples independent of
+    earlier ones (in the last bits of a float), as exact resume needs it.
     """
 
     def __init__(self, model: LanguageModel, config: SamplerConfig, generator: torch.Generator) -> None:
@@ -50,7 +50,7 @@ class LocalSampler:
 
     @property
     def work(self) -> RowWork:
-        """What sampling has cost since the sampler was made."""
+        """The work of sampling since the sampler was made."""
         return self._decoder.work
 
     def forget(self) -> None:
@@ -58,7 +58,7 @@ class LocalSampler:
         self._decoder.forget()
 
     def fitted(self, prompt: tuple[int, ...]) -> tuple[int, ...]:
-        """What the model is given of `prompt`: its end, where it is too long; the start token, where it is empty."""
+        """Return the end of `prompt` that fits the model; the start token if it is empty."""
         cut = max(len(prompt) - self._longest_prompt, 0)
         return prompt[cut:] or (self.model.tokenizer.start_id,)
 

@@ -1,4 +1,4 @@
-"""LoRA: a pair of narrow matrices beside each chosen linear layer; the layer's own weights stay as they are.
+"""LoRA: a pair of narrow matrices added to each chosen linear layer; the layer's own weights stay as they are.
 
 A model multiplies its input by several layers at once where they share it (query, key and value; gate and up). Such
 a group is a *product* here, and the A matrices of its layers lie in one tensor, so that they too are one product.
@@ -22,21 +22,21 @@ from ludus.policies.sharding import put
 
 @dataclass(frozen=True)
 class Layer:
-    """One linear layer that an adapter may stand beside."""
+    """One linear layer that an adapter may be added to."""
 
     path: str
     """Its name in a Hugging Face state dict, without `.weight`: model.layers.0.self_attn.q_proj"""
     inputs: int
     outputs: int
     offset: int = 0
-    """Where its outputs begin among those of its product."""
+    """Index of its first output among those of its product."""
 
     @property
     def name(self) -> str:
         return self.path.rpartition(".")[2]
 
     def is_called(self, name: str) -> bool:
-        """Whether `name` is its path, or the end of it."""
+        """Return True if `name` is its path, or the end of it."""
         return f".{self.path}".endswith(f".{name}")
 
     @property
@@ -127,7 +127,7 @@ class LowRank(nn.Module):
         return self._products.get(name)
 
     def targets(self) -> list[str]:
-        """Names of the layers it stands beside, as PEFT's `target_modules` lists them."""
+        """Return the names of the layers it is added to, as PEFT's `target_modules` lists them."""
         return sorted({layer.name for product in self._products.values() for layer in product.layers})
 
     def named(self) -> dict[str, Tensor]:

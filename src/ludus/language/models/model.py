@@ -66,7 +66,7 @@ class LanguageModel(nn.Module, ABC):
 
     @abstractmethod
     def products(self) -> dict[str, list[Layer]]:
-        """The linear layers that adapters may stand beside; those that share their input under one name."""
+        """Return the linear layers that adapters may be added to; those that share their input have one name."""
 
     @abstractmethod
     def _whole_copy(self) -> nn.Module:
@@ -141,7 +141,7 @@ class LanguageModel(nn.Module, ABC):
         copy_named(self._places(name), tensors)
 
     def _places(self, name: str) -> dict[str, Tensor]:
-        """Where its weights lie; of sharded ones this process's part."""
+        """Return its weights as views; of sharded ones this process's part."""
         adapter = self.adapter(name)
         if isinstance(adapter, LowRank):
             return adapter.named()

@@ -167,7 +167,7 @@ def _from_folder(folder: Path, dtype: torch.dtype) -> LanguageModel:
 
 
 def _stop_ids(folder: Path, config: Mapping[str, Any]) -> list[int]:
-    """What the model's files name as the end of a text."""
+    """Return the tokens that the model's files name as the end of a text."""
     path = folder / "generation_config.json"
     try:
         generation = json.loads(read_plain(path, _LARGEST_JSON, links=True)) if path.is_file() else {}

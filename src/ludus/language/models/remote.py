@@ -33,7 +33,7 @@ _AGAIN = {408, 409, 429, 500, 502, 503, 504}
 """Answers of a server that may be different a moment later."""
 _MOST_BYTES = 4 << 20
 _LONGEST_WAIT = 20.0
-# What JSON of a stranger can raise: nested too deep, or with numbers that no integer holds, as well.
+# errors of parsing untrusted JSON, also where it is nested too deep or has numbers that no integer holds
 _NOT_AN_ANSWER = (
     ValueError,
     KeyError,
@@ -47,7 +47,7 @@ _NOT_AN_ANSWER = (
 
 @dataclass(frozen=True)
 class RemoteOptions:
-    """How a remote model is asked: `openai:MODEL?rpm=60&price_in=0.15`."""
+    """Options of a remote model: `openai:MODEL?rpm=60&price_in=0.15`."""
 
     temperature: float = 1.0
     max_tokens: int = 256
@@ -66,7 +66,7 @@ class RemoteOptions:
 
 @dataclass
 class Spent:
-    """What asking has cost so far."""
+    """Cost of the requests so far."""
 
     requests: int = 0
     retries: int = 0
@@ -226,7 +226,7 @@ class OpenAIClient:
             given, drawn = int(used.get("prompt_tokens") or 0), int(used.get("completion_tokens") or 0)
         except _NOT_AN_ANSWER:
             raise UserError(
-                f"openai:{self.model}: the answer is none of an OpenAI-compatible server",
+                f"openai:{self.model}: the answer is not that of an OpenAI-compatible server",
                 where=self._address,
                 fix=f"{ADDRESS} ends with /v1 as a rule",
             ) from None
@@ -247,7 +247,7 @@ class OpenAIClient:
         )
 
     def state(self) -> dict[str, float]:
-        """What it has cost, for metrics."""
+        """Return its cost, for metrics."""
         with self._lock:
             return asdict(self.spent)
 
@@ -284,7 +284,7 @@ def _address() -> str:
     parts = urllib.parse.urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UserError(
-            "the address of the remote model is none of the web",
+            "the address of the remote model is not an http or https URL",
             where=f"environment variable {ADDRESS}",
             fix=f"as {DEFAULT_ADDRESS} or http://localhost:8000/v1",
         )
@@ -306,8 +306,8 @@ def _said(error: urllib.error.HTTPError) -> str:
     with contextlib.suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
         body = error.read(_MOST_BYTES).decode("utf-8", errors="replace")
         try:
-            told = json.loads(body)
-            text = told["error"]["message"] if isinstance(told["error"], dict) else str(told["error"])
+            answer = json.loads(body)
+            text = answer["error"]["message"] if isinstance(answer["error"], dict) else str(answer["error"])
         except _NOT_AN_ANSWER:
             text = body
     # redacted before it is cut, or the beginning of a key could stay

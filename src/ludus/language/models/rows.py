@@ -37,7 +37,7 @@ class Row:
 
 @dataclass
 class RowWork:
-    """What sampling has cost so far."""
+    """The work of sampling so far."""
 
     prompt_tokens: int = 0
     computed: int = 0

@@ -1,4 +1,4 @@
-"""What goes into a sampler and comes out, and how a token is drawn from logits."""
+"""Requests and completions of samplers, and drawing a token from logits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Completion:
-    """What was drawn. The stop token is among the tokens where one was: it was sampled, so it is trained on."""
+    """A sampled completion. The stop token is among the tokens where one was: it was sampled, so it is trained on."""
 
     tokens: tuple[int, ...]
     log_probs: Array

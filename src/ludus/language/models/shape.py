@@ -21,7 +21,7 @@ _ROPE_SCALINGS = ("default", "linear", "llama3")
 
 @dataclass(frozen=True)
 class Shape:
-    """What must be known to compute the model; names as the field has them."""
+    """The sizes of a model, by their usual names."""
 
     family: str
     vocab: int
@@ -52,7 +52,7 @@ class Shape:
 
     @property
     def smallest(self) -> int:
-        """How many numbers its matrices hold, without biases, norms and a head of its own."""
+        """The number of weights in its matrices, without biases, norms and a head of its own."""
         block = sum(self.qkv_widths) + self.qkv_widths[0] + 3 * self.intermediate
         return self.hidden * (self.vocab + self.layers * block)
 

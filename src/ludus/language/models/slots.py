@@ -1,7 +1,7 @@
-"""Which sequences the cache of keys and values holds, and which of them a new prompt can go on from.
+"""The sequences in the cache of keys and values, and which of them a new prompt can continue.
 
 Prompts of a match grow from turn to turn, and those of different matches begin with the same rules. A slot holds one
-sequence; a prompt takes over as many tokens as it shares with any of them, in place or copied, and only the rest is
+sequence; a prompt reuses as many tokens as it shares with any of them, in place or copied, and only the rest is
 computed. What a slot holds is found by hashes of its first 32, 64, 96, … tokens.
 """
 
@@ -21,7 +21,7 @@ BLOCK = 32
 
 @dataclass
 class Place:
-    """Where a prompt goes: the first `kept` tokens are in `slot` already, or will be once copied from `source`."""
+    """The slot of a prompt: the first `kept` tokens are in `slot` already, or will be once copied from `source`."""
 
     slot: int
     kept: int
@@ -62,7 +62,7 @@ class Slots:
         self._oldest_first = deque(sorted(range(len(self._slots)), key=lambda i: self._slots[i].used))
 
     def place(self, prompt: Sequence[int], weights: Hashable, key: str) -> Place | None:
-        """A slot for the prompt, which is now taken; None if there is none left in this call."""
+        """Take a slot for the prompt; None if no slot is left in this call."""
         tokens = np.asarray(prompt, dtype=np.int64)
         hashes = _hashes(tokens[: len(tokens) - 1], weights)  # the last one is computed in any case
         source, kept, waits = self._best(tokens, hashes)
@@ -157,7 +157,7 @@ def _hashes(tokens: Array, weights: Hashable) -> list[int]:
 
 
 def _shared(one: Array, two: Array) -> int:
-    """How many tokens two sequences have in common from their beginning."""
+    """Return the length of the common prefix of two sequences."""
     n = min(len(one), len(two))
     differ = np.flatnonzero(one[:n] != two[:n])
     return int(differ[0]) if len(differ) else n

@@ -14,14 +14,14 @@ ENDS_OF_TURN = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endof
 
 
 class Tokenizer(Protocol):
-    """What samplers, templates and learners need to know of a tokenizer."""
+    """The tokenizer that samplers, templates and learners use."""
 
     vocab_size: int
     stop_ids: frozenset[int]
     """A completion ends with the first of these."""
     pad_id: int
     start_id: int
-    """What stands in for an empty prompt: a model needs something to go on from."""
+    """The token in place of an empty prompt: a model needs at least one."""
 
     def encode(self, text: str) -> list[int]:
         """Nothing is added; special tokens written in the text become their ids."""
@@ -99,12 +99,12 @@ class HuggingFaceTokenizer:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in a line."""
+    """Return the first line of an error message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def load_tokenizer(source: str, vocab_size: int, stop_ids: Sequence[int] = ()) -> HuggingFaceTokenizer:
-    """The tokenizer of a folder or hub id. Raises UserError where there is none, MissingExtra."""
+    """Load the tokenizer of a folder or hub id. Raises UserError where it is not found, MissingExtra."""
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
@@ -116,6 +116,6 @@ def load_tokenizer(source: str, vocab_size: int, stop_ids: Sequence[int] = ()) -
         raise UserError(
             f"no tokenizer can be read there: {first_line(error)}",
             where=source,
-            fix="put tokenizer.json and tokenizer_config.json beside the weights",
+            fix="put tokenizer.json and tokenizer_config.json next to the weights",
         ) from error
     return HuggingFaceTokenizer(inner, vocab_size, stop_ids)

@@ -31,12 +31,12 @@ from ludus.language.models.weights import save_model
 
 _log = logging.getLogger("ludus.language")
 MOST_TRIES = 3
-"""How often a batch is asked for before the engine counts as broken."""
+"""Attempts at a batch before the engine counts as broken."""
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM reserves memory for
 
 # what vLLM reads when it is imported; each may be set otherwise by the user
 _USUAL_ENVIRONMENT = {
-    "VLLM_NO_USAGE_STATS": "1",  # it reports its use over the internet unless told not to
+    "VLLM_NO_USAGE_STATS": "1",  # it reports its use over the internet unless this is set
     "VLLM_LOGGING_LEVEL": "WARNING",
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB, where there is no GPU
 }
@@ -82,7 +82,7 @@ class VLLMEngine:
 
     def load(self, name: str, weights: Mapping[str, Tensor]) -> None:
         assert name not in self._adapters, f"the name '{name}' was used before"
-        self._loaded += 1  # vLLM tells adapters apart by number too
+        self._loaded += 1  # vLLM also needs a number for each adapter
         self._adapters[name] = self._loaded
         targets = sorted({key.split(".lora_")[0].rpartition(".")[2] for key in weights})
         write_peft(
@@ -212,7 +212,7 @@ class VLLMEngine:
 
 @contextmanager
 def _waking(core: Any, error: type[Exception]) -> Iterator[None]:
-    """Wakes whoever waits for an engine that was killed in the middle of a batch: vLLM notices, but lets them wait."""
+    """Wake the thread that waits for an engine killed during a batch: vLLM notices, but lets it wait."""
     over = threading.Event()
 
     def watch() -> None:

@@ -66,7 +66,7 @@ def require_stored(folder: Path, numbers: int) -> None:
 
 
 def has_own_head(folder: Path) -> bool:
-    """Whether the output layer is stored apart from the embedding."""
+    """Return True if the output layer is stored apart from the embedding."""
     return any(name == "lm_head.weight" for name, _ in _stored(folder))
 
 

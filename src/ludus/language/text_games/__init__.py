@@ -1,6 +1,5 @@
-"""Text games: TextArena's and Gymnasium's behind one `TextGame`, prompts and moves, codecs, bots and RL envs.
+"""Text games: TextArena's and Gymnasium's behind one `TextGame`, prompts and moves.
 
-`game` is what the rest of Ludus plays; `arena` and `gymnasium_table` are what it plays on; `catalog` knows which
-games there are. `templates` turn a turn into a prompt, `extraction` a completion into a move. `rules`, `codecs`,
-`bots` and `env` are the small games a network or a search can play.
+`game` is what the rest of Ludus plays; `arena` and `gymnasium_table` are the libraries behind it; `catalog` lists the
+games. `templates` make a prompt of a turn, `extraction` a move of a completion.
 """

@@ -93,7 +93,7 @@ def _accepted(spec: GameSpec) -> Iterator[int]:
             accepted = players
             yield players
     if not accepted:
-        # the last complaint that is not about the number of players is the one that tells
+        # the last error that is not about the number of players is the informative one
         raise next((f for f in faults[::-1] if not isinstance(f.__cause__, AssertionError)), faults[-1])
 
 

@@ -21,7 +21,7 @@ from ludus.language.text_games.templates import Template, make_template
 from ludus.types import BoolArray
 
 TEMPLATE, EXTRACTOR = make_template("chat"), make_extractor("brackets")
-"""Where a game's config names no others."""
+"""Defaults for a game whose config names no others."""
 
 
 class StartedGame(Protocol):
@@ -91,7 +91,7 @@ class TextGame:
         return self._started().state
 
     def reset(self, seed: int) -> None:
-        """Starts over from `seed` (not negative). A game that raises already here is over, and cut off."""
+        """Start from `seed` (not negative). A game that raises already here is over, and cut off."""
         self.seed, self.actions = seed, []
         self.fault, self._cut_off = None, ""
         self._observed = Observed("", "", "", 0)
@@ -105,14 +105,14 @@ class TextGame:
             self._next_turn()
 
     def observe(self) -> Observed:
-        """What the seat to move sees; the same however often it is asked."""
+        """Return what the seat to move sees; the same however often it is asked."""
         return self._observed
 
     def mask(self) -> BoolArray | None:
         return None if self.codec is None else self.codec.encode(self)[1]
 
     def play(self, action: str) -> bool:
-        """Plays for the seat to move. False: refused as invalid; the game may ask again, or be over."""
+        """Play for the seat to move. False: refused as invalid; the game may ask again, or be over."""
         table = self._started()
         if self.over:
             raise RuntimeError("the game is over")
@@ -126,7 +126,7 @@ class TextGame:
         return accepted
 
     def outcome(self) -> GameOutcome:
-        """How it ended; asked for once it is over."""
+        """Return how it ended, once it is over."""
         if self._cut_off:
             return GameOutcome((0.0,) * self.n_seats, self._cut_off, (False,) * self.n_seats, cut_off=True)
         table = self._started()

@@ -26,7 +26,7 @@ _DEADLINE_S = 60.0
 
 
 class MissingCorpus(UserError):
-    """A game needs words that NLTK has not been told to download yet."""
+    """A game needs an NLTK corpus that is not downloaded yet."""
 
     def __init__(self, names: list[str]) -> None:
         super().__init__(

@@ -1,6 +1,6 @@
 """Kuhn Poker with stakes, as a variant of TextArena's; imported only by TextArena, when it is played.
 
-TextArena's game tells its players that a bet is a chip, but counts every round as one chip and pays the sign of the
+TextArena's game says that a bet is a chip, but counts every round as one chip and pays the sign of the
 sum: there is nothing to lose by calling, and the equilibrium of Kuhn Poker is not one of that game. Here bets and
 calls count and the reward is the chips won.
 """

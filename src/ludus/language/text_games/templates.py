@@ -27,7 +27,7 @@ _ASK_TO_THINK = (
 
 
 class ChatTokenizer(Protocol):
-    """What of a tokenizer a template needs."""
+    """The part of a tokenizer that a template needs."""
 
     def chat(self, messages: Sequence[Mapping[str, str]]) -> str | None:
         """The messages as a prompt that ends where the model answers; None without a chat template."""
