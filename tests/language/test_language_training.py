@@ -19,7 +19,7 @@ from ludus.errors import CheckpointError, ConfigError, LudusError, UnknownName, 
 from ludus.evaluation.players import make_player
 from ludus.language import collector as matches
 from ludus.language.algorithms import packing
-from ludus.language.collector import MatchCollector, OpenMatch, Spread
+from ludus.language.collector import MatchCollector, OpenMatch, ReturnSpread
 from ludus.language.game_files import read_games
 from ludus.language.models.peft_files import export_peft
 from ludus.language.models.sampling import Request
@@ -350,9 +350,9 @@ def test_where_games_branch_is_learnt_from_whole_games(tmp_path: Path) -> None:
     moves = [(0, "[0]"), (1, "[3]"), (0, "[1]"), (1, "[4]"), (0, "[2]")]
     game = TextGame.replay(collector.tables[0].spec, 1, [action for _, action in moves])
     # it branched at the last turn: only that one is in the group
-    collector._finish(OpenMatch(0, 0, game, ("learner", "learner"), home=0, moves=moves, group=0))
+    collector._finish(OpenMatch(0, 0, game, ("learner", "learner"), learner_seat=0, moves=moves, group=0))
     trainer.close()
-    assert collector._spread.state_dict()["length"] == [1 + Spread.DECAY * (3 - 1)]
+    assert collector._spread.state_dict()["length"] == [1 + ReturnSpread.DECAY * (3 - 1)]
 
 
 def test_a_game_that_cannot_branch_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,7 +382,7 @@ def test_a_match_against_nobody_is_skipped_and_many_in_a_row_end_the_run(
     league = {"opponents": "fixed", "train": ["openai:nobody?retries=0"], "mirror_share": 0.0, "eval": []}
     run = trained(config_of(tmp_path, league=league, evaluation=None))
     assert sum(row["games/skipped"] for row in rows_of(run)) > 0
-    monkeypatch.setattr(matches, "MAX_LOST", 3)
+    monkeypatch.setattr(matches, "MAX_SKIPPED", 3)
     trainer = trainer_of(config_of(tmp_path, league=league, evaluation=None, total_timesteps="99 updates"))
     with pytest.raises(UserError, match="3 matches in a row could not be played"):
         trainer.train()

@@ -39,7 +39,7 @@ def league(
     output.print(table)
     if len(rows) > _MOST_ROWS:
         output.print(f"  and {len(rows) - _MOST_ROWS:,} more, which --json lists")
-    output.print("  rating: OpenSkill's mean, ± its standard deviation; an unknown player has 25 ± 8.3")
+    output.print("  rating: OpenSkill's mean, ± its standard deviation; a new player has 25 ± 8.3")
     output.print("  met: share of the learner's opponents in training, itself included")
     output.result(
         {

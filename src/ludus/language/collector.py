@@ -1,4 +1,4 @@
-"""From matches to experience: many games open at once, all pending turns of one player answered together."""
+"""Collect turns from matches: many games are open at once, and all pending turns of a player are answered together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ludus.runs.streams import Streams
 from ludus.types import EpisodeRecord, Metrics
 
 _log = logging.getLogger("ludus.rollout")
-MAX_LOST = 50  # games in a row that could not be played to their end: then something is wrong for good
+MAX_SKIPPED = 50  # matches in a row that could not be played to their end, after which the run stops
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class OpenMatch:
     table: int
     game: TextGame
     players: tuple[str, ...]
-    home: int
-    """The seat of the learner whose match this is."""
+    learner_seat: int
+    """The seat of the learner that this match was opened for."""
     turns: list[Turn] = field(default_factory=list)
     moves: list[tuple[int, str]] = field(default_factory=list)
     seconds: float = 0.0
     group: int | None = None
     branch_at: int | None = None
-    """Which of the learner's turns the match branches at; None: it does not, or has."""
+    """The number of the learner's turn at which the match branches; None: it does not, or already has."""
 
     def record(self) -> MatchRecord:
         return MatchRecord.of(
@@ -77,7 +77,7 @@ class OpenMatch:
 
 
 class MatchCollector(Collector):
-    """Plays matches between the learners and whom the league seats opposite them.
+    """Plays matches between the learners and opponents that the league chooses.
 
     A collection ends when the learners have taken `settings.turns` turns in finished games. With
     `settings.across_updates` games that are still open then continue under the next version; without, no new game is
@@ -104,11 +104,11 @@ class MatchCollector(Collector):
         self._weights = np.array([table.weight for table in tables]) / sum(table.weight for table in tables)
         self._open: list[OpenMatch] = []
         self._next = 0
-        self._lost_in_a_row = 0
-        self._spread = Spread(len(tables))
+        self._skipped_in_a_row = 0
+        self._spread = ReturnSpread(len(tables))
 
     def collect(self, policy: Any = None) -> Turns:
-        """`policy` is what the learners' players sample from already."""
+        """Play until the learners have taken enough turns; `policy` is unused, since their players hold the weights."""
         self._tally = TurnTally()
         finished: list[MatchRecord] = []
         wanted, across = self.settings.turns, self.settings.across_updates
@@ -116,7 +116,7 @@ class MatchCollector(Collector):
         while enough < wanted or (self._open and not across):
             under_way = enough + sum(self._taken(match.turns) for match in self._open)
             if across or under_way < wanted:
-                self._seat()
+                self._open_matches()
             for match in self._tick():
                 finished.append(match)
                 enough += self._taken(match.turns)
@@ -124,7 +124,7 @@ class MatchCollector(Collector):
         return self._experience(finished)
 
     def barrier(self, number: int) -> None:
-        """Games need nothing, each is saved as its seed and moves; what samplers keep is not saved, so it goes."""
+        """Clear the samplers' caches, which are not saved. Games are saved as their seed and moves."""
         self._roster.forget()
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class MatchCollector(Collector):
             "roster": self._roster.state_dict(),
             "matches": {
                 "next": self._next,
-                "lost_in_a_row": self._lost_in_a_row,
+                "lost_in_a_row": self._skipped_in_a_row,
                 "spread": self._spread.state_dict(),
                 "open": [_open_to_plain(match) for match in self._open],
             },
@@ -147,7 +147,7 @@ class MatchCollector(Collector):
         self._roster.load_state_dict(values["roster"])
         state = values["matches"]
         self._next = int(state["next"])
-        self._lost_in_a_row = int(state["lost_in_a_row"])
+        self._skipped_in_a_row = int(state["lost_in_a_row"])
         self._spread.load_state_dict(state["spread"])
         self._open = [_open_from_plain(plain, self.tables) for plain in state["open"]]
 
@@ -156,8 +156,8 @@ class MatchCollector(Collector):
     def _taken(self, turns: Sequence[Turn]) -> int:
         return sum(turn.player in self._learners for turn in turns)
 
-    def _seat(self) -> None:
-        """Open games until as many are open as the settings say; groups count as the copies they will become."""
+    def _open_matches(self) -> None:
+        """Open games up to the number in the settings; a match that will branch counts as its copies."""
         while sum(self._copies(match) for match in self._open) < self.settings.open:
             number, self._next = self._next, self._next + 1
             index = int(self._rng.choice(len(self.tables), p=self._weights))
@@ -166,24 +166,26 @@ class MatchCollector(Collector):
             game.reset(self._streams.derive("match", number))
             if game.over:
                 why = "it is over before it begins" if game.fault is None else game.fault.what
-                self._lose(table.game, "the game", why)
+                self._skip(table.game, "the game", why)
                 continue
             learner = self._learners[number % len(self._learners)]
-            home = int(self._rng.integers(game.n_seats))
+            learner_seat = int(self._rng.integers(game.n_seats))
             players = tuple(
-                learner if seat == home else self.league.choose_opponent(learner, table.game, self._rng)
+                learner
+                if seat == learner_seat
+                else self.league.choose_opponent(learner, table.game, self._rng)
                 for seat in range(game.n_seats)
             )
             branch_at = None
             if self.settings.branch > 1:
                 branch_at = self._spread.choose(index, self.settings.branch_at, self._rng)
-            self._open.append(OpenMatch(number, index, game, players, home, branch_at=branch_at))
+            self._open.append(OpenMatch(number, index, game, players, learner_seat, branch_at=branch_at))
 
     def _copies(self, match: OpenMatch) -> int:
         return 1 if match.branch_at is None else self.settings.branch
 
     def _tick(self) -> list[MatchRecord]:
-        """One turn in every open match; the matches that ended with it."""
+        """Play one turn in every open match; return the matches that ended."""
         self._branch()
         began = time.perf_counter()
         moving = [(match, match.players[match.game.seat]) for match in self._open]
@@ -201,7 +203,7 @@ class MatchCollector(Collector):
 
     def _apply(self, match: OpenMatch, name: str, reply: Reply) -> None:
         if reply.fault is not None:
-            self._lose(match.game.spec.id, name, reply.fault)
+            self._skip(match.game.spec.id, name, reply.fault)
             self._open = [other for other in self._open if other is not match]
             return
         seat = match.game.seat
@@ -212,20 +214,20 @@ class MatchCollector(Collector):
             match.turns.append(replace(reply.turn, invalid=not accepted, group=match.group))
 
     def _branch(self) -> None:
-        """Split the matches that have come to the turn they branch at."""
+        """Branch the matches that have reached their branching turn."""
         for match in list(self._open):
-            if match.branch_at is None or match.game.seat != match.home:
+            if match.branch_at is None or match.game.seat != match.learner_seat:
                 continue
-            if sum(turn.seat == match.home for turn in match.turns) < match.branch_at:
+            if sum(turn.seat == match.learner_seat for turn in match.turns) < match.branch_at:
                 continue
             try:
                 games = [match.game.branch() for _ in range(self.settings.branch - 1)]
             except GameFault as fault:
-                self._lose(match.game.spec.id, "the game", fault.what)
+                self._skip(match.game.spec.id, "the game", fault.what)
                 self._open = [other for other in self._open if other is not match]
                 continue
             match.branch_at, match.group = None, match.number
-            match.turns = []  # played before the group began: no group to compare them with
+            match.turns = []  # they were played before the group began, so there is nothing to compare them with
             for game in games:
                 copy = replace(match, number=self._next, game=game, turns=[], moves=list(match.moves))
                 self._next += 1
@@ -233,31 +235,31 @@ class MatchCollector(Collector):
 
     def _finish(self, match: OpenMatch) -> MatchRecord | None:
         record = match.record()
-        if match.game.fault is not None:  # nobody's turns led to this result
+        if match.game.fault is not None:  # the result does not follow from the players' turns
             self._tally.cut_off[record.game] += 1
-            self._lose(record.game, "the game", match.game.fault.what)
+            self._skip(record.game, "the game", match.game.fault.what)
             return None
         if record.cut_off:
             self._tally.cut_off[record.game] += 1
             if record.reason:
                 _log.info("match %d of %s was cut off: %s", record.match, record.game, record.reason)
-        self._lost_in_a_row = 0
+        self._skipped_in_a_row = 0
         self.league.record(record)
-        self._tally.finished(record, match.home)
-        own = sum(seat == match.home for seat, _ in match.moves)  # those before it branched too
-        self._spread.see(match.table, own, record.rewards[match.home])
+        self._tally.finished(record, match.learner_seat)
+        own = sum(seat == match.learner_seat for seat, _ in match.moves)  # including those before it branched
+        self._spread.update(match.table, own, record.rewards[match.learner_seat])
         return record
 
-    def _lose(self, game: str, whose: str, fault: str) -> None:
-        """Count a match that cannot continue. UserError after `MAX_LOST` of them in a row."""
-        self._tally.skipped[whose] += 1
-        self._lost_in_a_row += 1
+    def _skip(self, game: str, cause: str, fault: str) -> None:
+        """Count a match that cannot continue. UserError after `MAX_SKIPPED` of them in a row."""
+        self._tally.skipped[cause] += 1
+        self._skipped_in_a_row += 1
         _log.warning(
-            "a match of %s was skipped because of %s: %s", game, whose, fault.strip().splitlines()[-1]
+            "a match of %s was skipped because of %s: %s", game, cause, fault.strip().splitlines()[-1]
         )
-        if self._lost_in_a_row >= MAX_LOST:
+        if self._skipped_in_a_row >= MAX_SKIPPED:
             raise UserError(
-                f"{MAX_LOST} matches in a row could not be played, the last because of {whose}",
+                f"{MAX_SKIPPED} matches in a row could not be played, the last because of {cause}",
                 where=fault.strip().splitlines()[-1],
                 fix="check the games and the opponents of this config: ludus match RUN OPPONENT --env GAME",
             )
@@ -273,7 +275,7 @@ class MatchCollector(Collector):
         )
 
 
-class Spread:
+class ReturnSpread:
     """The variance of returns at each turn of a game: branching teaches most where it is large."""
 
     DECAY = 0.05
@@ -284,14 +286,14 @@ class Spread:
         self._length: list[float] = [1.0] * tables
 
     def choose(self, table: int, how: str, rng: np.random.Generator) -> int:
-        """Which of its own turns a learner's match branches at."""
+        """Return the number of the learner's turn at which its match branches."""
         if how == "uncertain" and self._variance[table]:
             weights = np.array(self._variance[table]) + 1e-6
             return int(rng.choice(len(weights), p=weights / weights.sum()))
         return int(rng.integers(max(1, round(self._length[table]))))
 
-    def see(self, table: int, turns: int, reward: float) -> None:
-        """A match in which the learner took so many turns ended with this reward."""
+    def update(self, table: int, turns: int, reward: float) -> None:
+        """Update with a match in which the learner took `turns` turns and got `reward`."""
         self._length[table] += self.DECAY * (turns - self._length[table])
         mean, variance = self._mean[table], self._variance[table]
         while len(mean) < turns:
@@ -331,8 +333,8 @@ class TurnTally:
         self._characters += sum(len(turn.text) for turn in spoken)
         self._tokens += sum(len(turn.completion) for turn in spoken)
 
-    def finished(self, record: MatchRecord, home: int) -> None:
-        self._matches.append((record, home))
+    def finished(self, record: MatchRecord, learner_seat: int) -> None:
+        self._matches.append((record, learner_seat))
 
     def metrics(self, turns: Sequence[Turn]) -> Metrics:
         elapsed = time.perf_counter() - self._began
@@ -356,11 +358,11 @@ class TurnTally:
             "time/per_character": self._sampling / max(self._characters, 1),
             "time/tokens_per_second": self._tokens / max(self._sampling, 1e-9),
         }
-        for record, home in self._matches:
+        for record, learner_seat in self._matches:
             for seat, name in enumerate(record.players):
-                if seat != home and name != record.players[home]:
+                if seat != learner_seat and name != record.players[learner_seat]:
                     key = f"winrate/{record.game}/{name}"
-                    found[key] = found.get(key, 0.0) + (record.rewards[home] > record.rewards[seat])
+                    found[key] = found.get(key, 0.0) + (record.rewards[learner_seat] > record.rewards[seat])
                     found[f"{key}/games"] = found.get(f"{key}/games", 0.0) + 1
         for key in [key for key in found if key.endswith("/games") and key.startswith("winrate/")]:
             found[key.removesuffix("/games")] /= found[key]
@@ -372,7 +374,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _episode(match: MatchRecord, learners: Sequence[str]) -> EpisodeRecord:
-    """The match as the learner saw it: the reward of its first seat; success where it played somebody else."""
+    """Return the match from the learner's side: the reward of its first seat; success only against other players."""
     seats = [seat for seat, name in enumerate(match.players) if name in learners]
     reward = float(match.rewards[seats[0]])
     others = [match.rewards[seat] for seat in range(len(match.players)) if seat not in seats]
@@ -392,7 +394,7 @@ def _open_to_plain(match: OpenMatch) -> dict[str, Any]:
         "seed": match.game.seed,
         "actions": list(match.game.actions),
         "players": list(match.players),
-        "home": match.home,
+        "home": match.learner_seat,
         "turns": turns,
         "moves": [list(move) for move in match.moves],
         "group": match.group,
@@ -412,7 +414,7 @@ def _open_from_plain(plain: dict[str, Any], tables: Sequence[GameSetup]) -> Open
         table=plain["table"],
         game=TextGame.replay(table.spec, plain["seed"], plain["actions"], table.template, table.extractor),
         players=tuple(plain["players"]),
-        home=plain["home"],
+        learner_seat=plain["home"],
         turns=turns,
         moves=[(seat, action) for seat, action in plain["moves"]],
         group=plain["group"],
