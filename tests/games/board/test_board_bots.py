@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from ludus.config.language import GameSpec
-from ludus.envs.seats import GameBot, find_codec
+from ludus.envs.seats import GameBot
 from ludus.errors import UnknownName, UserError
 from ludus.evaluation.players import make_bot
 from ludus.games.board.bots import in_equilibrium
 from ludus.games.board.rules import BET, CALL, CHECK, FOLD, Hand, KuhnPoker
-from ludus.language.players import ReadingBot
 from ludus.language.text_games.game import TextGame
 
 pytest.importorskip("textarena")
@@ -117,18 +116,6 @@ def test_a_bot_that_is_not_known_or_does_not_play_the_game_says_so() -> None:
         make_bot("minimax", GameSpec("KuhnPoker-v0"), rng)
     with pytest.raises(UserError, match=r"'greedy' does not play Chess-v0[\s\S]*those that do: random"):
         make_bot("greedy", GameSpec("Chess-v0"), rng)
-
-
-def test_without_a_codec_the_random_bot_plays_what_the_text_offers() -> None:
-    assert find_codec("Othello-v0-tiny") is None
-    game = TextGame(GameSpec("Othello-v0-tiny"))
-    bot = make_bot("random", game.spec, np.random.default_rng(0))
-    assert isinstance(bot, ReadingBot)
-    for seed in range(5):
-        game.reset(seed)
-        while not game.over:
-            assert game.play(bot.act(game))
-        assert not game.outcome().cut_off
 
 
 def test_bots_draw_from_the_generator_they_were_given() -> None:
