@@ -13,13 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fuzz_targets
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fuzz_targets
 
 from ludus.config.loading import load_config
 from ludus.config.plain_yaml import write_yaml

@@ -12,15 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hostile_runs import newest
 
 from ludus.reports.reading import read_metrics
 from ludus.runs.directory import RunDirectory
 from ludus.tracking import following
 from ludus.tracking.jsonl import LONGEST_LINE, read_jsonl
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from hostile_runs import newest
 
 MOST_MIB = 1_200  # torch alone takes about 400
 _LIMIT = 16 << 30

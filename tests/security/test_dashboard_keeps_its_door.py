@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
-sys.path.insert(0, str(Path(__file__).parents[1] / "reports" / "web"))
 
 from dashboard_site import Site, serving, write_run
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
-sys.path.insert(0, str(Path(__file__).parents[1] / "reports" / "web"))
 
 from dashboard_site import Site, serving, write_run
 

@@ -13,11 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save as to_safetensors
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from hostile_runs import lying_safetensors, pickles
+from safetensors.torch import save as to_safetensors
 from watchtower import SECRET, Watch
 
 from ludus.runs.mirror.inventory import Identity, Inventory, Stored

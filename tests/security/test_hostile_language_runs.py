@@ -14,7 +14,6 @@ import pytest
 pytest.importorskip("textarena")
 pytest.importorskip("pyspiel")
 
-sys.path.insert(0, str(Path(__file__).parent))
 
 from hostile_leagues import LEAGUE_ATTACKS
 from hostile_runs import ATTACKS

@@ -11,9 +11,6 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from hostile_runs import ATTACKS, pickles
 from watchtower import Watch
 
@@ -150,7 +147,6 @@ def test_no_command_does(
 @pytest.mark.faults
 def test_nor_does_the_dashboard(watch: Watch, trained: Path, record_fault: Callable[..., None]) -> None:
     pytest.importorskip("uvicorn")
-    sys.path.insert(0, str(Path(__file__).parents[1] / "reports" / "web"))
     from dashboard_site import serving
 
     root = watch.here / "root"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from ludus.runs.mirror.state import MirrorState
 
 pytest.importorskip("s3fs", reason="the extra cloud is not installed")
 pytest.importorskip("moto", reason="moto is not installed")
-sys.path.insert(0, str(Path(__file__).parents[1] / "runs" / "mirror"))
 
 from s3_server import KEY_ID, SECRET, s3_server
 
