@@ -44,8 +44,8 @@ BANNED = {
 # file, rule: why
 ALLOWED = {
     ("envs/vector/wire.py", "S301"): "between a driver and the worker that it started",
-    ("evaluation/import_sb3.py", "S301"): "the statistics of VecNormalize, with --trust",
-    ("evaluation/import_sb3.py", "TID251"): "torch.load with weights_only",
+    ("sb3/import_zip.py", "S301"): "the statistics of VecNormalize, with --trust",
+    ("sb3/import_zip.py", "TID251"): "torch.load with weights_only",
 }
 
 
