@@ -129,7 +129,7 @@ class Injector:
         self._noticed = False
 
     def __call__(self, local: dict[str, Any], everything: dict[str, Any]) -> bool:
-        now, updates = time.monotonic(), self._trainer._active.progress.updates
+        now, updates = time.monotonic(), self._trainer.session.progress.updates
         ended, self._updates = updates != self._updates, updates
         if ended:
             self._ends.append(now)

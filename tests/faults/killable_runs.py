@@ -91,11 +91,12 @@ def alone(test: Callable[..., None]) -> Callable[..., None]:
     def in_a_process(**given: Any) -> None:
         record_fault = given.pop("record_fault")
         plain = {name: [str(v)] if isinstance(v, Path) else v for name, v in given.items()}
+        places = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
             [sys.executable, "-c", _ALONE, test.__module__, test.__name__, json.dumps(plain)],
             capture_output=True,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": places},
         )
         for line in done.stdout.splitlines():
             if line.startswith(_RECORD):

@@ -122,7 +122,8 @@ CASES["sb3, MaskablePPO"] = lambda folder: sb3(folder, "MaskablePPO", env={"id":
 
 def run_script(script: str, *arguments: str) -> int:
     """In a process of its own: some kernels have threads, which do not live on in the forks of other tests."""
-    places = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")])
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
+    places = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": places}
     return subprocess.run([sys.executable, "-c", script, *arguments], env=environment).returncode
 
@@ -145,8 +146,8 @@ def deadly(original):
     return call
 
 
-def noticed(self, **how):  # the first checkpoint tells how many steps an interval has
-    saved = save(self, **how)
+def noticed(self, session, **how):  # the first checkpoint tells how many steps an interval has
+    saved = save(self, session, **how)
     state.setdefault("interval", saved.step)
     return saved
 

@@ -72,7 +72,7 @@ class Caller:
         def noticed(run: Session, *arguments: Any) -> None:
             self.run = run
             if phase == "updating":
-                self._watch(type(run.crew.learner), "learn")
+                self._watch(type(run.learner), "learn")
             begin(run, *arguments)
 
         Session.begin = noticed  # type: ignore[method-assign]

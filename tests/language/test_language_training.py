@@ -31,6 +31,7 @@ from ludus.league.records import MatchRecord
 from ludus.runs.directory import RunDirectory
 from ludus.runs.streams import Streams
 from ludus.training.factory import create_trainer
+from ludus.training.failure import resume_hint
 
 GAME = {"id": "TicTacToe-v0", "template": {"prompt": "{position}"}}
 
@@ -199,14 +200,14 @@ def test_going_back_leads_to_a_version_from_before_the_first_sign(
     trainer = trainer_of(config_of(tmp_path, total_timesteps="3 updates", guard={}))
     trainer.train()
     trainer.close()
-    run, guard = trainer._active, trainer.guard
-    assert isinstance(run, SelfPlaySession) and guard is not None
+    session, guard = trainer.session, trainer.guard
+    assert isinstance(session, SelfPlaySession) and guard is not None
     assert {f"learner@{version}" for version in range(4)} <= set(trainer.league.members)
 
     def collapsed() -> str:
         guard._in_a_row, guard._since_well = {"games/entropy": 1}, {"games/entropy": 1}
         caplog.clear()
-        run._go_back("made up")
+        session.roll_back(guard, "made up")
         return next(text for text in caplog.messages if "goes back to" in text)
 
     # update 2 was the last that was well, and version 1 played it
@@ -215,7 +216,7 @@ def test_going_back_leads_to_a_version_from_before_the_first_sign(
     assert collapsed().endswith("learner@1")
     caplog.clear()
     guard._in_a_row = {"eval/score": 1}
-    run._guard({})
+    session.check_for_collapse({})
     assert not caplog.messages  # nothing was measured: there is nothing to say
 
 
@@ -223,8 +224,8 @@ def test_who_fails_is_told_the_command_to_go_on(tmp_path: Path) -> None:
     trainer = trainer_of(config_of(tmp_path, total_timesteps="1 updates", evaluation=None))
     result = trainer.train()
     trainer.close()
-    assert trainer._active is not None
-    assert trainer._active.resume_hint().endswith(f"ludus resume {result.run}")
+    assert trainer.session is not None
+    assert resume_hint(trainer.session).endswith(f"ludus resume {result.run}")
 
 
 def test_a_version_that_is_gone_is_named_and_nothing_is_called_intact(tmp_path: Path) -> None:
@@ -281,8 +282,7 @@ def test_nothing_that_is_not_saved_outlives_a_checkpoint(tmp_path: Path) -> None
 def test_going_back_restores_the_frozen_weights(tmp_path: Path) -> None:
     trainer = trainer_of(config_of(tmp_path, total_timesteps="3 updates"))
     trainer.train()
-    run: Any = trainer._active
-    assert isinstance(run, SelfPlaySession)
+    assert isinstance(trainer.session, SelfPlaySession)
     first = trainer.roster.weights("learner@0")
     now = trainer.roster.weights("learner")
     assert any(not np.array_equal(first[name], now[name]) for name in first)

@@ -152,8 +152,8 @@ def test_samplers_and_learners_come_and_go_while_it_trains(tmp_path: Path) -> No
         updates = -1
 
         def __call__(self, local: dict[str, Any], everything: dict[str, Any]) -> bool:
-            assert isinstance(trainer, LanguageTrainer) and trainer._active is not None
-            now = trainer._active.progress.updates
+            assert isinstance(trainer, LanguageTrainer) and trainer.session is not None
+            now = trainer.session.progress.updates
             if now != self.updates:
                 self.updates = now
                 seen.append((trainer._engine.number, trainer.ranks.peers.size))

@@ -1,13 +1,16 @@
-"""A language run while it trains: what is published, written down and watched after every update."""
+"""A self-play training in progress: what it does in addition to every session.
+
+Between collecting and learning it checks that sampler and learner agree. Between learning and publishing the collapse
+guard may roll back the learners. Every `league.version_every` updates the weights are frozen as a version.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 from ludus.language.algorithms.guard import CollapseGuard
 from ludus.language.algorithms.learner import LanguageLearner
@@ -19,130 +22,187 @@ from ludus.language.turns import Turns
 from ludus.league.league import League
 from ludus.rollout.experience import Experience
 from ludus.runs.checkpoints import Checkpoint
-from ludus.training.session import Session, require_finite
+from ludus.training.checkpointing import require_finite
+from ludus.training.session import Session
 from ludus.types import Metrics
 
 _log = logging.getLogger("ludus.training")
-AGREEMENT_TURNS = 16  # enough to see a sampler that does not play the learner's policy
+AGREEMENT_TURNS = 16  # enough to notice a sampler that does not play the learner's policy
 DISAGREEMENT = 0.05  # nats per token; two computations of one policy in bfloat16 are 0.005 apart
 
 
+@dataclass(kw_only=True, eq=False)
 class SelfPlaySession(Session):
-    """Beside what every run does: the league and its frozen versions, the games on disk, the guard."""
+    """A session with a league of frozen versions, games on disk and a collapse guard.
 
+    `warm_up` runs before the first game of a new run. `rescale` is called where samplers and learners may change.
+    """
+
+    learner: LanguageLearner[Any]
+    collector: MatchCollector
     league: League
     roster: Roster
     guard: CollapseGuard | None
-    warm_up: Callable[[], None] | None = None
-    """What comes before the first game of a new run."""
+    warm_up: Callable[[], None] | None
+    rescale: Callable[[], None]
 
-    def prepare(
-        self,
-        league: League,
-        roster: Roster,
-        guard: CollapseGuard | None,
-        warm_up: Callable[[], None] | None,
-        rescale: Callable[[], None],
-    ) -> None:
-        """Take up the parts that other runs do not have; `rescale` is called where players and learners may change."""
-        self.league, self.roster, self.guard, self.warm_up = league, roster, guard, warm_up
-        self._rescale = rescale
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.tracker = GameTracker(self.directory)
-        roster.folder = self.directory.path / "league"
-        self._experience: Turns | None = None
+        self.roster.folder = self.directory.path / "league"
         self._agreement: Metrics = {}
         self._evaluation: Metrics = {}
+        """Metrics of an evaluation that the guard has not seen yet."""
         self._learning_since = 0.0
-        self._sampled = roster.sampling_time()
-
-    @property
-    def _learner(self) -> LanguageLearner[Any]:
-        learner: Any = self.crew.learner
-        return learner  # type: ignore[no-any-return]
+        self._sampled = self.roster.sampling_time()
 
     def begin(self, checkpoint: Checkpoint | None = None) -> None:
         if checkpoint is None:
             if self.warm_up is not None:
                 self.warm_up()
-            self._publish()
-            # where the run started: what rollbacks and divergences are measured from
-            self._freeze(anchor=True)
+            self.freeze_version(anchor=True)  # rollbacks and divergences are measured from the start
         super().begin(checkpoint)
-        for trouble in self.tracker.damage():
-            _log.warning("%s; training does not need it", trouble)
+        for damage in self.tracker.damage():
+            _log.warning("%s; training does not need it", damage)
         self.tracker.forget_after(self.progress.updates)
 
-    def count(self, experience: Experience) -> None:
+    def after_collect(self, experience: Experience) -> None:
+        super().after_collect(experience)
         assert isinstance(experience, Turns)
-        self._experience = experience
-        self._agreement = self._compare(experience)
         component_log("collector").info(
             "%d turns of the learners in %d matches", experience.steps, len(experience.matches)
         )
-        super().count(experience)
+        self.check_agreement(experience)
         self._learning_since = time.perf_counter()
 
-    def record(self, metrics: Metrics) -> None:
-        """After an update: its games go to disk, its weights to whoever plays next, its figures to the guard."""
-        collector: Any = self.crew.collector
-        assert isinstance(collector, MatchCollector) and self._experience is not None
-        metrics = metrics | collector.metrics | self._agreement | self._shares()
-        update = self.progress.updates + 1
+    def after_learn(self, metrics: Metrics) -> Metrics:
+        metrics = metrics | self.collector.metrics | self._agreement | self._time_shares()
+        evaluation, self._evaluation = self._evaluation, {}
+        return metrics | self.check_for_collapse(metrics | evaluation)
+
+    def record(self, experience: Experience, metrics: Metrics) -> None:
+        assert isinstance(experience, Turns)
+        self.write_games(experience)
         self.tracker.log_learner(metrics)
+        super().record(experience, metrics)
+
+    def run_due_work(self) -> None:
+        """Freeze a version, do what every session does, and change the number of samplers and learners."""
+        if self.progress.updates % self.config.league.version_every == 0:
+            self.freeze_version()
+        super().run_due_work()
+        if not self.done and not self.stop_requested:
+            self.rescale()
+
+    def check_agreement(self, experience: Turns) -> None:
+        """Compare the learner's log-probabilities with those of the sampler that just played its weights."""
+        found: Metrics = {}
+        for name in self.roster.learners:
+            version = self.learner.version(name)
+            turns = [
+                t for t in experience.turns if t.player == name and t.version == version and t.completion
+            ]
+            gaps = self.learner.agreement(name, turns[:AGREEMENT_TURNS])
+            found |= {key: max(value, found.get(key, 0.0)) for key, value in gaps.items()}
+        if found.get("train/log_prob_gap", 0.0) > DISAGREEMENT:
+            _log.warning(
+                "the sampler does not play the learner's policy: log-probabilities are %.3f apart on average",
+                found["train/log_prob_gap"],
+            )
+        self._agreement = found
+
+    def check_for_collapse(self, metrics: Metrics) -> Metrics:
+        """Let the guard inspect `metrics`; roll back when it finds that the learners have collapsed."""
+        if self.guard is None:
+            return {}
+        verdict = self.guard.watch(metrics)
+        if verdict.state == "suspicious" and verdict.reason:  # without a reason, nothing new was measured
+            _log.warning("the guard is suspicious: %s", verdict.reason)
+        elif verdict.state == "collapsed":
+            self.roll_back(self.guard, verdict.reason)
+        return {
+            "guard/rollbacks": float(self.guard.rollbacks),
+            "guard/suspicious": float(verdict.state != "healthy"),
+        }
+
+    def roll_back(self, guard: CollapseGuard, reason: str) -> None:
+        """Return every learner to its newest healthy version, with a lower learning rate."""
+        for name in self.roster.learners:
+            # a version frozen since things were last well may be as bad as this one, and the samplers of that update
+            # were one version behind
+            limit = self.learner.version(name) - guard.bad_for - 1
+            versions = self.league.versions(name)
+            healthy = next(
+                (one for one in versions if (one.version or 0) <= limit and not one.spoilt), versions[-1]
+            )
+            for one in versions[: versions.index(healthy)]:
+                one.spoilt = True
+            self.learner.go_back(name, self.roster.weights(healthy.name))
+            self.league.ratings[name] = self.league.ratings[healthy.name].inherited()
+            _log.warning("collapsed (%s): %s goes back to %s", reason, name, healthy.name)
+        self.learner.rate_scale *= guard.settings.slow_down
+        if not guard.rolled_back():
+            self.stop_reason = f"collapsed once more after {guard.settings.rollbacks} rollbacks: {reason}"
+        _log.warning("learning rates are multiplied by %g from here on", self.learner.rate_scale)
+
+    def write_games(self, experience: Turns) -> None:
+        """Write the games that the update learned from."""
+        update = self.progress.updates + 1
         with self.storage.tolerating("games", f"the games of update {update} could not be written"):
-            self.tracker.add_trajectory(update, self._experience.matches)
-        metrics |= self._guard(metrics | self._evaluation)
-        self._evaluation = {}
-        self._publish()
-        if update % self.crew.config.league.version_every == 0:
-            self._freeze()
-        super().record(metrics)
+            self.tracker.add_trajectory(update, experience.matches)
 
-    def checkpoint_if_due(self) -> None:
-        super().checkpoint_if_due()
-        if not self.done and not self.stopping:
-            self._rescale()
+    def freeze_version(self, anchor: bool = False) -> None:
+        """Keep the weights of every learner as a player of the league, and drop versions it needs no more."""
+        require_finite(self.learner)
+        for name in self.roster.learners:
+            version = self.learner.version(name)
+            if f"{name}@{version}" in self.league.members:
+                continue  # nothing was learned since
+            member, gone = self.league.freeze(name, version, anchor=anchor)
+            with self.storage.requiring(f"the frozen version {member.name}"):
+                self.roster.freeze(name, member.name)
+            for one in gone:
+                self.roster.drop(one.name)
+            component_log("league").info("frozen: %s; gone: %s", member.name, [one.name for one in gone])
+        resumable = [one for one in self.checkpoints.manager.list() if one.resumable]
+        self.roster.prune({name for one in resumable for name in one.state().get("roster", {})})
 
-    def _evaluate(self) -> None:
-        super()._evaluate()
+    def run_evaluation(self) -> None:
+        super().run_evaluation()
         result = self.last_evaluation
-        if isinstance(result, MatchEvaluation):
-            self._evaluation = result.metrics()
-            for played in result.results:
-                component_log("evaluation").info(
-                    "update %d: %s against %s at %s: %d won, %d drawn, %d lost",
-                    self.progress.updates,
-                    played.first,
-                    played.second,
-                    played.game,
-                    played.total.wins,
-                    played.total.draws,
-                    played.total.losses,
-                )
-                for record in played.records:
-                    self.league.record(record)
-            with self.storage.tolerating("games", "the games of this evaluation could not be written"):
-                records = [record for played in result.results for record in played.records]
-                self.tracker.add_eval_episode(self.progress.updates, records)
+        assert isinstance(result, MatchEvaluation)
+        self._evaluation = result.metrics()
+        for played in result.results:
+            component_log("evaluation").info(
+                "update %d: %s against %s at %s: %d won, %d drawn, %d lost",
+                self.progress.updates,
+                played.first,
+                played.second,
+                played.game,
+                played.total.wins,
+                played.total.draws,
+                played.total.losses,
+            )
+            for record in played.records:
+                self.league.record(record)
+        with self.storage.tolerating("games", "the games of this evaluation could not be written"):
+            records = [record for played in result.results for record in played.records]
+            self.tracker.add_eval_episode(self.progress.updates, records)
 
-    def _training_state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        tensors, state = super()._training_state()
-        state["guard"] = None if self.guard is None else self.guard.state_dict()
-        state["waiting_evaluation"] = self._evaluation
-        return tensors, state
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {
+            "guard": None if self.guard is None else self.guard.state_dict(),
+            "waiting_evaluation": self._evaluation,
+        }
 
-    def _restore(self, checkpoint: Checkpoint) -> None:
-        super()._restore(checkpoint)
-        state = checkpoint.state()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
         if self.guard is not None and state["guard"] is not None:
             self.guard.load_state_dict(state["guard"])
         self._evaluation = dict(state["waiting_evaluation"])
-        self._publish()
 
-    # Within
-
-    def _shares(self) -> Metrics:
-        """Where the time of this update went, beside `time/collecting` and `time/sampling`."""
+    def _time_shares(self) -> Metrics:
+        """Return how the update's time was spent, in addition to `time/collecting` and `time/sampling`."""
         before, self._sampled = self._sampled, self.roster.sampling_time()
         prefill, decoding = (now - then for now, then in zip(self._sampled, before, strict=True))
         return {
@@ -150,80 +210,3 @@ class SelfPlaySession(Session):
             "time/decoding": decoding,
             "time/learning": time.perf_counter() - self._learning_since,
         }
-
-    def _publish(self) -> None:
-        for name in self.roster.learners:
-            self.roster.publish(name, self._learner.version(name))
-            self.league.members[name].version = self._learner.version(name)
-
-    def _freeze(self, anchor: bool = False) -> None:
-        require_finite(self.crew.learner)
-        for name in self.roster.learners:
-            version = self._learner.version(name)
-            if f"{name}@{version}" in self.league.members:
-                continue  # nothing was learnt since
-            member, gone = self.league.freeze(name, version, anchor=anchor)
-            with self.storage.requiring(f"the frozen version {member.name}"):
-                self.roster.freeze(name, member.name)
-            for one in gone:
-                self.roster.drop(one.name)
-            component_log("league").info("frozen: %s; gone: %s", member.name, [one.name for one in gone])
-        self.roster.prune(self._versions_in_checkpoints())
-
-    def _versions_in_checkpoints(self) -> set[str]:
-        return {
-            name for one in self.checkpoints.list() if one.resumable for name in one.state().get("roster", {})
-        }
-
-    def _compare(self, experience: Turns) -> Metrics:
-        """How far the learner's log-probabilities lie from those of the sampler that just played its weights."""
-        found: Metrics = {}
-        for name in self.roster.learners:
-            version = self._learner.version(name)
-            turns = [
-                t for t in experience.turns if t.player == name and t.version == version and t.completion
-            ]
-            gaps = self._learner.agreement(name, turns[:AGREEMENT_TURNS])
-            found |= {key: max(value, found.get(key, 0.0)) for key, value in gaps.items()}
-        if found.get("train/log_prob_gap", 0.0) > DISAGREEMENT:
-            _log.warning(
-                "the sampler does not play the learner's policy: log-probabilities are %.3f apart on average",
-                found["train/log_prob_gap"],
-            )
-        return found
-
-    def _guard(self, metrics: Metrics) -> Metrics:
-        """Let the guard see `metrics`; on collapse go back to the newest version it had found healthy."""
-        if self.guard is None:
-            return {}
-        verdict = self.guard.watch(metrics)
-        if verdict.state == "suspicious" and verdict.reason:  # without one, nothing new was measured
-            _log.warning("the guard is suspicious: %s", verdict.reason)
-        elif verdict.state == "collapsed":
-            self._go_back(verdict.reason)
-        return {
-            "guard/rollbacks": float(self.guard.rollbacks),
-            "guard/suspicious": float(verdict.state != "healthy"),
-        }
-
-    def _go_back(self, reason: str) -> None:
-        assert self.guard is not None
-        for name in self.roster.learners:
-            # a version frozen since things were last well may be as bad as this one, and those who played that update
-            # were one version behind
-            limit = self._learner.version(name) - self.guard.bad_for - 1
-            versions = self.league.versions(name)
-            healthy = next(
-                (one for one in versions if (one.version or 0) <= limit and not one.spoilt), versions[-1]
-            )
-            for one in versions[: versions.index(healthy)]:
-                one.spoilt = True
-            self._learner.go_back(name, self.roster.weights(healthy.name))
-            self.league.ratings[name] = self.league.ratings[healthy.name].inherited()
-            _log.warning("collapsed (%s): %s goes back to %s", reason, name, healthy.name)
-        self._learner.rate_scale *= self.guard.settings.slow_down
-        if not self.guard.rolled_back():
-            self.stop_reason = (
-                f"collapsed once more after {self.guard.settings.rollbacks} rollbacks: {reason}"
-            )
-        _log.warning("learning rates are multiplied by %g from here on", self._learner.rate_scale)

@@ -29,6 +29,7 @@ from ludus.language.models.local import LocalSampler
 from ludus.language.models.model import LanguageModel
 from ludus.language.models.models import load_language_model
 from ludus.language.models.peft_files import read_peft
+from ludus.language.publisher import SamplerPublisher
 from ludus.language.roster import Roster
 from ludus.language.session import SelfPlaySession
 from ludus.language.text_games.extraction import make_extractor
@@ -37,17 +38,14 @@ from ludus.language.text_games.templates import make_template
 from ludus.league.league import League
 from ludus.league.match import play_matches
 from ludus.league.players import Player
-from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.runs.rescaling import wanted_numbers
-from ludus.runs.signals import StopSignals
 from ludus.runs.streams import Streams
 from ludus.tracking.progress import ProgressDisplay
-from ludus.tracking.tracker import MetricsLog
+from ludus.training.checkpointing import require_finite
 from ludus.training.learner_ranks import LearnersRescaled, cpus_wanted, under_torchrun
 from ludus.training.resolve import SMALL_NETWORK, available_threads, check_device
-from ludus.training.session import SessionParts, policy_state, require_finite
-from ludus.training.trainer import RunTrainer, load_weights
+from ludus.training.trainer import RunTrainer, load_weights, save_policy
 from ludus.types import Metrics, Progress
 
 if TYPE_CHECKING:
@@ -98,7 +96,7 @@ class LanguageTrainer(RunTrainer):
     def create_model(self) -> Any:
         if self.learner is not None:
             return self.learner.policy
-        self.config = config = _resolved(self.config, resumed=self._resume_from is not None)
+        self.config = config = _resolved(self.config, resumed=self._resume_point is not None)
         language, games = self._language, self._games
         if games.branch > 1 and games.across_updates:
             raise ConfigError(
@@ -129,7 +127,7 @@ class LanguageTrainer(RunTrainer):
         self.config = config = _with_threads(config, self.model)
         learners = learner_names(language.learners)
         adapter = language.adapter
-        if adapter is not None and self._resume_from is not None:
+        if adapter is not None and self._resume_point is not None:
             adapter = adapter.without_start()
         for name in learners:
             self.model.add_adapter(name, adapter, self.streams.torch("adapters"))
@@ -138,14 +136,15 @@ class LanguageTrainer(RunTrainer):
         self.league = self._make_league(learners)
         self.learner = learner = self._make_learner(self._wanted().get("num_learners"))
         weights: LearnedWeights = learner.policy
-        if config.pretrained_model is not None and self._resume_from is None:
+        if config.pretrained_model is not None and self._resume_point is None:
             _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
             load_weights(learner, checkpoint)
         self.collector = MatchCollector(self.tables, self.league, self.roster, games, self.streams)
+        self.publisher = SamplerPublisher(self.roster, self.league)
         count = sum(parameter.numel() for parameter in weights.parameters())
         total = sum(p.numel() for p in self.model.parameters())
         what = f"{count:,} of {total:,} parameters" if language.adapter else f"all {count:,} parameters"
-        self._setting = [
+        self._header = [
             ("games", f"{self.env_id}, {games.open} side by side, against {config.league.opponents}"),
             ("algorithm", f"{config.algorithm}, {what} on {device}"),
             ("model", f"{language.model}, sampled {self._where_sampled()}"),
@@ -221,7 +220,7 @@ class LanguageTrainer(RunTrainer):
         self.create_model()
         own = self.config.evaluation.seed
         streams = self.streams if own is None else Streams(own)
-        played = 0 if self._active is None else self._active.progress.updates
+        played = 0 if self.session is None else self.session.progress.updates
         results = []
         for table in self.eval_tables:
             for opponent in self.config.league.eval:
@@ -235,7 +234,7 @@ class LanguageTrainer(RunTrainer):
                         n_episodes,
                         seed,
                         side_by_side=self._games.open,
-                        before_turn=self._go_on,
+                        before_turn=self._raise_if_stopping,
                     )
                 )
         return MatchEvaluation.of(results)
@@ -252,10 +251,10 @@ class LanguageTrainer(RunTrainer):
             )
         assert isinstance(self.learner, LanguageLearner)
         return warm_up(
-            self.learner, self.tables, settings, self.streams, self._tell_point, self._stop_if_asked
+            self.learner, self.tables, settings, self.streams, self._log_point, self._stop_if_asked
         )
 
-    def _tell_point(self, point: Point) -> None:
+    def _log_point(self, point: Point) -> None:
         _log.info(
             "warm start, epoch %d: loss %.3f, %.0f %% of moves as shown",
             point.epoch,
@@ -264,8 +263,8 @@ class LanguageTrainer(RunTrainer):
         )
 
     def _stop_if_asked(self) -> None:
-        if self._active is not None and self._active.stopping:
-            raise KeyboardInterrupt  # half a warm start is nothing to go on from
+        if self.session is not None and self.session.stop_requested:
+            raise KeyboardInterrupt  # nothing can resume from half a warm start
 
     def save_warm_start(self) -> RunDirectory:
         """Keep the weights as they are now as a run of their own, for `pretrained_model` of others."""
@@ -276,17 +275,12 @@ class LanguageTrainer(RunTrainer):
             update={"name": f"{self.config.name or self._default_name()}-warmup"}
         )
         run = self._create_run()
-        weights = self.learner.policy
-        CheckpointManager(run.checkpoints_dir).save(
-            0, {"policy": weights.state_dict()}, policy_state(weights, Progress()), resumable=False
-        )
+        save_policy(run, self.learner.policy, Progress())
         run.update_info(status="exported")
         return run
 
     def close(self) -> None:
-        run: Any = self._active
-        if run is not None:
-            run.tracker.close()
+        self._close_logs()
         super().close()
         if self._engine is not None:
             self._engine.close()
@@ -295,23 +289,27 @@ class LanguageTrainer(RunTrainer):
             self._gpu.close()
             self._gpu = None
 
-    # Within
-
-    def _make_run(
-        self, directory: RunDirectory, crew: SessionParts, log: MetricsLog, signals: StopSignals
-    ) -> SelfPlaySession:
-        if isinstance(self._active, SelfPlaySession):  # trained before: its logs end here
-            self._active.tracker.close()
-        run = SelfPlaySession(directory, crew, log, signals, self.display, self.config.total_timesteps)
+    def _make_session(self, **parts: Any) -> SelfPlaySession:
+        self._close_logs()
         started = self.config.warmup is None or self.config.pretrained_model is not None
-        warm_up = None if started else self._warm_up_and_tell
-        run.prepare(self.league, self.roster, self.guard, warm_up, self._rescale)
-        return run
+        return SelfPlaySession(
+            league=self.league,
+            roster=self.roster,
+            guard=self.guard,
+            warm_up=None if started else self._warm_up_and_log,
+            rescale=self._rescale,
+            **parts,
+        )
 
-    def _warm_up_and_tell(self) -> None:
-        found = self.warm_up()
-        told = ", ".join(f"{name.removeprefix('warmup/')} {value:.3g}" for name, value in found.items())
-        _log.info("warm start: %s", told)
+    def _close_logs(self) -> None:
+        """Close the log files of the last session."""
+        if isinstance(self.session, SelfPlaySession):
+            self.session.tracker.close()
+
+    def _warm_up_and_log(self) -> None:
+        figures = self.warm_up().items()
+        shown = ", ".join(f"{name.removeprefix('warmup/')} {value:.3g}" for name, value in figures)
+        _log.info("warm start: %s", shown)
 
     def _make_league(self, learners: Sequence[str]) -> League:
         league = League(self.config.league)

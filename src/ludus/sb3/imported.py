@@ -14,11 +14,10 @@ from ludus.envs.make import EnvSpec
 from ludus.errors import UserError
 from ludus.evaluation.load import new_learner
 from ludus.runs.atomic import write_atomic
-from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.sb3.import_zip import ImportedModel, read_sb3_zip, read_statistics, statistics_beside
 from ludus.training.provenance import command_line, versions
-from ludus.training.session import policy_state
+from ludus.training.trainer import save_policy
 from ludus.types import Progress
 
 
@@ -87,10 +86,5 @@ def write_imported(
     run = RunDirectory.create(save_dir, env.id, model.algorithm, name)
     write_atomic(run.config_path, sealed(dump_yaml(config)))
     run.update_info(status="exported", steps=model.steps, command=command_line(), versions=versions())
-    CheckpointManager(run.checkpoints_dir).save(
-        model.steps,
-        {"policy": dict(policy.state_dict())},
-        policy_state(policy, Progress(steps=model.steps)),
-        resumable=False,
-    )
+    save_policy(run, policy, Progress(steps=model.steps))
     return run

@@ -12,7 +12,6 @@ from ludus.errors import ConfigError
 from ludus.policies.base import Policy
 from ludus.runs.checkpoints import Checkpoint
 from ludus.runs.directory import RunDirectory
-from ludus.runs.signals import StopSignals
 from ludus.tracking.progress import ProgressDisplay
 from ludus.training.base import TrainResult
 from ludus.training.native import NativeTrainer
@@ -25,7 +24,7 @@ MODEL_FILE = "model.zip"
 class SB3Trainer(NativeTrainer):
     """Trains with Stable-Baselines3 and sb3-contrib (extra `sb3`).
 
-    Beside everything a native run has, `model.zip`, SB3's own format, is written into the run directory at the
+    In addition to the files of a native run, `model.zip`, SB3's own format, is written into the run directory at the
     end. It is for other programs: Ludus resumes and plays from its checkpoints and never reads it.
     """
 
@@ -48,7 +47,7 @@ class SB3Trainer(NativeTrainer):
         return super().create_model()
 
     def _suited(self, config: TrainerConfig) -> TrainerConfig:
-        """`config` with what SB3 needs to be otherwise: masks, rewards as they are, a backend it can step."""
+        """Return `config` with what SB3 needs: masks, unscaled rewards for ARS, a backend it can step."""
         changes: dict[str, Any] = {}
         name = config.algorithm_entry().name
         masked = self._source.has_masks()
@@ -73,21 +72,19 @@ class SB3Trainer(NativeTrainer):
             changes["vector"] = "serial" if backend == "envpool" else backend
         return config.model_copy(update=changes)
 
-    def _open(
-        self, directory: RunDirectory, checkpoint: Checkpoint | None, signals: StopSignals, callback: Any
-    ) -> Session:
+    def _make_session(self, **parts: Any) -> Session:
         learner: Any = self.learner
         collector: Any = self.collector
         learner.total = self.config.total_timesteps
-        collector.listener = callback
-        return super()._open(directory, checkpoint, signals, callback)
+        collector.listener = parts["callback"]
+        return super()._make_session(**parts)
 
     def _model_for_callbacks(self) -> Any:
         return self.model
 
-    def _run_to_end(self, run: Session, checkpoint: Checkpoint | None, callback: Any) -> TrainResult:
-        result = super()._run_to_end(run, checkpoint, callback)
-        self._write_model_file(run.directory)
+    def _run_session(self, session: Session, checkpoint: Checkpoint | None) -> TrainResult:
+        result = super()._run_session(session, checkpoint)
+        self._write_model_file(session.directory)
         return result
 
     def _write_model_file(self, directory: RunDirectory) -> None:

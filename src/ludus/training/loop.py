@@ -1,28 +1,30 @@
-"""The loop. Everything Ludus trains goes through it."""
+"""The training loop: collect, credit, learn, publish. Everything Ludus trains goes through it."""
 
 from __future__ import annotations
 
 from ludus.algorithms.learner import AnyLearner
 from ludus.evaluation.evaluate import EvaluationStopped
 from ludus.rollout.collector import CollectionStopped, Collector
+from ludus.training.publisher import Publisher
 from ludus.training.session import Session
 
 
-def train_loop(run: Session, collector: Collector, learner: AnyLearner) -> str:
-    """Train until the run is done or asked to stop; returns how it ended, as `run.json` names it."""
+def train_loop(session: Session, collector: Collector, learner: AnyLearner, publisher: Publisher) -> str:
+    """Train until the session is done or asked to stop; return how it ended, as `run.json` names it."""
+    publisher.start(learner)
     try:
-        while not run.done:
+        while not session.done:
             experience = collector.collect(learner.policy)
-            run.count(experience)
-            fraction = run.fraction_done
-            batch = learner.credit(experience, fraction)
-            metrics = learner.learn(batch, fraction)
-            learner.publish()
-            run.record(metrics)
-            run.evaluate_if_due()
-            run.checkpoint_if_due()
-            if run.stopping:
-                return run.preempted()
-        return run.finished()
+            session.count(experience)  # steps and episodes, which schedules depend on
+            session.after_collect(experience)
+            batch = learner.credit(experience, session.fraction_done)
+            metrics = learner.learn(batch, session.fraction_done)
+            metrics = session.after_learn(metrics)
+            publisher.publish(learner)
+            session.record(experience, metrics)
+            session.run_due_work()  # evaluation, video, checkpoint
+            if session.stop_requested:
+                return session.preempt()
+        return session.finish()
     except (CollectionStopped, EvaluationStopped):
-        return run.preempted()
+        return session.preempt()

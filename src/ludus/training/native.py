@@ -95,7 +95,7 @@ class NativeTrainer(RunTrainer):
             )
             keep_to_one_thread()
             learner = self._make_learner()
-            if config.pretrained_model is not None and self._resume_from is None:
+            if config.pretrained_model is not None and self._resume_point is None:
                 _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
                 load_weights(learner, checkpoint)
             self.collector = self._make_collector(learner, envs)
@@ -106,7 +106,7 @@ class NativeTrainer(RunTrainer):
         parameters = sum(parameter.numel() for parameter in learner.policy.parameters())
         threads = set_threads(config.threads, self._place.threads, learner, device)
         self.config = config.model_copy(update={"threads": threads})
-        self._setting = [
+        self._header = [
             ("env", f"{self._source.env_id} x {self._source.n_envs}, {backend} ({reason})"),
             ("algorithm", f"{config.algorithm}, {parameters:,} parameters on {device}"),
             ("engine", f"{learner.engine_note}, {threads} thread{'s' * (threads > 1)}"),
@@ -163,16 +163,16 @@ class NativeTrainer(RunTrainer):
                 self._source.for_evaluation(),
                 seeds,
                 deterministic=deterministic,
-                before_step=self._go_on,
+                before_step=self._raise_if_stopping,
             )
         finally:
             policy.train(was_training)
 
-    def _film(self) -> Callable[[int], None] | None:
+    def _video_recorder(self) -> Callable[[int], None] | None:
         return None if self.config.video.every is None else self._record_video
 
     def _record_video(self, step: int) -> None:
-        """A film of the policy as it is; training goes on untouched, also when it cannot be written."""
+        """Record a video of the policy. Training continues unchanged, also when it cannot be written."""
         assert self.run is not None
         policy, collector = self.policy, self.collector
         scene = Scene(
@@ -185,13 +185,13 @@ class NativeTrainer(RunTrainer):
         was_training = policy.training
         policy.eval()
         try:
-            film = record_scenes(
+            video = record_scenes(
                 [scene],
                 self.run.videos_dir / f"{step:012d}.mp4",
                 seed=self.streams.derive("video", step),
                 max_frames=self.config.video.length,
                 overlay=self.config.video.overlay,
-                on_frame=lambda frames: self._go_on(),
+                on_frame=lambda frames: self._raise_if_stopping(),
             )
         except EvaluationStopped:
             _log.info("no video at step %s: the run was asked to stop", f"{step:,}")
@@ -201,4 +201,4 @@ class NativeTrainer(RunTrainer):
             return
         finally:
             policy.train(was_training)
-        _log.info("video of step %s: %s (%s frames)", f"{step:,}", film.path, film.frames)
+        _log.info("video of step %s: %s (%s frames)", f"{step:,}", video.path, video.frames)

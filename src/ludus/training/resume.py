@@ -1,13 +1,14 @@
-"""Where a run goes on: from the newest checkpoint that is whole, with files that are what it knew of them.
+"""What to resume a run from: the newest intact checkpoint whose files outside of it are unchanged.
 
-What is damaged is named, and something older takes its place: an earlier checkpoint for a damaged one, for metrics
-that were changed and for a frozen version that is gone; the copy in a checkpoint for `config.yaml` and `run.json`.
+Damage is reported, and something older is used instead: an earlier checkpoint for a damaged one, for metrics that were
+changed and for a frozen version that is missing; the copy in a checkpoint for `config.yaml` and `run.json`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,74 @@ from ludus.runs.manifest import file_digest
 from ludus.tracking.jsonl import Extent, check_extent
 
 _log = logging.getLogger("ludus.training")
-_OF_THE_MOMENT = ("status", "pid", "steps", "seconds", "evaluation", "error", "reason")
+_CHANGING_KEYS = ("status", "pid", "steps", "seconds", "evaluation", "error", "reason")
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """The checkpoint that a run resumes from."""
+
+    run: RunDirectory
+    checkpoint: Checkpoint
+    rows_changed: bool
+    """Whether the metric rows differ from what the checkpoint knew, which only a checkpoint named by the user may."""
+    known: list[tuple[int, str]]
+    """The checkpoints that there were when this one was chosen."""
+
+    @classmethod
+    def at(cls, run: RunDirectory, checkpoint: Checkpoint, rows_changed: bool = False) -> ResumePoint:
+        return cls(run, checkpoint, rows_changed, _checkpoints_of(run))
+
+    def require_unchanged(self) -> None:
+        """Raise UserError if another process has trained the run since."""
+        if self.known != _checkpoints_of(self.run):
+            raise UserError(
+                "another process has trained this run since its checkpoints were looked at",
+                where=str(self.run.path),
+                fix="resume it once more",
+            )
+
+
+def find_resume_point(
+    run: RunDirectory, checkpoint: str | int | None = None, *, exact: bool = False
+) -> ResumePoint:
+    """Choose the named `checkpoint`, or the newest intact (and exact) one. UserError when there is none."""
+    rows_changed = False
+    if checkpoint is not None:
+        found: Checkpoint | None = CheckpointManager(run.checkpoints_dir).find(checkpoint)
+        assert found is not None
+        found.verify()
+        if not found.resumable:
+            raise UserError(
+                f"checkpoint {found.name} holds a policy only and cannot be resumed",
+                where=str(found.path),
+                fix="leave --checkpoint out, or start a new run with pretrained_model",
+            )
+        try:
+            check_rows(run, found.state())
+        except CheckpointError as error:
+            _log.warning("%s; the run goes on behind the rows that are there", error.what)
+            rows_changed = True
+    else:
+        found = newest_resumable(run, exact_only=exact)
+    if found is None:
+        raise UserError(
+            f"the run has no {'exact ' if exact else ''}checkpoint to resume from",
+            where=str(run.path),
+            fix="start it again: " + (run.info().get("command") or "ludus train"),
+        )
+    return ResumePoint.at(run, found, rows_changed)
 
 
 def newest_resumable(run: RunDirectory, *, exact_only: bool = False) -> Checkpoint | None:
-    """As `CheckpointManager.newest_intact`, and the run's files are as that checkpoint knew them."""
+    """Return the newest intact checkpoint for which the run's other files are unchanged, too."""
     return CheckpointManager(run.checkpoints_dir).newest_intact(
         exact_only=exact_only, check=lambda checkpoint: check_files(run, checkpoint)
     )
 
 
 def check_files(run: RunDirectory, checkpoint: Checkpoint) -> None:
-    """CheckpointError naming the first file outside `checkpoint` that is not as it was when that was saved."""
+    """Raise CheckpointError for the first file outside `checkpoint` that was changed since it was saved."""
     state = checkpoint.state()
     with checkpoint.understood():
         check_versions(run.path / "league", state.get("roster", {}))
@@ -41,13 +98,13 @@ def check_files(run: RunDirectory, checkpoint: Checkpoint) -> None:
 
 
 def check_rows(run: RunDirectory, state: Mapping[str, Any]) -> None:
-    """CheckpointError unless the metrics and episodes begin with the rows that were there."""
+    """Raise CheckpointError unless the metrics and episodes begin with the rows that the checkpoint knew."""
     for name, extent in extents_from(state["files"]).items():
         check_extent(run.path / Path(name).name, extent)
 
 
 def check_versions(folder: Path, roster: Mapping[str, Mapping[str, Any]]) -> None:
-    """CheckpointError unless every frozen version has its weights."""
+    """Raise CheckpointError unless every frozen version has its weights."""
     for name, known in roster.items():
         path = folder / f"{Path(name).name}.safetensors"
         try:
@@ -64,7 +121,7 @@ def check_versions(folder: Path, roster: Mapping[str, Mapping[str, Any]]) -> Non
 
 
 def extents_from(saved: Mapping[str, Any]) -> dict[str, Extent]:
-    """The `files` of a checkpoint's state; those of older versions are sizes alone."""
+    """Read the `files` of a checkpoint's state; older versions stored only sizes."""
     return {
         name: Extent(**known) if isinstance(known, dict) else Extent(int(known))
         for name, known in saved.items()
@@ -72,22 +129,22 @@ def extents_from(saved: Mapping[str, Any]) -> dict[str, Extent]:
 
 
 def copies(run: RunDirectory, config: str) -> dict[str, Any]:
-    """What of the run's small files a checkpoint keeps, so that they can be put back: see `repair_run_files`."""
+    """Return copies of the run's small files for a checkpoint; `repair_run_files` restores them."""
     try:
         info = run.info()
     except UserError:  # damaged while the run trains: earlier checkpoints have it
         return {"config.yaml": config}
     return {
         "config.yaml": config,
-        "run.json": {name: value for name, value in info.items() if name not in _OF_THE_MOMENT},
+        "run.json": {name: value for name, value in info.items() if name not in _CHANGING_KEYS},
     }
 
 
 def repair_run_files(run: RunDirectory) -> None:
-    """Put `config.yaml` and `run.json` back from the newest checkpoint that has them, where they are damaged.
+    """Restore `config.yaml` and `run.json` from the newest checkpoint that has copies, where they are damaged.
 
-    What was there is kept beside it as `NAME.damaged`. Raises what is wrong with them where no checkpoint helps, and
-    UserError if another process trains the run.
+    The damaged file is kept as `NAME.damaged`. Raises UserError where no checkpoint has a copy, or when another
+    process trains the run.
     """
     for path, trouble in (
         (run.config_path, _config_trouble(run.config_path)),
@@ -137,6 +194,10 @@ def _info_trouble(run: RunDirectory) -> UserError | None:
     except UserError as error:
         return error
     return None
+
+
+def _checkpoints_of(run: RunDirectory) -> list[tuple[int, str]]:
+    return [(one.step, one.created) for one in CheckpointManager(run.checkpoints_dir).list()]
 
 
 def _find_copy(run: RunDirectory, name: str) -> tuple[Checkpoint | None, Any]:

@@ -19,7 +19,7 @@ from ludus.training.native import NativeTrainer
 class ScaledTrainer(NativeTrainer):
     """Trains with Ludus's own algorithms on envs that collectors on Ray step."""
 
-    _session: RaySession | None = None
+    _ray: RaySession | None = None
 
     def create_model(self) -> Policy:
         if self.learner is not None:
@@ -32,7 +32,7 @@ class ScaledTrainer(NativeTrainer):
             )
         scale = self.config.scale
         assert scale is not None
-        self._session, cpus = open_session(scale)
+        self._ray, cpus = open_session(scale)
         try:
             count = choose_collectors(self.config, scale, cpus)
             self.config = self.config.model_copy(
@@ -40,12 +40,12 @@ class ScaledTrainer(NativeTrainer):
             )
             policy = super().create_model()
         except BaseException:
-            self._session.close()
+            self._ray.close()
             raise
-        env, about = self._setting[0]
-        self._setting[0] = (
+        env, about = self._header[0]
+        self._header[0] = (
             env,
-            f"{about}, {count} collectors on Ray ({self._session.address}), {scale.mode}",
+            f"{about}, {count} collectors on Ray ({self._ray.address}), {scale.mode}",
         )
         return policy
 
@@ -64,10 +64,10 @@ class ScaledTrainer(NativeTrainer):
 
     def _make_collector(self, learner: Learner[Any, Any], envs: VectorEnv[Any, Any, Any]) -> Collector:
         envs.close()  # they have told the spaces; shards have their own
-        assert self.config.scale is not None and self._session is not None
+        assert self.config.scale is not None and self._ray is not None
         share = EnvShare(
             make=partial(self._source.make_vector, self.config.vector),
             reports_episodes=self._source.reports_episodes,
             rebuild=self._source.rebuild,
         )
-        return make_collector(self.config, self.config.scale, share, learner, self._session)
+        return make_collector(self.config, self.config.scale, share, learner, self._ray)

@@ -1,0 +1,26 @@
+"""Publishing in self-play: the samplers and the league get the learners' new weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ludus.language.roster import Roster
+from ludus.league.league import League
+from ludus.training.publisher import Publisher
+
+
+class SamplerPublisher(Publisher):
+    """Sends the weights of every learner to the samplers, and its version number to the league."""
+
+    def __init__(self, roster: Roster, league: League) -> None:
+        self._roster = roster
+        self._league = league
+
+    def start(self, learner: Any) -> None:
+        for name in self._roster.learners:
+            self._roster.publish(name, learner.version(name))
+            self._league.members[name].version = learner.version(name)
+
+    def publish(self, learner: Any) -> None:
+        super().publish(learner)
+        self.start(learner)
