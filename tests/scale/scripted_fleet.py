@@ -87,3 +87,10 @@ class NoPolicy:
 
     def state_dict(self) -> dict[str, Any]:
         return {}
+
+
+def collected(collector: Any) -> Any:
+    """What the collector collects after a publication, as in the training loop."""
+    policy = NoPolicy()
+    collector.publish(policy)
+    return collector.collect(policy)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from losing import Injector, pid_of
-from scripted_fleet import NoPolicy, ScriptedFleet
+from scripted_fleet import ScriptedFleet, collected
 from tiny_runs import resumed, rows, tiny, trained, trainer_for
 
 from ludus.config.scale import ScaleConfig
@@ -35,7 +35,7 @@ def test_no_collection_is_older_than_the_bound_and_none_is_lost_or_used_twice(
     learnt: list[float] = []
     worst = 0.0
     for _ in range(60):
-        experience = collector.collect(NoPolicy())  # type: ignore[arg-type]
+        experience = collected(collector)
         assert isinstance(experience, Transitions) and experience.steps >= len(slowness)
         learnt += experience.obs.tolist()
         worst = max(worst, collector.take_metrics()["rollout/staleness_max"])
@@ -58,7 +58,7 @@ def test_a_slow_shard_does_not_hold_up_the_others_within_the_bound() -> None:
 
     fleet.wait = counted  # type: ignore[method-assign]
     for _ in range(40):
-        collector.collect(NoPolicy())  # type: ignore[arg-type]
+        collected(collector)
     assert waits < 40 * 12 / 2  # in step with the slow one every update would take 12
 
 
@@ -68,7 +68,7 @@ def test_a_lost_shard_costs_what_it_had_not_brought_home() -> None:
     for number in range(30):
         if number in (5, 17):
             fleet.dies.add(fleet.queues[1][0])
-        learnt += collector.collect(NoPolicy()).obs.tolist()  # type: ignore[arg-type, attr-defined]
+        learnt += collected(collector).obs.tolist()
     assert collector.losses.total == 2
     assert len(set(learnt)) == len(learnt) and not fleet.dies & set(map(int, learnt))
 
@@ -77,7 +77,7 @@ def test_a_lost_shard_costs_what_it_had_not_brought_home() -> None:
 def test_the_others_play_on_while_a_lost_shard_is_replaced(bound: int, lost: list[int]) -> None:
     collector, fleet = collector_over([1, 1, 1, 1], bound)
     fleet.absence = 10**9
-    collector.collect(NoPolicy())  # type: ignore[arg-type]
+    collected(collector)
     ask = fleet.ask
 
     def deadly(index: int, method: str, *args: Any) -> Any:
@@ -88,12 +88,12 @@ def test_the_others_play_on_while_a_lost_shard_is_replaced(bound: int, lost: lis
 
     fleet.ask = deadly  # type: ignore[method-assign]
     for _ in range(20):
-        assert collector.collect(NoPolicy()).steps == 4  # type: ignore[arg-type]
+        assert collected(collector).steps == 4
         assert collector.take_metrics()["rollout/staleness_max"] <= bound
     assert collector.losses.total == len(lost)
     fleet.ask, fleet.absent = ask, dict.fromkeys(lost, 0)  # type: ignore[method-assign]
     for _ in range(3):  # what others have played in its place is not played once more
-        assert collector.collect(NoPolicy()).steps == 4  # type: ignore[arg-type]
+        assert collected(collector).steps == 4
     assert not collector._lost
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scripted_fleet import NoPolicy, ScriptedFleet
+from scripted_fleet import ScriptedFleet, collected
 
 from ludus.config.schema import TrainerConfig
 from ludus.errors import CollectorsLost, LudusError
@@ -37,8 +37,8 @@ def test_a_run_that_lost_a_shard_at_a_checkpoint_can_be_stopped_or_goes_on_from_
     collector.barrier(0)
     collector.step_hook = lambda steps: False
     with pytest.raises(CollectionStopped):
-        collector.collect(NoPolicy())  # type: ignore[arg-type]
+        collected(collector)
 
     collector.step_hook, fleet.absent, fleet.told = None, {1: 0}, []
-    assert collector.collect(NoPolicy()).steps == 2  # type: ignore[arg-type]
+    assert collected(collector).steps == 2
     assert [method for index, method in fleet.told if index == 1] == ["barrier", "collect"]

@@ -16,11 +16,7 @@ class SamplerPublisher(Publisher):
         self._roster = roster
         self._league = league
 
-    def start(self, learner: Any) -> None:
+    def send(self, learner: Any) -> None:
         for name in self._roster.learners:
             self._roster.publish(name, learner.version(name))
             self._league.members[name].version = learner.version(name)
-
-    def publish(self, learner: Any) -> None:
-        super().publish(learner)
-        self.start(learner)

@@ -42,12 +42,18 @@ class ShardedCollector(Collector):
         self._rewards = rewards
         self._memories: list[Memory | None] = [None] * len(fleet)
         self._number = 0
+        self._version: Any = None
+        """What the fleet knows the published policy by."""
         self._lost: dict[int, list[Any] | None] = {}
         """Shards that are being replaced; once they are there, the tickets of what brings them up."""
 
     @property
     def reward_scale(self) -> float:  # type: ignore[override]  # it moves while rewards are normalised
         return 1.0 if self._rewards is None else self._rewards.unit
+
+    def publish(self, policy: Policy) -> None:
+        """Give the shards the policy that they play from here on."""
+        self._version = self.fleet.publish(Version.of(self._number, policy, self._rewards))
 
     def close(self) -> None:
         self.fleet.close()
@@ -97,9 +103,6 @@ class ShardedCollector(Collector):
     @abstractmethod
     def _bring_up(self, index: int) -> list[Any]:
         """Bring a newly built shard to where the lost one was, or to a new start: the tickets of what it is told."""
-
-    def _publish(self, policy: Policy) -> Any:
-        return self.fleet.publish(Version.of(self._number, policy, self._rewards))
 
     def _lose(self, index: int, lost: ShardLost) -> None:
         """Send for a shard in place of a lost one. CollectorsLost when that happened too often."""
@@ -175,9 +178,8 @@ class SyncCollector(ShardedCollector):
         self._load_shards()
 
     def collect(self, policy: Policy) -> Experience:
-        version = self._publish(policy)
         there = [index for index in range(len(self.fleet)) if index not in self._lost]
-        pending = {self.fleet.ask(index, "collect", version): index for index in there}
+        pending = {self.fleet.ask(index, "collect", self._version): index for index in there}
         harvests: dict[int, ShardResult] = {}
         while pending or self._lost:
             for ticket in self.fleet.wait(list(pending), _LOOK_AROUND_SECONDS):
@@ -187,7 +189,7 @@ class SyncCollector(ShardedCollector):
                 except ShardLost as lost:
                     self._lose(index, lost)
             for index in self._tend():
-                pending[self.fleet.ask(index, "collect", version)] = index
+                pending[self.fleet.ask(index, "collect", self._version)] = index
             self._call_hook(sum(harvest.experience.steps for harvest in harvests.values()))
         self._number += 1
         in_order = [harvests[index] for index in range(len(self.fleet))]
@@ -266,14 +268,11 @@ class AsyncCollector(ShardedCollector):
         number = self._number
         running = statistics(policy, self._rewards)
         self._befores[number] = {name: moments.moments() for name, moments in running.items()}
-        version = None
         while True:
             for index in range(len(self.fleet)):
                 while self._may_set_out(index):
-                    version = self._publish(policy) if version is None else version
-                    self._outings.append(
-                        PendingCollection(index, number, self.fleet.ask(index, "collect", version))
-                    )
+                    ticket = self.fleet.ask(index, "collect", self._version)
+                    self._outings.append(PendingCollection(index, number, ticket))
             taken = self._enough(number)
             if taken is not None:
                 break

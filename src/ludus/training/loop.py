@@ -11,7 +11,7 @@ from ludus.training.session import Session
 
 def train_loop(session: Session, collector: Collector, learner: AnyLearner, publisher: Publisher) -> str:
     """Train until the session is done or asked to stop; return how it ended, as `run.json` names it."""
-    publisher.start(learner)
+    publisher.send(learner)
     try:
         while not session.done:
             experience = collector.collect(learner.policy)

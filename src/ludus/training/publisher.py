@@ -1,4 +1,4 @@
-"""Publishing: bring what was learnt to the processes that play."""
+"""Publishing: bring what was learned to the processes that play."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from ludus.algorithms.learner import AnyLearner
 
 
 class Publisher:
-    """Publisher of a session that plays in its own process: it plays with the learner's policy itself."""
-
-    def start(self, learner: AnyLearner) -> None:
-        """Give the players the weights that the session starts from."""
+    """Publisher of a session that plays in its own process, with the learner's own policy."""
 
     def publish(self, learner: AnyLearner) -> None:
-        """Give the players the weights of the last update. Ranks that hold parts of the weights gather them."""
+        """Give the players the weights of the last update. Ranks that hold parts of the weights gather them first."""
         learner.publish()
+        self.send(learner)
+
+    def send(self, learner: AnyLearner) -> None:
+        """Send the weights as they are to the players; here there are no others."""

@@ -1,4 +1,4 @@
-"""The native trainer with its envs on Ray: the same learner and loop, a collector over shards."""
+"""The native trainer with its envs on Ray: the same learner and loop, with a collector over shards."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from ludus.algorithms.learner import Learner
+from ludus.algorithms.learner import AnyLearner, Learner
 from ludus.errors import ConfigError
 from ludus.policies.base import Policy
 from ludus.rollout.collector import Collector
 from ludus.scale.cluster import RaySession
+from ludus.scale.collectors import ShardedCollector
 from ludus.scale.planning import EnvShare, choose_collectors, cores_to_learn, make_collector, open_session
 from ludus.training.native import NativeTrainer
+from ludus.training.publisher import Publisher
 
 
 class ScaledTrainer(NativeTrainer):
@@ -63,11 +65,23 @@ class ScaledTrainer(NativeTrainer):
         return self._source.make_vector(backend, 1)
 
     def _make_collector(self, learner: Learner[Any, Any], envs: VectorEnv[Any, Any, Any]) -> Collector:
-        envs.close()  # they have told the spaces; shards have their own
+        envs.close()  # they were needed for the spaces only; shards have their own
         assert self.config.scale is not None and self._ray is not None
         share = EnvShare(
             make=partial(self._source.make_vector, self.config.vector),
             reports_episodes=self._source.reports_episodes,
             rebuild=self._source.rebuild,
         )
-        return make_collector(self.config, self.config.scale, share, learner, self._ray)
+        collector = make_collector(self.config, self.config.scale, share, learner, self._ray)
+        self.publisher = ShardPublisher(collector)
+        return collector
+
+
+class ShardPublisher(Publisher):
+    """Sends the policy to the collectors on Ray."""
+
+    def __init__(self, collector: ShardedCollector) -> None:
+        self._collector = collector
+
+    def send(self, learner: AnyLearner) -> None:
+        self._collector.publish(learner.policy)
