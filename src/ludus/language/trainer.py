@@ -44,7 +44,13 @@ from ludus.runs.streams import Streams
 from ludus.tracking.progress import ProgressDisplay
 from ludus.training.checkpointing import require_finite
 from ludus.training.learner_ranks import LearnersRescaled, cpus_wanted, under_torchrun
-from ludus.training.resolve import SMALL_NETWORK, available_threads, check_device
+from ludus.training.resolve import (
+    SMALL_NETWORK,
+    ResolvedConfig,
+    available_threads,
+    check_device,
+    resolve_threads,
+)
 from ludus.training.trainer import RunTrainer, load_weights, save_policy
 from ludus.types import Metrics, Progress
 
@@ -96,7 +102,8 @@ class LanguageTrainer(RunTrainer):
     def create_model(self) -> Any:
         if self.learner is not None:
             return self.learner.policy
-        self.config = config = _resolved(self.config, resumed=self._resume_point is not None)
+        config = _resolve_config(self.config, resumed=self._resume_point is not None)
+        self.config = config
         language, games = self._language, self._games
         if games.branch > 1 and games.across_updates:
             raise ConfigError(
@@ -124,7 +131,9 @@ class LanguageTrainer(RunTrainer):
         self.streams = Streams(config.seed)
         self.streams.seed_globals()
         self.model: LanguageModel = load_language_model(language, device, self.streams.torch("model"))
-        self.config = config = _with_threads(config, self.model)
+        small = sum(parameter.numel() for parameter in self.model.parameters()) < SMALL_NETWORK
+        available = available_threads(config.threads, usable_cores())
+        self.config = config = resolve_threads(config, available, small=small)
         learners = learner_names(language.learners)
         adapter = language.adapter
         if adapter is not None and self._resume_point is not None:
@@ -366,8 +375,8 @@ def make_table(game: GameConfig) -> GameSetup:
     return GameSetup(game.spec(), make_template(game.template), make_extractor(game.extract), game.weight)
 
 
-def _resolved(config: TrainerConfig, *, resumed: bool) -> TrainerConfig:
-    """`config` with device, hyperparameters, what evaluations do and the adapter's shape filled in and checked."""
+def _resolve_config(config: TrainerConfig, *, resumed: bool) -> ResolvedConfig:
+    """Choose device, hyperparameters, how evaluations play and the adapter's shape. Raises ConfigError."""
     check_device(config.device)
     device = config.device
     if device == "auto":
@@ -384,24 +393,14 @@ def _resolved(config: TrainerConfig, *, resumed: bool) -> TrainerConfig:
         stored = stored.model_copy(update={"start": language.adapter.start})
         language = language.model_copy(update={"adapter": stored})
     typed = config.typed_hyperparams()
-    return config.model_copy(
-        update={
-            "language": language,
-            "algorithm": config.algorithm_entry().name,
-            "device": device,
-            "evaluation": evaluation,
-            "hyperparams": HyperparameterConfig(**typed.model_dump()),
-        }
+    return ResolvedConfig.of(
+        config,
+        language=language,
+        algorithm=config.algorithm_entry().name,
+        device=device,
+        evaluation=evaluation,
+        hyperparams=HyperparameterConfig(**typed.model_dump()),
     )
-
-
-def _with_threads(config: TrainerConfig, model: LanguageModel) -> TrainerConfig:
-    """Tell torch how many threads to use: one for a small model, whose threads would mostly wait for each other."""
-    threads = available_threads(config.threads, usable_cores())
-    if config.threads == "auto" and sum(weight.numel() for weight in model.parameters()) < SMALL_NETWORK:
-        threads = 1
-    torch.set_num_threads(threads)
-    return config.model_copy(update={"threads": threads})
 
 
 def _user() -> str:

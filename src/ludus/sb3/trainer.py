@@ -9,7 +9,6 @@ from typing import Any
 from ludus.config.schema import TrainerConfig
 from ludus.envs.vector import pool
 from ludus.errors import ConfigError
-from ludus.policies.base import Policy
 from ludus.runs.checkpoints import Checkpoint
 from ludus.runs.directory import RunDirectory
 from ludus.tracking.progress import ProgressDisplay
@@ -41,12 +40,7 @@ class SB3Trainer(NativeTrainer):
     def get_env(self) -> Any:
         return None if self.learner is None else self.model.get_env()
 
-    def create_model(self) -> Policy:
-        if self.learner is None:
-            self.config = self._suited(self.config)
-        return super().create_model()
-
-    def _suited(self, config: TrainerConfig) -> TrainerConfig:
+    def _adapt(self, config: TrainerConfig) -> TrainerConfig:
         """Return `config` with what SB3 needs: masks, unscaled rewards for ARS, a backend it can step."""
         changes: dict[str, Any] = {}
         name = config.algorithm_entry().name

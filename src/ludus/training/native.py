@@ -27,12 +27,12 @@ from ludus.tracking.progress import ProgressDisplay
 from ludus.training.env_source import EnvSource
 from ludus.training.learner_ranks import require_shareable
 from ludus.training.resolve import (
+    SMALL_NETWORK,
     available_threads,
-    choose_device,
-    choose_precision,
+    check_config,
     keep_to_one_thread,
     resolve_config,
-    set_threads,
+    resolve_threads,
 )
 from ludus.training.trainer import RunTrainer, load_weights
 
@@ -60,39 +60,16 @@ class NativeTrainer(RunTrainer):
             return policy
         if self.config.video.every is not None:
             require_video()
-        self.config = config = resolve_config(self.config, self._source)
-        hyperparams: Any = config.typed_hyperparams()
-        backend, reason = self._choose_backend()
-        config = self.config = config.model_copy(update={"vector": backend})
-        if config.deterministic:
+        draft = check_config(self._adapt(self.config), self._source)
+        backend, reason = self._choose_backend(draft)
+        if draft.deterministic:
             torch.use_deterministic_algorithms(True, warn_only=True)
-        self.streams = Streams(config.seed)
+        self.streams = Streams(draft.seed)
         self.streams.seed_globals()
         envs = self._make_envs(backend)
-        seen = envs.single_observation_space
-        device = torch.device(choose_device(config, seen) if config.device == "auto" else config.device)
-        precision = choose_precision(config.precision, device, seen)
-        config = self.config = config.model_copy(update={"device": str(device), "precision": precision})
-        if device.type == "cuda":
-            torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
         try:
-            gamma = hyperparams.gamma(0.0)
-            self._place = LearnerContext(
-                observation_space=envs.single_observation_space,
-                action_space=envs.single_action_space,
-                n_envs=self._source.n_envs,
-                hyperparams=hyperparams,
-                policy=config.policy,
-                normalize_obs=config.normalize_obs,
-                device=device,
-                streams=self.streams,
-                reward_normalizer=RewardNormalizer(self._source.n_envs, gamma)
-                if config.normalize_reward
-                else None,
-                kernels=config.kernels,
-                half_features=config.precision == "bfloat16",
-                threads=available_threads(config.threads, self._cores()),
-            )
+            self.config = config = resolve_config(draft, backend, envs.single_observation_space)
+            self._context = context = self._learner_context(config, envs)
             keep_to_one_thread()
             learner = self._make_learner()
             if config.pretrained_model is not None and self._resume_point is None:
@@ -104,40 +81,72 @@ class NativeTrainer(RunTrainer):
             raise
         self.learner = learner
         parameters = sum(parameter.numel() for parameter in learner.policy.parameters())
-        threads = set_threads(config.threads, self._place.threads, learner, device)
-        self.config = config.model_copy(update={"threads": threads})
+        self.config = resolve_threads(
+            config,
+            context.threads,
+            small=context.device.type != "cpu" or parameters < SMALL_NETWORK,
+            fused_kernels=learner.kernels is not None,
+        )
+        threads = self.config.threads
         self._header = [
             ("env", f"{self._source.env_id} x {self._source.n_envs}, {backend} ({reason})"),
-            ("algorithm", f"{config.algorithm}, {parameters:,} parameters on {device}"),
-            ("engine", f"{learner.engine_note}, {threads} thread{'s' * (threads > 1)}"),
+            ("algorithm", f"{config.algorithm}, {parameters:,} parameters on {config.device}"),
+            ("engine", f"{learner.engine_note}, {threads} thread{'s' * (threads != 1)}"),
         ]
         return learner.policy
 
+    def _adapt(self, config: TrainerConfig) -> TrainerConfig:
+        """Return `config` with what this kind of trainer needs."""
+        return config
+
+    def _learner_context(self, config: TrainerConfig, envs: VectorEnv[Any, Any, Any]) -> LearnerContext:
+        device = torch.device(config.device)
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("highest" if config.precision == "float32" else "high")
+        hyperparams: Any = config.typed_hyperparams()
+        rewards = None
+        if config.normalize_reward:
+            rewards = RewardNormalizer(config.n_envs, hyperparams.gamma(0.0))
+        return LearnerContext(
+            observation_space=envs.single_observation_space,
+            action_space=envs.single_action_space,
+            n_envs=config.n_envs,
+            hyperparams=hyperparams,
+            policy=config.policy,
+            normalize_obs=config.normalize_obs,
+            device=device,
+            streams=self.streams,
+            reward_normalizer=rewards,
+            kernels=config.kernels,
+            half_features=config.precision == "bfloat16",
+            threads=available_threads(config.threads, self._cores()),
+        )
+
     def _make_learner(self, learners: int | None = None) -> Learner[Any, Any]:
-        config, place = self.config, self._place
-        peers = self.ranks.open(config, place.device, learners)
+        config, context = self.config, self._context
+        peers = self.ranks.open(config, context.device, learners)
         if peers.size > 1:
             from ludus.scale.learners import Order
 
             require_shareable(config)
-            place = replace(place, peers=peers, kernels=False)  # kernels and graphs step alone
+            context = replace(context, peers=peers, kernels=False)  # kernels and graphs step alone
             fresh = Streams(config.seed)
             self.ranks.build(
-                Order(config, replace(place, streams=fresh, reward_normalizer=None, peers=ALONE))
+                Order(config, replace(context, streams=fresh, reward_normalizer=None, peers=ALONE))
             )
-        learner: Learner[Any, Any] = config.algorithm_entry().learner(place, config.typed_hyperparams())  # type: ignore[misc]
+        learner: Learner[Any, Any] = config.algorithm_entry().learner(context, config.typed_hyperparams())  # type: ignore[misc]
         return learner
 
     def _cores(self) -> int:
-        """How many cores there are to learn with."""
+        """Return the number of cores for learning."""
         return usable_cores()
 
-    def _choose_backend(self) -> tuple[str, str]:
-        """What steps the envs, and why."""
-        return self._source.choose_backend(self.config.vector)
+    def _choose_backend(self, config: TrainerConfig) -> tuple[str, str]:
+        """Return the vector backend, and why it is used."""
+        return self._source.choose_backend(config.vector)
 
     def _make_envs(self, backend: str) -> VectorEnv[Any, Any, Any]:
-        """The envs to learn the spaces from, and to play."""
+        """Create the envs to play, which also define the spaces."""
         return self._source.make_vector(backend)
 
     def _make_collector(self, learner: Learner[Any, Any], envs: VectorEnv[Any, Any, Any]) -> Collector:

@@ -1,4 +1,8 @@
-"""What `auto` and everything left unsaid become; `config.yaml` of a run names each choice."""
+"""Resolve a config: replace every `auto` and missing value. `config.yaml` of a run contains each choice.
+
+A trainer calls `check_config` before it builds envs, `resolve_config` once the spaces are known, and `resolve_threads`
+once the learner is built.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
+from pydantic import ConfigDict
 from threadpoolctl import threadpool_limits
 
-from ludus.algorithms.learner import Learner
 from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.schema import EnvConfig, PolicyConfig, TrainerConfig
 from ludus.errors import ConfigError
@@ -25,8 +29,20 @@ SMALL_NETWORK = 1_000_000
 WORTH_A_GPU = 20_000_000  # PPO with two 64x64 networks from batches of 2,048 on; SAC with 256x256
 
 
-def resolve_config(config: TrainerConfig, source: EnvSource) -> TrainerConfig:
-    """`config` with env, number of envs, device and every hyperparameter filled in and checked."""
+class ResolvedConfig(TrainerConfig):
+    """A config with a value for every choice. It cannot be changed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def of(cls, config: TrainerConfig, **choices: Any) -> ResolvedConfig:
+        """Return `config` with `choices`, which are values that need no validation."""
+        given = {name: getattr(config, name) for name in TrainerConfig.model_fields}
+        return cls.model_construct(config.model_fields_set | choices.keys(), **(given | choices))
+
+
+def check_config(config: TrainerConfig, source: EnvSource) -> TrainerConfig:
+    """Return `config` with env, number of envs and every hyperparameter filled in. Raises ConfigError."""
     for name in config.ignored_hyperparams():
         _log.warning("%s has no hyperparameter '%s'; it is ignored", config.algorithm, name)
     config = config.model_copy(
@@ -44,8 +60,15 @@ def resolve_config(config: TrainerConfig, source: EnvSource) -> TrainerConfig:
     return config.model_copy(update={"hyperparams": HyperparameterConfig(**typed.model_dump())})
 
 
+def resolve_config(config: TrainerConfig, backend: str, observation_space: gym.Space[Any]) -> ResolvedConfig:
+    """Choose device and precision for envs with this observation space, which `backend` steps."""
+    device = choose_device(config, observation_space) if config.device == "auto" else config.device
+    precision = choose_precision(config.precision, torch.device(device), observation_space)
+    return ResolvedConfig.of(config, vector=backend, device=str(torch.device(device)), precision=precision)
+
+
 def _on_training_envs_alone(config: TrainerConfig) -> TrainerConfig:
-    """`config` without evaluations; ConfigError where evaluations or videos were asked for."""
+    """Return `config` without evaluations. ConfigError if the user asked for evaluations or videos."""
     for name, command in (("evaluation", "ludus eval RUN"), ("video", "ludus play RUN --video")):
         asked = name in config.model_fields_set and getattr(config, name).every is not None
         if asked:
@@ -58,7 +81,7 @@ def _on_training_envs_alone(config: TrainerConfig) -> TrainerConfig:
 
 
 def check_device(asked: str) -> str:
-    """`asked`; ConfigError when it is no device, or one that is not there."""
+    """Return `asked`. ConfigError when it is not a device, or not available."""
     if asked == "auto":
         return asked
     try:
@@ -76,9 +99,9 @@ def check_device(asked: str) -> str:
 
 
 def choose_device(config: TrainerConfig, observation_space: gym.Space[Any]) -> str:
-    """What `device: auto` becomes: a GPU for all but plain networks with so little to do that it would wait.
+    """Return what `device: auto` means: a GPU, if there is one, except for plain networks too small to keep it busy.
 
-    The measure is what one gradient step multiplies: parameters of two networks times samples.
+    The measure is the multiplications of one gradient step: parameters of two networks times samples.
     """
     if not torch.cuda.is_available():
         return "cpu"
@@ -96,7 +119,7 @@ def choose_device(config: TrainerConfig, observation_space: gym.Space[Any]) -> s
 
 
 def choose_precision(asked: str, device: torch.device, observation_space: gym.Space[Any]) -> str:
-    """What `precision: auto` becomes."""
+    """Return what `precision: auto` means."""
     if asked != "auto":
         return asked
     if device.type != "cuda":
@@ -110,39 +133,38 @@ def choose_precision(asked: str, device: torch.device, observation_space: gym.Sp
 
 
 def available_threads(asked: int | str, cores: int) -> int:
-    """How many threads a run may use that has `cores` to learn with."""
+    """Return how many threads a run may use that has `cores` to learn with."""
     return cores if asked == "auto" else int(asked)
 
 
 def keep_to_one_thread() -> None:
-    """For as long as a network is built: orthogonal weights differ in their last bits with the number of threads.
+    """Limit torch to one thread while a network is built: orthogonal weights depend on the number of threads.
 
-    A process starts with as many as there are cores, and `set_threads` leaves torch with what the last run used. BLAS
+    A process starts with as many threads as cores, and `resolve_threads` leaves torch with those of the last run. BLAS
     keeps to one: the kernels call it from several cores at once.
     """
-    import_module("scipy.linalg.cython_blas")  # the kernels' own: a library can be told once it is loaded
+    import_module("scipy.linalg.cython_blas")  # the kernels' own; only a loaded library can be limited
     threadpool_limits(limits=1, user_api="blas")
     torch.set_num_threads(1)
 
 
-def set_threads(asked: int | str, threads: int, learner: Learner[Any, Any], device: torch.device) -> int:
-    """Tell torch how many threads to use, of those available; returns how many the run uses. BLAS keeps to one.
+def resolve_threads(
+    config: ResolvedConfig, available: int, *, small: bool, fused_kernels: bool = False
+) -> ResolvedConfig:
+    """Choose how many of the `available` threads are used, and set torch to it. BLAS keeps to one.
 
-    A small network is faster on one thread than on several that wait for each other. Under the fused kernels,
-    which spread over two cores by themselves, torch keeps to one too.
+    A `small` network is faster on one thread than on several that wait for each other. Fused kernels use two cores by
+    themselves, and torch one.
     """
-    if learner.kernels is not None:
-        torch.set_num_threads(1)
-        return min(threads, 2)
-    parameters = sum(parameter.numel() for parameter in learner.policy.parameters())
-    if asked == "auto" and (device.type != "cpu" or parameters < SMALL_NETWORK):
-        threads = 1
-    torch.set_num_threads(threads)
-    return threads
+    threads = 1 if small and config.threads == "auto" else available
+    if fused_kernels:
+        threads = min(available, 2)
+    torch.set_num_threads(1 if fused_kernels else threads)
+    return ResolvedConfig.of(config, threads=threads)
 
 
 def _with_features_dim(config: TrainerConfig) -> PolicyConfig:
-    """The policy section; `hyperparams.features_dim`, the older place for it, may have been set since."""
+    """Return the policy section; `hyperparams.features_dim`, an alias, may have been set after validation."""
     features_dim = config.hyperparams.features_dim
     return (
         config.policy
@@ -152,7 +174,7 @@ def _with_features_dim(config: TrainerConfig) -> PolicyConfig:
 
 
 def _named_env(config: TrainerConfig, source: EnvSource) -> EnvConfig | None:
-    """The env as a config can name it; None when it is an object or function that has no name."""
+    """Return the env as a config names it; None for an object or function without a name."""
     if source.spec is not None:
         fields = {name: getattr(source.spec, name) for name in EnvConfig.model_fields}
         kwargs = source.support.plain_kwargs(fields["kwargs"])

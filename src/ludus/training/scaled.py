@@ -8,6 +8,7 @@ from typing import Any
 from gymnasium.vector import VectorEnv
 
 from ludus.algorithms.learner import AnyLearner, Learner
+from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError
 from ludus.policies.base import Policy
 from ludus.rollout.collector import Collector
@@ -22,6 +23,7 @@ class ScaledTrainer(NativeTrainer):
     """Trains with Ludus's own algorithms on envs that collectors on Ray step."""
 
     _ray: RaySession | None = None
+    _cpus = 0.0
 
     def create_model(self) -> Policy:
         if self.learner is not None:
@@ -34,16 +36,14 @@ class ScaledTrainer(NativeTrainer):
             )
         scale = self.config.scale
         assert scale is not None
-        self._ray, cpus = open_session(scale)
+        self._ray, self._cpus = open_session(scale)
         try:
-            count = choose_collectors(self.config, scale, cpus)
-            self.config = self.config.model_copy(
-                update={"scale": scale.model_copy(update={"collectors": count})}
-            )
             policy = super().create_model()
         except BaseException:
             self._ray.close()
             raise
+        assert self.config.scale is not None
+        count = self.config.scale.collectors
         env, about = self._header[0]
         self._header[0] = (
             env,
@@ -51,13 +51,18 @@ class ScaledTrainer(NativeTrainer):
         )
         return policy
 
+    def _adapt(self, config: TrainerConfig) -> TrainerConfig:
+        assert config.scale is not None
+        count = choose_collectors(config, config.scale, self._cpus)
+        return config.model_copy(update={"scale": config.scale.model_copy(update={"collectors": count})})
+
     def _cores(self) -> int:
         assert self.config.scale is not None
         return cores_to_learn(self.config.scale, super()._cores())
 
-    def _choose_backend(self) -> tuple[str, str]:
-        backend, reason = super()._choose_backend()
-        if self.config.vector == "auto" and backend == "process":
+    def _choose_backend(self, config: TrainerConfig) -> tuple[str, str]:
+        backend, reason = super()._choose_backend(config)
+        if config.vector == "auto" and backend == "process":
             return "serial", "each collector is a process"
         return backend, reason
 
