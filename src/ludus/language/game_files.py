@@ -1,4 +1,4 @@
-"""The games of a run, written to files that can be read back: one file for each update and each evaluation.
+"""The games of a run on disk: one file for each update and each evaluation.
 
 `games/SHA256SUMS` has the hash of each, as `sha256sum --check` reads it.
 """
@@ -34,10 +34,7 @@ _log = logging.getLogger("ludus.training")
 
 
 class GameTracker:
-    """Knows every folder of a language run, and writes its games and the logs of its parts.
-
-    The names are those of the third seed's notes.
-    """
+    """Writes the games of a language run and the logs of its parts."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
@@ -59,12 +56,12 @@ class GameTracker:
         return self._run.path / FOLDER / "eval"
 
     def log_learner(self, metrics: Metrics) -> None:
-        """All values of an update into the learner's log; `metrics.jsonl` has them too."""
+        """Write all values of an update to the learner's log; `metrics.jsonl` has them too."""
         shown = ", ".join(f"{name} {value:.6g}" for name, value in sorted(metrics.items()))
         component_log("learner").info(shown)
 
     def add_trajectory(self, update: int, matches: Iterable[MatchRecord]) -> None:
-        """Write the games that update number `update` learnt from."""
+        """Write the games that update number `update` learned from."""
         self._write(self.get_train_dir() / f"{update:08d}.jsonl", matches)
 
     def add_eval_episode(self, update: int, matches: Iterable[MatchRecord]) -> None:
@@ -81,8 +78,8 @@ class GameTracker:
         self._rewrite_sums()
 
     def damage(self) -> list[str]:
-        """What of the games is not as it was written, in words; `forget_after` takes it as it is from there on."""
-        told = [f"{FOLDER}/{SUMS} is damaged"] if self._sums_damaged else []
+        """Describe the game files that were changed since they were written; `forget_after` accepts them."""
+        damage = [f"{FOLDER}/{SUMS} is damaged"] if self._sums_damaged else []
         found = {
             path.relative_to(self._run.path / FOLDER).as_posix(): path
             for folder in (self.get_train_dir(), self.get_eval_dir())
@@ -91,14 +88,14 @@ class GameTracker:
         }
         for name in sorted(found.keys() | self._sums.keys()):
             if name not in self._sums:
-                told.append(f"{FOLDER}/{SUMS} does not know {FOLDER}/{name}")
+                damage.append(f"{FOLDER}/{SUMS} does not know {FOLDER}/{name}")
                 self._sums[name] = file_digest(found[name])
             elif name not in found:
-                told.append(f"{FOLDER}/{name} is missing, which {FOLDER}/{SUMS} knows")
+                damage.append(f"{FOLDER}/{name} is missing, which {FOLDER}/{SUMS} knows")
                 del self._sums[name]
             elif file_digest(found[name]) != self._sums[name]:
-                told.append(f"{FOLDER}/{name} is not what was written, by {FOLDER}/{SUMS}")
-        return told
+                damage.append(f"{FOLDER}/{name} is not what was written, by {FOLDER}/{SUMS}")
+        return damage
 
     def close(self) -> None:
         for name, handler in self._handlers.items():
@@ -127,7 +124,7 @@ class GameTracker:
 
 
 def component_log(name: str) -> logging.Logger:
-    """Details of one part of a run, for its own file only; what a user must see goes to the run's log."""
+    """Return the logger of one part of a run, which writes to its own file only."""
     logger = logging.getLogger(f"ludus.selfplay.{name}")
     logger.propagate = False
     logger.setLevel(logging.INFO)
@@ -135,7 +132,7 @@ def component_log(name: str) -> logging.Logger:
 
 
 def read_games(run: RunDirectory, kind: str = "train") -> Iterator[tuple[int, dict[str, Any]]]:
-    """Update number and match of every game written, in order; `kind` is train or eval.
+    """Yield update number and match of every game written, in order; `kind` is train or eval.
 
     Rows that are no match are skipped, with a warning for each file.
     """
@@ -178,7 +175,7 @@ _MATCH: dict[str, Any] = {
 
 
 def _is_match(row: Any) -> bool:
-    """Whether it is what `plain_match` gives, as far as it is shown: the file may be a stranger's."""
+    """Return whether `row` has the fields of `plain_match` that are displayed: the file may be untrusted."""
     return _fits(row, _MATCH) and all(
         len(move) == 2
         and isinstance(move[0], int)
@@ -194,13 +191,13 @@ def _fits(value: Any, shape: Any) -> bool:
     if isinstance(shape, dict):
         members = shape.items()
         return isinstance(value, dict) and all(_fits(value.get(name), part) for name, part in members)
-    if shape is float:  # null stands for one that was not finite
+    if shape is float:  # null: it was not finite
         return value is None or is_number(value)
     return isinstance(value, shape)
 
 
 def _read_sums(path: Path) -> tuple[dict[str, str], bool]:
-    """The hashes by file name, and whether a line of them cannot be read."""
+    """Return the hashes by file name, and whether a line could not be read."""
     try:
         lines = read_plain(path, _LARGEST_SUMS).decode("utf-8", "replace").splitlines(keepends=True)
     except FileNotFoundError:
@@ -212,7 +209,7 @@ def _read_sums(path: Path) -> tuple[dict[str, str], bool]:
 
 
 def plain_match(match: MatchRecord) -> dict[str, Any]:
-    """A match as plain data, tokens and log-probabilities included."""
+    """Return a match as plain data, with tokens and log-probabilities."""
     plain = asdict(match)
     for turn in plain["turns"]:
         for name in ("log_probs", "raw_log_probs"):

@@ -1,4 +1,4 @@
-"""The language trainer: a language model that learns text games by playing them, itself and others."""
+"""The language trainer: a language model learns text games by playing against itself and others."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class LanguageTrainer(RunTrainer):
         return self.config.games
 
     def _default_name(self) -> str:
-        """Model without its company, games, opponents, user; the time follows."""
+        """Return model (without its organisation), games, opponents and user; the time follows."""
         model = self._language.model.rstrip("/").rpartition("/")[2]
         return "-".join([model, self.env_id, self.config.league.opponents, _user()]).lower()
 
@@ -177,7 +177,7 @@ class LanguageTrainer(RunTrainer):
         return learner
 
     def _make_sampler(self) -> LocalSampler | PublishedSampler:
-        """Where turns are answered: here with the learner's weights, by vLLM, or by samplers on Ray."""
+        """Create what samples turns: this process with the learner's weights, vLLM, or samplers on Ray."""
         config, language, generator = self.config, self._language, self.streams.torch("sampling")
         number = self._wanted().get("num_actors", 0 if config.scale is None else config.scale.num_actors)
         if config.scale is not None and number:
@@ -205,11 +205,11 @@ class LanguageTrainer(RunTrainer):
         return "by vLLM" if number is None else f"by {number} processes on Ray"
 
     def _wanted(self) -> dict[str, int]:
-        """The numbers that `ludus scale` has asked for since the run was started; none for a new run."""
+        """Return the numbers that `ludus scale` asked for since the run was started; empty for a new run."""
         return {} if self.run is None else wanted_numbers(self.run.path)
 
     def _rescale(self) -> None:
-        """Have as many samplers and learners as are wanted. LearnersRescaled where the learners become others."""
+        """Change to the number of samplers and learners asked for. Raises LearnersRescaled for learners."""
         wanted = self._wanted()
         actors, learners = wanted.get("num_actors"), wanted.get("num_learners")
         engine: Any = self._engine
@@ -221,7 +221,7 @@ class LanguageTrainer(RunTrainer):
             raise LearnersRescaled(learners)
 
     def evaluate_episodes(self, n_episodes: int, deterministic: bool = False) -> MatchEvaluation:
-        """`n_episodes` games at every game against every opponent of `league.eval`, on all seats in turn.
+        """Play `n_episodes` of every game against every opponent of `league.eval`, on all seats in turn.
 
         Nothing of training's randomness is used. The learner samples as in training; `deterministic` lets it take
         the likeliest token each time.
@@ -249,7 +249,7 @@ class LanguageTrainer(RunTrainer):
         return MatchEvaluation.of(results)
 
     def warm_up(self) -> Metrics:
-        """Train the learners on what `warmup.source` would play, before they play themselves."""
+        """Train the learners on the moves of `warmup.source`, before they play themselves."""
         self.create_model()
         settings = self.config.warmup
         if settings is None:
@@ -276,7 +276,7 @@ class LanguageTrainer(RunTrainer):
             raise KeyboardInterrupt  # nothing can resume from half a warm start
 
     def save_warm_start(self) -> RunDirectory:
-        """Keep the weights as they are now as a run of their own, for `pretrained_model` of others."""
+        """Save the weights as a run of their own, for `pretrained_model` of others."""
         self.create_model()
         assert self.learner is not None
         require_finite(self.learner)
@@ -344,7 +344,7 @@ class LanguageTrainer(RunTrainer):
         )
 
     def _opponent(self, name: str, seed: int) -> Player:
-        """An opponent of evaluations, made once; what it draws follows from `seed`."""
+        """Return an opponent of evaluations, created once and seeded with `seed`."""
         stream = f"evaluation/{name}"
         if name not in self._opponents:
             self._opponents[name] = self._invite(name, stream)
@@ -353,7 +353,7 @@ class LanguageTrainer(RunTrainer):
         return self._opponents[name]
 
     def _for_evaluation(self, seed: int, deterministic: bool) -> Player:
-        """The first learner as it is now, with a sampler that training does not draw from."""
+        """Return the first learner with a sampler that training does not draw from."""
         if deterministic not in self._samplers:
             settings = self._language.sampler
             if deterministic:
@@ -370,8 +370,8 @@ class LanguageTrainer(RunTrainer):
 
 
 def make_table(game: GameConfig) -> GameSetup:
-    """The game as its config says it is played. ConfigError or UnknownName where it cannot be."""
-    TextGame(game.spec())  # which knows its games and how many play them
+    """Return the game with template and extractor of its config. Raises ConfigError and UnknownName."""
+    TextGame(game.spec())  # raises for unknown games and a wrong number of players
     return GameSetup(game.spec(), make_template(game.template), make_extractor(game.extract), game.weight)
 
 
@@ -388,7 +388,7 @@ def _resolve_config(config: TrainerConfig, *, resumed: bool) -> ResolvedConfig:
         evaluation = evaluation.model_copy(update={"episodes": config.league.eval_games})
     language = config.language
     if language is not None and language.adapter is not None and language.adapter.start and not resumed:
-        # the run has to know the shape even where the folder is gone
+        # the run needs the shape also when the folder is deleted later
         stored, _ = read_peft(language.adapter.start)
         stored = stored.model_copy(update={"start": language.adapter.start})
         language = language.model_copy(update={"adapter": stored})

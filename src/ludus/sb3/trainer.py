@@ -1,4 +1,4 @@
-"""The Stable-Baselines3 trainer: the same runs, envs and loop as the native one, with SB3's models learning in it."""
+"""The Stable-Baselines3 trainer: the runs, envs and loop of the native trainer, with SB3's models as learners."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class SB3Trainer(NativeTrainer):
         return result
 
     def _write_model_file(self, directory: RunDirectory) -> None:
-        """`model.zip`, and VecNormalize's statistics where there are statistics; the run is whole without them."""
+        """Write `model.zip` and VecNormalize's statistics, where there are any; the run is complete without them."""
         from ludus.sb3.zip_file import write_model
 
         try:

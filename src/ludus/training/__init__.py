@@ -1,1 +1,1 @@
-"""The one loop, the trainers that set it up, and the factory that picks one."""
+"""The training loop, the trainers that set it up, and the factory that picks one."""

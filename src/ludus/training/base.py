@@ -1,4 +1,4 @@
-"""What every trainer offers, whatever trains inside."""
+"""`RLTrainer`, the interface of every trainer, and `TrainResult`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.config.schema import TrainerConfig
 
 @dataclass(frozen=True)
 class TrainResult:
-    """How a training went. `status` is finished, stopped (early stopping, a callback) or interrupted."""
+    """The result of a training. `status` is finished, stopped (early stopping, a callback) or interrupted."""
 
     run: Path
     status: str
@@ -25,7 +25,7 @@ class TrainResult:
     exit_code: int = 0
 
     def summary(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the result as plain data, for `--json`."""
         return {
             "run": str(self.run),
             "status": self.status,
@@ -49,7 +49,7 @@ class RLTrainer(ABC):
 
     @abstractmethod
     def create_model(self) -> Any:
-        """Build envs and networks, and check that they fit. `train` calls it if nobody has."""
+        """Build envs and networks, and check that they fit. `train` calls it if needed."""
 
     @abstractmethod
     def train(self, total_timesteps: Any = None, callback: Any = None) -> Any:
@@ -57,15 +57,15 @@ class RLTrainer(ABC):
 
     @abstractmethod
     def evaluate(self, n_episodes: int = 10, deterministic: bool = True) -> tuple[float, float]:
-        """Mean and standard deviation of the episode reward."""
+        """Return mean and standard deviation of the episode reward."""
 
     def save_model(self, path: str | Path | None = None) -> Path:
-        """Write the policy to `path`, or into the run; returns where."""
+        """Write the policy to `path`, or into the run; return the path."""
         raise NotImplementedError(f"{type(self).__name__} does not save")
 
     def load_model(self, path: str | Path) -> None:
-        """Take the policy from a run, a checkpoint, or a folder that `save_model` wrote."""
+        """Load the policy of a run, a checkpoint, or a folder that `save_model` wrote."""
         raise NotImplementedError(f"{type(self).__name__} does not load")
 
     def close(self) -> None:
-        """Close the envs. The trainer cannot train any more."""
+        """Close the envs. The trainer cannot be used afterwards."""

@@ -14,7 +14,7 @@ from ludus.types import Metrics
 
 
 class CallbackLogger:
-    """What `self.logger` is inside a callback: `record(name, value)` adds to the next metric row."""
+    """The `self.logger` of a callback: `record(name, value)` adds to the next metric row."""
 
     def __init__(self) -> None:
         self._values: Metrics = {}
@@ -23,7 +23,7 @@ class CallbackLogger:
         self._values[key] = float(value)
 
     def take(self) -> Metrics:
-        """What was recorded since the last call."""
+        """Return what was recorded since the last call."""
         values, self._values = self._values, {}
         return values
 
@@ -65,7 +65,7 @@ class BaseCallback:
         self._init_callback()
 
     def update_locals(self, locals_: dict[str, Any]) -> None:
-        """The local variables of the loop, where the engine has any to tell (SB3: `infos`, `rewards`, …)."""
+        """Update the local variables of the loop, for engines that have them (SB3: `infos`, `rewards`, …)."""
         self.locals.update(locals_)
 
     def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ class BaseCallback:
 
 
 class CallbackList(BaseCallback):
-    """Several callbacks as one; training stops when any of them says so."""
+    """Several callbacks as one; training stops when one of them returns False."""
 
     def __init__(self, callbacks: Sequence[Any]) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class _FunctionCallback(BaseCallback):
 
 
 def as_callback(callback: Any) -> Any:
-    """None, a callback, a list of them, or a function `(locals, globals) -> bool`, as one callback or None."""
+    """Return None, a callback, a list of them, or a function `(locals, globals) -> bool` as one callback or None."""
     if callback is None or hasattr(callback, "on_step"):
         return callback
     if isinstance(callback, list | tuple):

@@ -1,4 +1,4 @@
-"""Where a trainer's envs come from: the config, an id, a function, or one env object of the user's."""
+"""The source of a trainer's envs: the config, an id, a function, or an env object of the user."""
 
 from __future__ import annotations
 

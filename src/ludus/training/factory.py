@@ -1,4 +1,4 @@
-"""`create_trainer`: the one door to every trainer, native or registered by a third party."""
+"""`create_trainer`: create the trainer of a config, native or registered by a third party."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ludus.training.trainer import RunTrainer
 
 
 def create_trainer(env: Any = None, config: TrainerConfig | None = None, **options: Any) -> RLTrainer:
-    """A trainer for `config`'s algorithm.
+    """Return a trainer for `config`'s algorithm.
 
     `env` is an id, a function returning a new env (replicated `n_envs` times), or an env instance (used as the
     one env it is); None takes `config.env`. `options` go to the trainer (`display`).
@@ -66,7 +66,7 @@ def _engine_trainer(engine: str) -> type[RLTrainer]:
 
 
 def open_trainer(run: RunDirectory, **options: Any) -> RunTrainer:
-    """The trainer of an existing run, from its `config.yaml`, ready to `resume`; see `repair_run_files`."""
+    """Return the trainer of an existing run, from its `config.yaml`, ready to `resume`; see `repair_run_files`."""
     repair_run_files(run)
     loaded: LoadedConfig = load_config(run.config_path)
     if loaded.config.env is None and loaded.config.language is None:

@@ -1,4 +1,4 @@
-"""The learners of a run after the first: asked for by `scale.num_learners` or torchrun, again when one is lost."""
+"""The other ranks of a learner: started by `scale.num_learners` or torchrun, and again when one is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LearnersRescaled(Exception):
-    """From the next update on the run has another number of learners."""
+    """The run continues with another number of learners."""
 
     def __init__(self, learners: int) -> None:
         super().__init__(f"{learners} learners from here on")
@@ -25,17 +25,17 @@ class LearnersRescaled(Exception):
 
 
 class LearnerRanks:
-    """Alone, until a config is opened that asks for more."""
+    """One learner, until a config is opened that asks for more."""
 
     def __init__(self) -> None:
         self.peers: Peers = ALONE
         self.size = 1
-        """How many learners there are, or were before one was lost."""
+        """Number of learners, those that were lost included."""
         self._group: LearnerGroup | None = None
         self._losses: Losses | None = None
 
     def open(self, config: TrainerConfig, device: torch.device, learners: int | None = None) -> Peers:
-        """Bring the other learners together, in place of those there were; `learners` are as many as there will be."""
+        """Start the other learners, in place of those before; `learners` replaces the config's number."""
         self.close()
         self.size = number = learners or (1 if config.scale is None else config.scale.num_learners)
         if under_torchrun():
@@ -61,16 +61,16 @@ class LearnerRanks:
 
     @property
     def places(self) -> list[str]:
-        """Where the others are."""
+        """Machine and process of the others."""
         return [] if self._group is None else self._group.places
 
     def build(self, order: Order) -> None:
-        """Tell the others what to build."""
+        """Let the others build their learners."""
         if self._group is not None:
             self._group.build(order)
 
     def lose(self, config: TrainerConfig, cause: str) -> None:
-        """Count a learner that was lost. LudusError when that is one too many: what there is now is not to be saved."""
+        """Count a lost learner. LudusError when too many were lost; the state is then incomplete and not saved."""
         from ludus.scale.losses import Losses
 
         if self._losses is None:
@@ -87,12 +87,12 @@ class LearnerRanks:
 
 
 def under_torchrun() -> bool:
-    """Whether torchrun has started this process as one of several."""
+    """Return whether torchrun has started this process as one of several."""
     return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def cpus_wanted(config: TrainerConfig, learners: int) -> float:
-    """What a cluster that is started for this run has to offer."""
+    """Return the CPUs that a cluster started for this run needs."""
     scale = config.scale
     assert scale is not None
     actors = scale.num_actors * scale.cpus_per_actor if config.language is not None else 0.0
@@ -103,10 +103,10 @@ def cpus_wanted(config: TrainerConfig, learners: int) -> float:
 
 
 def require_shareable(config: TrainerConfig) -> None:
-    """ConfigError where several learners cannot learn as `config` says. Language learners always can."""
+    """Raise ConfigError if the algorithm cannot use several learners. Language learners always can."""
     if config.scale is not None and config.scale.mode == "async" and config.scale.strategy == "fsdp":
         raise ConfigError(
-            "what older policies collected is valued anew by one learner, which needs all weights",
+            "what older policies collected is valued again by one learner, which needs all weights",
             key="scale.strategy",
             fix="strategy: ddp, or mode: sync",
         )

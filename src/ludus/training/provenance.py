@@ -1,4 +1,4 @@
-"""Where a run came from: the command, and the versions of what ran it."""
+"""The command that started a run and the versions of its packages."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PACKAGES = ("torch", "numpy", "gymnasium", "numba", "pydantic")
 
 
 def command_line() -> str:
-    """The command that started this process, as one could type it again; without the secrets of the environment."""
+    """Return the command that started this process, without the secrets of the environment."""
     program = "ludus" if Path(sys.argv[0]).name in {"ludus", "__main__.py"} else Path(sys.argv[0]).name
     return without_secrets(shlex.join([program, *sys.argv[1:]]))
 
 
 def versions() -> dict[str, str]:
-    """Versions of Ludus, Python, and the packages that numbers depend on."""
+    """Return the versions of Ludus, Python, and the packages that results depend on."""
     found = {"ludus": ludus.__version__, "python": platform.python_version(), "platform": platform.platform()}
     for package in _PACKAGES:
         try:

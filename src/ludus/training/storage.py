@@ -1,4 +1,4 @@
-"""How a run bears a disk that fails: an alarm at first, its end after three failures of one thing in a row."""
+"""Failing disks: the first failures are logged, and the third in a row of one kind ends the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_FAILURES = 3
 
 
 class Storage:
-    """Counts what could not be written to the run at `where`; `hint` says how to go on once the disk is well."""
+    """Counts failed writes to the run at `where`; `hint` says how to resume once the disk works again."""
 
     def __init__(self, where: Path, hint: Callable[[], str]) -> None:
         self._where = where
@@ -24,7 +24,7 @@ class Storage:
 
     @contextmanager
     def tolerating(self, what: str, alarm: str) -> Iterator[None]:
-        """An OSError within is told as an alarm, and training goes on; the third in a row is a StorageError.
+        """Log an OSError as an alarm and continue training; the third in a row is a StorageError.
 
         `what` names the files that fail together, `alarm` says what is missing now and when it is tried again.
         """
@@ -42,7 +42,7 @@ class Storage:
 
     @contextmanager
     def requiring(self, what: str) -> Iterator[None]:
-        """An OSError within is a StorageError: without `what` the run cannot go on, or has not ended well."""
+        """Turn an OSError into a StorageError: without `what` the run cannot continue, or has not ended well."""
         try:
             yield
         except OSError as error:

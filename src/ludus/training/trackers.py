@@ -1,4 +1,4 @@
-"""What follows a run's metrics beside `metrics.jsonl`, and how the log of both is closed."""
+"""The trackers of a run, which follow `metrics.jsonl`: TensorBoard, W&B, monitor.csv."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ludus.training.storage import Storage
 
 _log = logging.getLogger("ludus.training")
 PATIENCE_AT_THE_END = {"tensorboard": 10.0, "wandb": 60.0}
-"""Seconds that a tracker gets to write out what is pending when the run has ended."""
+"""Seconds that a tracker has to write pending rows when the run has ended."""
 
 
 def open_trackers(config: TrainerConfig, directory: RunDirectory, resumed_at: int | None) -> list[Tracker]:
-    """The trackers that `config` asks for. TensorBoard and W&B work in threads, W&B on the run it began.
+    """Open the trackers of `config`. TensorBoard and W&B work in threads; W&B continues the run's own W&B run.
 
     MissingExtra where W&B is asked for and not installed.
     """
@@ -49,7 +49,7 @@ def open_trackers(config: TrainerConfig, directory: RunDirectory, resumed_at: in
     settings = config.tracking.wandb
     if settings is not None:
         require_wandb()
-        if resumed:  # what W&B was told beyond that will be told again
+        if resumed:  # W&B gets the rows after that once more
             directory.update_info(wandb_step=resumed_at)
         trackers.append(
             Background(
@@ -64,7 +64,7 @@ def open_trackers(config: TrainerConfig, directory: RunDirectory, resumed_at: in
 
 
 def open_wandb(directory: RunDirectory, settings: WandbConfig, config: Mapping[str, Any]) -> WandbTracker:
-    """The W&B run of `directory`: the one it had, or a new one. `config` is what W&B shows of the settings."""
+    """Open the W&B run of `directory`: the one it had, or a new one. `config` is what W&B shows of the settings."""
     tags = [*dict.fromkeys([*(config.get("tags") or []), *settings.tags])]
     tracker = WandbTracker(
         directory.name,
@@ -84,7 +84,7 @@ def open_wandb(directory: RunDirectory, settings: WandbConfig, config: Mapping[s
 
 
 def hyperparameters_of(config: TrainerConfig) -> dict[str, Any]:
-    """What TensorBoard compares runs by."""
+    """Return the settings that TensorBoard compares runs by."""
     typed = config.typed_hyperparams().model_dump(mode="json")
     env = {} if config.env is None else {"env": config.env.id}
     return {"algorithm": config.algorithm, **env, "n_envs": config.n_envs, "seed": config.seed} | {
@@ -94,7 +94,7 @@ def hyperparameters_of(config: TrainerConfig) -> dict[str, Any]:
 
 @contextmanager
 def closing(log: MetricsLog, storage: Storage) -> Iterator[None]:
-    """Closes `log` at the end. After an error, that its files cannot be closed either is not news."""
+    """Close `log` at the end. After an error, a failure to close it is not reported as well."""
     try:
         yield
     except BaseException:
