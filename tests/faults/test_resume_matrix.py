@@ -131,7 +131,8 @@ def run_script(script: str, *arguments: str) -> int:
 KILLED = """\
 import os, signal, sys
 from driver import drive
-from ludus.training.session import TrainingRun
+from ludus.training.checkpointing import SessionCheckpoints
+from ludus.training.session import Session
 
 run, config, share = sys.argv[1:]
 
@@ -152,10 +153,10 @@ def noticed(self, session, **how):  # the first checkpoint tells how many steps 
     return saved
 
 
-state, save = {}, TrainingRun.save
-TrainingRun.save = noticed
+state, save = {}, SessionCheckpoints.save
+SessionCheckpoints.save = noticed
 for name in ("_after_step", "record"):  # while it collects, or after an update, whichever comes first
-    setattr(TrainingRun, name, deadly(getattr(TrainingRun, name)))
+    setattr(Session, name, deadly(getattr(Session, name)))
 drive(run, config)
 """
 RESUMED_AND_WHOLE = """\
