@@ -1,19 +1,28 @@
-"""The metric rows of a session: running means and episode windows, written to `metrics.jsonl` at every log point."""
+"""The metric rows of a session: means over the updates and episodes since the last row, written to `metrics.jsonl`."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Any
 
+import numpy as np
+
+from ludus.envs.episode_reports import gather_reports
 from ludus.runs.atomic import write_atomic
 from ludus.runs.directory import RunDirectory
 from ludus.tracking.machine import MachineLoad
 from ludus.tracking.tracker import MetricsLog
-from ludus.training.statistics import EpisodeWindow, GameWindow, MeanMetrics
 from ludus.training.storage import Storage
 from ludus.types import EpisodeRecord, Metrics, Progress
+
+WINDOW = 100
+"""The number of finished episodes that `rollout/` metrics are means of."""
+GAMES = 1000
+"""The number of finished episodes whose reports are summarised."""
 
 
 class MetricRows:
@@ -23,9 +32,10 @@ class MetricRows:
         self._directory = directory
         self._log = log
         self._storage = storage
-        self._window = EpisodeWindow()
-        self._games = GameWindow()
-        self._means = MeanMetrics()
+        self._episodes: deque[EpisodeRecord] = deque(maxlen=WINDOW)
+        self._reported: deque[EpisodeRecord] = deque(maxlen=GAMES)
+        self._sums: dict[str, list[float]] = {}
+        """Sum and count of each metric over the updates since the last row."""
         self._load = MachineLoad(device)
         self._last_step = 0
         self._last_time = time.monotonic()
@@ -33,7 +43,7 @@ class MetricRows:
     @property
     def pending(self) -> bool:
         """Whether an update was added that no row contains yet."""
-        return self._means.waiting
+        return bool(self._sums)
 
     def start_clock(self, steps: int) -> None:
         """Measure `time/fps` of the next row from here."""
@@ -41,14 +51,32 @@ class MetricRows:
 
     def add_episodes(self, steps: int, episodes: Sequence[EpisodeRecord]) -> None:
         """Add the episodes that had ended after `steps` env steps."""
-        self._window.extend(episodes)
-        self._games.extend(episodes)
+        self._episodes.extend(episodes)
+        self._reported.extend(episode for episode in episodes if episode.report is not None)
         for episode in episodes:
             self._log.episode(steps, episode)
 
     def add_update(self, metrics: Metrics) -> None:
-        """Add the metrics of one update to the means of the next row."""
-        self._means.add(metrics)
+        """Add the metrics of one update to the means of the next row; NaN values are left out."""
+        for name, value in metrics.items():
+            if value == value:
+                entry = self._sums.setdefault(name, [0.0, 0])
+                entry[0] += value
+                entry[1] += 1
+
+    def take(self, progress: Progress) -> Metrics:
+        """Return the metrics of the updates and episodes since the last row, and start the next one."""
+        now = time.monotonic()
+        fps = (progress.steps - self._last_step) / max(now - self._last_time, 1e-9)
+        self._last_step, self._last_time = progress.steps, now
+        sums, self._sums = self._sums, {}
+        return (
+            {name: total / count for name, (total, count) in sums.items()}
+            | self._episode_metrics()
+            | self._report_metrics()
+            | {"time/fps": round(fps, 1), "time/seconds": round(progress.seconds, 3)}
+            | self._load.sample()
+        )
 
     def write(self, progress: Progress, metrics: Metrics) -> dict[str, Any]:
         """Write `metrics` as one row; a row that the disk refuses is written together with the next one."""
@@ -59,34 +87,33 @@ class MetricRows:
             self._log.flush()
         return dict(row)
 
-    def take(self, progress: Progress) -> Metrics:
-        """Return the metrics of the updates and episodes since the last row, and start the next one."""
-        now = time.monotonic()
-        fps = (progress.steps - self._last_step) / max(now - self._last_time, 1e-9)
-        self._last_step, self._last_time = progress.steps, now
-        return (
-            self._means.take()
-            | self._window.metrics()
-            | self._game_metrics()
-            | {"time/fps": round(fps, 1), "time/seconds": round(progress.seconds, 3)}
-            | self._load.sample()
-        )
-
     def state_dict(self) -> dict[str, Any]:
         return {
-            "window": self._window.state_dict(),
-            "games": self._games.state_dict(),
-            "means": self._means.state_dict(),
+            "window": [[e.reward, e.length, e.success] for e in self._episodes],
+            "games": [list(astuple(episode)) for episode in self._reported],
+            "means": self._sums,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._window.load_state_dict(state["window"])
-        self._games.load_state_dict(state.get("games", []))
-        self._means.load_state_dict(state["means"])
+        self._episodes = deque((EpisodeRecord(*fields) for fields in state["window"]), maxlen=WINDOW)
+        self._reported = deque((EpisodeRecord(*fields) for fields in state.get("games", [])), maxlen=GAMES)
+        self._sums = {name: list(entry) for name, entry in state["means"].items()}
 
-    def _game_metrics(self) -> Metrics:
+    def _episode_metrics(self) -> Metrics:
+        if not self._episodes:
+            return {}
+        metrics = {
+            "rollout/ep_rew_mean": float(np.mean([e.reward for e in self._episodes])),
+            "rollout/ep_len_mean": float(np.mean([e.length for e in self._episodes])),
+        }
+        known = [e.success for e in self._episodes if e.success is not None]
+        if known:
+            metrics["rollout/success_rate"] = float(np.mean(known))
+        return metrics
+
+    def _report_metrics(self) -> Metrics:
         """Return the numbers of the last games' reports; the whole summary goes to `games.json`."""
-        reports = self._games.reports()
+        reports = gather_reports(self._reported)
         if reports is None:
             return {}
         summary = {"kind": reports.kind, **reports.get_summary()}
