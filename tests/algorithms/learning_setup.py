@@ -33,7 +33,6 @@ def learner(
     **hyperparams: Any,
 ) -> Any:
     """A learner with networks of one hidden layer of 4, drawn from the seed `weights`."""
-    import ludus.algorithms  # noqa: F401  # registers the algorithms
 
     if action_space is None:
         action_space = spaces.Box(-1.0, 1.0, (2,), np.float32) if algorithm == "SAC" else spaces.Discrete(3)

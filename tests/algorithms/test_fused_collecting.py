@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 from learning_setup import learner
 
-from ludus.envs.vector import SerialVectorEnv
+from ludus.envs.vector.serial import SerialVectorEnv
 from ludus.policies.observations import to_tensor
 from ludus.rollout.stepper import Stepper
 

@@ -18,7 +18,7 @@ import pytest
 from ill_envs import Counted, Ill
 
 from ludus.config.schema import TrainerConfig
-from ludus.envs.vector import ProcessVectorEnv
+from ludus.envs.vector.process import ProcessVectorEnv
 from ludus.errors import EnvFault
 from ludus.rollout.stepper import Stepper
 from ludus.training.factory import create_trainer

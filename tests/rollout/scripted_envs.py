@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from ludus.envs.vector import SerialVectorEnv
+from ludus.envs.vector.serial import SerialVectorEnv
 
 N_ACTIONS = 4
 Ending = tuple[int, str]

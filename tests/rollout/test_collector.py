@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from scripted_envs import KINDS, N_ACTIONS, Dropping, Scripted, make_vector_env, scripted
 
-from ludus.envs.vector import SerialVectorEnv
+from ludus.envs.vector.serial import SerialVectorEnv
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.base import NetworkSpec
 from ludus.policies.observations import RewardNormalizer, to_tensor

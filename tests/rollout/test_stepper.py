@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from scripted_envs import KINDS, N_ACTIONS, SCRIPTS, Dropping, Scripted, make_vector_env, scripted
 
-from ludus.envs.vector import SerialVectorEnv
+from ludus.envs.vector.serial import SerialVectorEnv
 from ludus.errors import EnvFault
 from ludus.rollout.stepper import Stepper, read_masks, take
 from ludus.types import EpisodeRecord

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-import ludus.algorithms  # noqa: F401  # registers the algorithms
 from ludus.config.schema import TrainerConfig
 from ludus.training.resolve import choose_device, choose_precision
 

@@ -15,7 +15,7 @@ from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner
 from ludus.algorithms.peers import on_all_ranks
 from ludus.algorithms.samples import RolloutBatch, RolloutSamples
 from ludus.config.hyperparameters import constant
-from ludus.config.registry import Algorithm, register_algorithm
+from ludus.config.registry import Algorithm
 from ludus.config.schedule import Fraction, NonNegative
 from ludus.types import Metrics
 
@@ -95,4 +95,4 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
         )
 
 
-register_algorithm("A2C", Algorithm("A2C", A2CHyperparameters, learner=A2C))
+ALGORITHM = Algorithm("A2C", A2CHyperparameters, learner=A2C)

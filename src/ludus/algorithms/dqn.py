@@ -16,7 +16,7 @@ from ludus.algorithms.learner import LearnerContext, require_action_space, with_
 from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearner, check_replay, follow
 from ludus.algorithms.replay import ReplayBatch
 from ludus.config.hyperparameters import constant
-from ludus.config.registry import Algorithm, register_algorithm
+from ludus.config.registry import Algorithm
 from ludus.config.schedule import NonNegative, Positive, PositiveFraction
 from ludus.policies.q_network import QPolicy
 from ludus.types import Metrics
@@ -145,4 +145,4 @@ def _legal(q: torch.Tensor, masks: torch.Tensor | None) -> torch.Tensor:
     return q if masks is None else q.masked_fill(~masks & masks.any(1, keepdim=True), -torch.inf)
 
 
-register_algorithm("DQN", Algorithm("DQN", DQNHyperparameters, learner=DQN, check=check_replay))
+ALGORITHM = Algorithm("DQN", DQNHyperparameters, learner=DQN, check=check_replay)

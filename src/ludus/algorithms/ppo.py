@@ -20,7 +20,7 @@ from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner
 from ludus.algorithms.peers import on_all_ranks
 from ludus.algorithms.samples import RolloutBatch, RolloutSamples
 from ludus.config.hyperparameters import constant
-from ludus.config.registry import Algorithm, register_algorithm
+from ludus.config.registry import Algorithm
 from ludus.config.schedule import NonNegative
 from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError
@@ -152,4 +152,4 @@ def _check(config: TrainerConfig, h: PPOHyperparameters) -> None:
         )
 
 
-register_algorithm("PPO", Algorithm("PPO", PPOHyperparameters, learner=PPO, check=_check))
+ALGORITHM = Algorithm("PPO", PPOHyperparameters, learner=PPO, check=_check)

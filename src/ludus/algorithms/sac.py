@@ -18,7 +18,7 @@ from ludus.algorithms.learner import LearnerContext, require_action_space, with_
 from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearner, check_replay, follow
 from ludus.algorithms.replay import ReplayBatch
 from ludus.config.hyperparameters import constant
-from ludus.config.registry import Algorithm, register_algorithm
+from ludus.config.registry import Algorithm
 from ludus.config.schedule import NonNegative, Positive, PositiveFraction, Schedule
 from ludus.policies.soft_actor import SACPolicy
 
@@ -179,4 +179,4 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
         self.backend.rebind()
 
 
-register_algorithm("SAC", Algorithm("SAC", SACHyperparameters, learner=SAC, check=check_replay))
+ALGORITHM = Algorithm("SAC", SACHyperparameters, learner=SAC, check=check_replay)

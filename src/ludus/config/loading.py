@@ -8,19 +8,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from ludus.config.explain import explain
 from ludus.config.hyperparameters import canonical_hyperparameter
-from ludus.config.importers import SUFFIXES, Document, Imported, ImportOptions, import_foreign, read_document
 from ludus.config.plain_yaml import Key, parse_value, read_yaml, write_yaml
 from ludus.config.presets import preset_names, preset_path
 from ludus.config.schema import FIELD_ALIASES, FIELD_SWITCHES, TrainerConfig
 from ludus.config.seal import check_seal
 from ludus.errors import ConfigError, UnknownName, UserError
+
+if TYPE_CHECKING:
+    from ludus.config.importers import Document, Imported, ImportOptions
 
 __all__ = [
     "Key",
@@ -62,6 +64,9 @@ class LoadedConfig:
             raise
 
 
+_SUFFIXES = (".yaml", ".yml", ".json", ".py")
+
+
 def load_config(
     source: str | Path | None = None,
     overrides: Sequence[str] = (),
@@ -81,6 +86,8 @@ def load_config(
         path, preset = _find_source(str(source))
         if path.name == "config.yaml" and (path.parent / "run.json").is_file():
             check_seal(path)
+        from ludus.config.importers import import_foreign, read_document  # a config by flags needs none
+
         document = read_document(path)
         imported = import_foreign(document, _choice(overrides, flags or {}))
         data, places = _own(document) if imported is None else (imported.data, imported.places)
@@ -157,7 +164,7 @@ def _find_source(source: str) -> tuple[Path, str | None]:
     path = Path(source)
     if path.is_file():
         return path, None
-    if path.suffix in SUFFIXES or "/" in source:
+    if path.suffix in _SUFFIXES or "/" in source:
         raise UserError(f"there is no config file '{source}'", where=str(Path.cwd()), fix="check the path")
     if source not in preset_names():
         raise UnknownName("preset or config file", source, preset_names(), fix="see `ludus presets`")
@@ -178,6 +185,8 @@ def _own(document: Document) -> tuple[dict[str, Any], dict[Key, str]]:
 def _choice(overrides: Sequence[str], flags: Mapping[str, Any]) -> ImportOptions:
     """What a foreign file must know before it can be read, from wherever it was given."""
     given = {".".join(_canonical(key)): value for key, value in map(_parse_override, overrides)}
+    from ludus.config.importers import ImportOptions
+
     given |= flags
     env = given.get("env.id", given.get("env"))
     return ImportOptions(

@@ -1,13 +1,12 @@
 """Which algorithms and engines exist. Algorithms enter by registration; nobody edits a factory.
 
-Ludus's own algorithms register when `ludus.algorithms` is imported, those of a plugin's engine when the module is that
-`Plugin.algorithms` names. Third parties call `register_algorithm`, or name an object in the entry-point group
-`ludus.algorithms`, which is imported on first use.
+Ludus's own algorithms are listed here and imported one by one; those of a plugin's engine register when the module is
+imported that `Plugin.algorithms` names. Third parties call `register_algorithm`, or name an object in the entry-point
+group `ludus.algorithms`, which is imported on first use.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from ludus.errors import ConfigError, MissingExtra, UnknownName, UserError
-from ludus.plugins import references
+from ludus.plugins import load, references
 
 if TYPE_CHECKING:
     from ludus.config.hyperparameters import LearningHyperparameters
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "ludus.algorithms"
 NATIVE = "native"
+_NATIVE_ALGORITHMS = {
+    name.upper(): f"ludus.algorithms.{name}:ALGORITHM" for name in ("a2c", "dqn", "ppo", "sac")
+}
 LANGUAGE = "language"
 """In the place of an engine: algorithms for language models, which a config with a `language` section takes."""
 
@@ -78,13 +80,16 @@ def find_algorithm(name: str, engine: str = "native") -> Algorithm:
     ConfigError when another engine has it, UserError when it comes from a package that cannot be imported,
     MissingExtra for an engine that is not installed.
     """
-    _import_own(engine)
+    key = name.upper()
     registered = _by_engine[engine]
-    plugin = _plugins().get(name.upper()) if engine == "native" else None
-    if plugin is not None and name.upper() not in registered:
-        _load(plugin)
+    if engine != NATIVE:
+        _import_engine(engine)
+    elif key not in registered and key in _NATIVE_ALGORITHMS:
+        registered[key] = load(_NATIVE_ALGORITHMS[key])
+    elif key not in registered and key in _plugins():
+        _load(_plugins()[key])
     try:
-        return registered[name.upper()]
+        return registered[key]
     except KeyError:
         known = algorithm_names(engine)
         other = engine_with(name, besides=engine)
@@ -97,11 +102,12 @@ def find_algorithm(name: str, engine: str = "native") -> Algorithm:
 
 def algorithm_names(engine: str = "native") -> list[str]:
     """The names that can stand in `algorithm:` with this `engine:`."""
-    _import_own(engine)
-    registered = _by_engine[engine]
-    plugins = _plugins() if engine == "native" else {}
-    waiting = [plugin.name for key, plugin in plugins.items() if key not in registered]
-    return sorted({*waiting, *(algorithm.name for algorithm in registered.values())})
+    names: dict[str, str] = {}
+    if engine == NATIVE:
+        names = {key: key for key in _NATIVE_ALGORITHMS} | {key: p.name for key, p in _plugins().items()}
+    else:
+        _import_engine(engine)
+    return sorted((names | {key: found.name for key, found in _by_engine[engine].items()}).values())
 
 
 def _belongs_elsewhere(name: str, engine: str, other: str, known: list[str]) -> ConfigError:
@@ -128,11 +134,12 @@ def engine_with(name: str, besides: str = "") -> str | None:
 
 
 @cache
-def _import_own(engine: str) -> None:
+def _import_engine(engine: str) -> None:
+    """Import the module that registers the algorithms of a plugin's engine."""
     registered = _by_engine[engine]
     earlier = dict(registered)
-    importlib.import_module("ludus.algorithms" if engine == NATIVE else references("algorithms")[engine])
-    registered.update(earlier)  # whoever registered under a name of ours meant to replace it
+    load(references("algorithms")[engine])
+    registered.update(earlier)  # a user who registered one of these names meant to replace it
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import statistics
 import time
@@ -18,7 +19,7 @@ from ludus.envs.catalog import check_env_exists, env_groups, find_gym_spec, know
 from ludus.envs.curriculum import CurriculumWrapper
 from ludus.envs.masks import MASK_KEY, ActionMaskWrapper, checked_mask, declares_masks, sample_legal
 from ludus.envs.support import EnvSupport, support_for
-from ludus.envs.vector import batched, make_vector, pool
+from ludus.envs.vector import batched, make_vector
 from ludus.envs.wrapper_names import (
     NamedWrapper,
     WrapperEntry,
@@ -28,6 +29,7 @@ from ludus.envs.wrapper_names import (
 )
 from ludus.envs.wrappers import Env, EpisodeReport, FrameSkip, FrameStack
 from ludus.errors import ConfigError, LudusError, UserError
+from ludus.plugins import load
 
 __all__ = [
     "EnvFactory",
@@ -45,11 +47,13 @@ __all__ = [
 
 EnvFactory = Callable[[], Env]
 
+
 # Backends that bring the env itself, and so need its name instead of a function that builds it.
-_BY_ID: dict[str, Callable[..., gym.vector.VectorEnv[Any, Any, Any]]] = {
-    "batched": batched.make_batched,
-    "envpool": pool.EnvPoolVectorEnv,
+_BY_ID = {
+    "batched": "ludus.envs.vector.batched:make_batched",
+    "envpool": "ludus.envs.vector.pool:EnvPoolVectorEnv",
 }
+_FEWEST_FOR_ENVPOOL = 4  # with fewer, its threads cost more than they save
 _TIMED_STEPS = 50
 _SLOW_STEP_S = 1e-3
 
@@ -215,13 +219,11 @@ def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int) -> tuple[str, s
         return "batched", "all envs in one compiled step"
     if n_envs == 1:
         return "serial", "there is only one env"
-    if (
-        spec is not None
-        and n_envs >= pool.FEWEST_ENVS
-        and pool.unsupported_reason(spec) is None
-        and pool.is_installed()
-    ):
-        return "envpool", "EnvPool has this env"
+    if spec is not None and n_envs >= _FEWEST_FOR_ENVPOOL and importlib.util.find_spec("envpool") is not None:
+        from ludus.envs.vector import pool
+
+        if pool.unsupported_reason(spec) is None:
+            return "envpool", "EnvPool has this env"
     try:
         seconds = _median_step_seconds(_factory(env))
     except LudusError:
@@ -270,7 +272,8 @@ def _from_spec(
     if own is not None:
         return own
     if backend in _BY_ID:
-        return _BY_ID[backend](spec, n_envs, **options)
+        envs: gym.vector.VectorEnv[Any, Any, Any] = load(_BY_ID[backend])(spec, n_envs, **options)
+        return envs
     copies = spec.support.copies(spec, n_envs)
     return make_vector(copies, backend=backend, env_id=spec.id, **options)
 

@@ -14,7 +14,6 @@ import torch
 from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.language import GameConfig, LanguageConfig
 from ludus.config.schema import TrainerConfig
-from ludus.envs.vector.process import usable_cores
 from ludus.errors import ConfigError, UserError
 from ludus.evaluation.load import find_checkpoint
 from ludus.evaluation.players import make_player
@@ -39,6 +38,7 @@ from ludus.league.league import League
 from ludus.league.match import play_matches
 from ludus.league.players import Player
 from ludus.runs.directory import RunDirectory
+from ludus.runs.limits import usable_cores
 from ludus.runs.rescaling import wanted_numbers
 from ludus.runs.streams import Streams
 from ludus.tracking.progress import ProgressDisplay

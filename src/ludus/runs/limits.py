@@ -72,3 +72,10 @@ def _open_files() -> int:
         return len(os.listdir("/proc/self/fd"))
     except OSError:
         return 16
+
+
+def usable_cores() -> int:
+    """Return the number of cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

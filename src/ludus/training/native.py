@@ -13,7 +13,6 @@ from gymnasium.vector import VectorEnv
 from ludus.algorithms.learner import Learner, LearnerContext
 from ludus.algorithms.peers import ALONE
 from ludus.config.schema import TrainerConfig
-from ludus.envs.vector.process import usable_cores
 from ludus.errors import LudusError
 from ludus.evaluation.evaluate import EvaluationResult, EvaluationStopped, evaluate
 from ludus.evaluation.load import find_checkpoint
@@ -22,6 +21,7 @@ from ludus.policies.base import Policy
 from ludus.policies.observations import RewardNormalizer
 from ludus.rollout.collector import Collector, EnvCollector
 from ludus.rollout.stepper import Stepper
+from ludus.runs.limits import usable_cores
 from ludus.runs.streams import Streams
 from ludus.tracking.progress import ProgressDisplay
 from ludus.training.env_source import EnvSource

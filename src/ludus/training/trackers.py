@@ -7,18 +7,19 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ludus.config.loading import plain_config
 from ludus.config.schema import TrainerConfig, WandbConfig
 from ludus.runs.directory import RunDirectory
 from ludus.tracking.background import Background
-from ludus.tracking.monitor_csv import MonitorCsv
 from ludus.tracking.run_files import RunFiles
 from ludus.tracking.tensorboard import TensorBoardTracker
 from ludus.tracking.tracker import MetricsLog, Tracker
-from ludus.tracking.wandb import WandbTracker, require_wandb
 from ludus.training.storage import Storage
+
+if TYPE_CHECKING:
+    from ludus.tracking.wandb import WandbTracker
 
 _log = logging.getLogger("ludus.training")
 PATIENCE_AT_THE_END = {"tensorboard": 10.0, "wandb": 60.0}
@@ -44,10 +45,14 @@ def open_trackers(config: TrainerConfig, directory: RunDirectory, resumed_at: in
             )
         )
     if config.tracking.monitor_dir is not None:
+        from ludus.tracking.monitor_csv import MonitorCsv
+
         path = Path(config.tracking.monitor_dir) / directory.name / "monitor.csv"
         trackers.append(MonitorCsv(path, directory.episodes_path, directory.env_id))
     settings = config.tracking.wandb
     if settings is not None:
+        from ludus.tracking.wandb import require_wandb
+
         require_wandb()
         if resumed:  # W&B gets the rows after that once more
             directory.update_info(wandb_step=resumed_at)
@@ -65,6 +70,8 @@ def open_trackers(config: TrainerConfig, directory: RunDirectory, resumed_at: in
 
 def open_wandb(directory: RunDirectory, settings: WandbConfig, config: Mapping[str, Any]) -> WandbTracker:
     """Open the W&B run of `directory`: the one it had, or a new one. `config` is what W&B shows of the settings."""
+    from ludus.tracking.wandb import WandbTracker
+
     tags = [*dict.fromkeys([*(config.get("tags") or []), *settings.tags])]
     tracker = WandbTracker(
         directory.name,

@@ -13,7 +13,9 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from vector_envs import Counting, DictObs, MultiChoice, Raises, Stateful, needs_extra
 
-from ludus.envs.vector import ChunkedVectorEnv, ProcessVectorEnv, SerialVectorEnv, make_vector
+from ludus.envs.vector import ChunkedVectorEnv, make_vector
+from ludus.envs.vector.process import ProcessVectorEnv
+from ludus.envs.vector.serial import SerialVectorEnv
 from ludus.errors import CheckpointError, EnvFault, MissingExtra, UnknownName, UserError
 
 ENVS: dict[str, list[Any]] = {

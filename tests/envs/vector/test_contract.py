@@ -12,7 +12,6 @@ from gymnasium.vector import SyncVectorEnv
 from vector_envs import Counting, Stateful
 
 from ludus.envs.make import EnvSpec
-from ludus.envs.vector import ProcessVectorEnv, SerialVectorEnv
 from ludus.envs.vector.classic import BatchedVectorEnv
 from ludus.envs.vector.contract import (
     AsyncStepping,
@@ -23,7 +22,9 @@ from ludus.envs.vector.contract import (
     WritesInPlace,
 )
 from ludus.envs.vector.pool import EnvPoolVectorEnv, is_installed
+from ludus.envs.vector.process import ProcessVectorEnv
 from ludus.envs.vector.remote import RemoteVectorEnv
+from ludus.envs.vector.serial import SerialVectorEnv
 from ludus.games.balatro.settings import BalatroSettings
 from ludus.games.balatro.vector import BalatroVectorEnv
 from ludus.games.unity.vector import UnityVectorEnv

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from vector_envs import Calamity, Counting, Stateful
 
-from ludus.envs.vector import ProcessVectorEnv
+from ludus.envs.vector.process import ProcessVectorEnv
 from ludus.envs.vector.wire import Kind
 from ludus.errors import EnvFault, UserError
 
@@ -227,7 +227,7 @@ import ctypes, os, sys, time
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
-from ludus.envs.vector import ProcessVectorEnv
+from ludus.envs.vector.process import ProcessVectorEnv
 
 print("script runs", flush=True)
 
@@ -329,7 +329,7 @@ def test_a_worker_imports_nothing_of_envs_that_others_registered(tmp_path: Path)
     )
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import heavy, gymnasium as gym\n"
-        "from ludus.envs.vector import ProcessVectorEnv\n"
+        "from ludus.envs.vector.process import ProcessVectorEnv\n"
         "class Look(gym.Wrapper):\n"
         "    seen = property(lambda self: ('heavy' in sys.modules, 'Heavy-v0' in gym.registry))\n"
         "env = ProcessVectorEnv([lambda: Look(gym.make('CartPole-v1'))], n_workers=1)\n"

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ludus.envs.vector.base import ChunkedVectorEnv
 from ludus.envs.vector.chunk import EnvFn
-from ludus.envs.vector.process import ProcessVectorEnv
-from ludus.envs.vector.serial import SerialVectorEnv
 from ludus.errors import UnknownName
+from ludus.plugins import load
 
-__all__ = ["ChunkedVectorEnv", "ProcessVectorEnv", "SerialVectorEnv", "make_vector"]
+__all__ = ["ChunkedVectorEnv", "make_vector"]
 
-_BACKENDS: dict[str, Callable[..., ChunkedVectorEnv]] = {
-    "serial": SerialVectorEnv,
-    "process": ProcessVectorEnv,
+_BACKENDS = {
+    "serial": "ludus.envs.vector.serial:SerialVectorEnv",
+    "process": "ludus.envs.vector.process:ProcessVectorEnv",
 }
 
 
@@ -23,4 +22,5 @@ def make_vector(env_fns: Sequence[EnvFn], backend: str, env_id: str = "", **opti
     """A vector env of the backend named; `options` are those of its class. Raises UnknownName."""
     if backend not in _BACKENDS:
         raise UnknownName("vector backend", backend, _BACKENDS, where="vector", fix="use serial or process")
-    return _BACKENDS[backend](env_fns, env_id=env_id, **options)
+    envs: ChunkedVectorEnv = load(_BACKENDS[backend])(env_fns, env_id=env_id, **options)
+    return envs

@@ -20,8 +20,8 @@ from gymnasium.vector.utils import batch_space
 
 from ludus.envs.vector.base import seed_per_env
 from ludus.envs.vector.contract import AsyncStepping, StepResult, VectorBackend
-from ludus.envs.vector.process import usable_cores
 from ludus.errors import ConfigError, MissingExtra, install_command
+from ludus.runs.limits import usable_cores
 from ludus.types import Array
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ VERIFIED = frozenset(
     }
 )
 _ACTION, _STATE = ("env_id", "players.env_id", "action"), ("obs", "reward", "done", "trunc")
-FEWEST_ENVS = 4  # with fewer, EnvPool's threads cost more than they save
 
 
 def unsupported_reason(spec: EnvSpec) -> str | None:

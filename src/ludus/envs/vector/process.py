@@ -30,7 +30,7 @@ from ludus.envs.vector.shared import anonymous_file, map_file
 from ludus.envs.vector.wire import Kind, Later, pack
 from ludus.envs.vector.worker import Blueprint
 from ludus.errors import EnvFault, LudusError, UserError
-from ludus.runs.limits import require_open_files
+from ludus.runs.limits import require_open_files, usable_cores
 from ludus.types import Observation
 
 _log = logging.getLogger("ludus.envs")
@@ -310,13 +310,6 @@ class ProcessVectorEnv(ChunkedVectorEnv):
             env_id=self.env_id,
             seed=self._seeds[share.start],
         )
-
-
-def usable_cores() -> int:
-    """The cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _blueprint(env_fns: Sequence[EnvFn], first_index: int, env_id: str) -> bytes:

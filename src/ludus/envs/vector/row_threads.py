@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ludus.envs.vector.part_threads import part_threads
-from ludus.envs.vector.process import usable_cores
+from ludus.runs.limits import usable_cores
 from ludus.types import Array
 
 LARGE = 1 << 23

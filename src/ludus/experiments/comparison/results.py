@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ludus.config.loading import plain_config
-from ludus.envs.vector.process import usable_cores
 from ludus.experiments.comparison.reading import SCORE
 from ludus.experiments.experiment import Curve, ExperimentResult, RunResult
 from ludus.reports.statistics import (
@@ -27,6 +26,7 @@ from ludus.reports.statistics import (
     probability_of_improvement,
 )
 from ludus.runs import atomic, strict_json
+from ludus.runs.limits import usable_cores
 from ludus.training.provenance import versions
 from ludus.types import Array
 

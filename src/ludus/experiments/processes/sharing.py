@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ludus.envs.vector.process import usable_cores
+from ludus.runs.limits import usable_cores
 
 
 def share_cores(runs: int, jobs: int | None) -> tuple[int, int]:

@@ -23,7 +23,6 @@ from ludus.envs.vector.contract import (
     WrapperStates,
     WritesInPlace,
 )
-from ludus.envs.vector.process import usable_cores
 from ludus.games.balatro import state as st
 from ludus.games.balatro.actions import n_actions
 from ludus.games.balatro.curriculum import AnteCurriculum
@@ -42,6 +41,7 @@ from ludus.games.balatro.step_threads import (
     TABLE,
     StepThreadPool,
 )
+from ludus.runs.limits import usable_cores
 from ludus.types import Array, BoolArray, Observation
 
 ENV_ID = "ludus/Balatro-v0"
