@@ -283,12 +283,12 @@ def test_going_back_restores_the_frozen_weights(tmp_path: Path) -> None:
     trainer = trainer_of(config_of(tmp_path, total_timesteps="3 updates"))
     trainer.train()
     assert isinstance(trainer.session, SelfPlaySession)
-    first = trainer.roster.weights("learner@0")
-    now = trainer.roster.weights("learner")
+    first = trainer.pool.weights("learner@0")
+    now = trainer.pool.weights("learner")
     assert any(not np.array_equal(first[name], now[name]) for name in first)
     learner: Any = trainer.learner
     learner.go_back("learner", first)
-    after = trainer.roster.weights("learner")
+    after = trainer.pool.weights("learner")
     assert all(np.array_equal(first[name], after[name]) for name in first)
     assert not learner.students["learner"].optimizer.state
     trainer.close()
@@ -374,7 +374,7 @@ def test_a_game_that_cannot_branch_is_skipped(tmp_path: Path, monkeypatch: pytes
     assert members and set(members.values()) == {2}
 
 
-def test_a_match_against_nobody_is_skipped_and_many_in_a_row_end_the_run(
+def test_a_match_against_no_other_player_is_skipped_and_many_in_a_row_end_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-this-test")

@@ -46,7 +46,7 @@ def test_self_play_makes_the_tiny_model_better_than_its_warm_start(tmp_path: Pat
         played = play_matches(player, opponent, table.new_game, GAMES, 5)
         return (played.total.wins + played.total.draws) / GAMES
 
-    before, after = not_lost(trainer.roster.player("learner@0")), not_lost(trainer.roster.player("learner"))
+    before, after = not_lost(trainer.pool.player("learner@0")), not_lost(trainer.pool.player("learner"))
     trainer.close()
     both = (before + after) / 2
     deviation = sqrt(2 * both * (1 - both) / GAMES)  # of the difference, were they equally good

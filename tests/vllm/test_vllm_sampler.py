@@ -107,7 +107,7 @@ def test_log_probabilities_are_those_of_the_learner(stage: Stage) -> None:
 def test_at_another_temperature_they_are_those_it_drew_from(stage: Stage) -> None:
     stage.adapter("learner", 1)
     stage.publish("learner")
-    warm = stage.sampler.beside(
+    warm = stage.sampler.with_settings(
         SamplerConfig(**(stage.language.sampler.model_dump() | {"temperature": 0.7})), torch.Generator()
     )
     completions = warm.sample([Request(stage.prompt, "learner", "0/0")] * 4)

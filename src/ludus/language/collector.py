@@ -14,7 +14,7 @@ import numpy as np
 from ludus.config.language import GamesConfig, GameSpec
 from ludus.envs.seats import GameFault
 from ludus.errors import UserError
-from ludus.language.roster import Roster
+from ludus.language.player_pool import PlayerPool
 from ludus.language.text_games.extraction import Extractor
 from ludus.language.text_games.game import TextGame
 from ludus.language.text_games.templates import Template
@@ -88,7 +88,7 @@ class MatchCollector(Collector):
         self,
         tables: Sequence[GameSetup],
         league: League,
-        roster: Roster,
+        pool: PlayerPool,
         settings: GamesConfig,
         streams: Streams,
     ) -> None:
@@ -97,8 +97,8 @@ class MatchCollector(Collector):
         self.league = league
         self.settings = settings
         self.metrics: Metrics = {}
-        self._roster = roster
-        self._learners = roster.learners
+        self._pool = pool
+        self._learners = pool.learners
         self._streams = streams
         self._rng = streams.numpy("matches")
         self._weights = np.array([table.weight for table in tables]) / sum(table.weight for table in tables)
@@ -125,7 +125,7 @@ class MatchCollector(Collector):
 
     def barrier(self, number: int) -> None:
         """Clear the samplers' caches, which are not saved. Games are saved as their seed and moves."""
-        self._roster.forget()
+        self._pool.forget()
 
     def close(self) -> None:
         self._open.clear()
@@ -133,7 +133,7 @@ class MatchCollector(Collector):
     def values(self) -> dict[str, Any]:
         return {
             "league": self.league.state_dict(),
-            "roster": self._roster.state_dict(),
+            "roster": self._pool.state_dict(),
             "matches": {
                 "next": self._next,
                 "lost_in_a_row": self._skipped_in_a_row,
@@ -144,7 +144,7 @@ class MatchCollector(Collector):
 
     def load(self, tensors: dict[str, Any], values: dict[str, Any]) -> None:
         self.league.load_state_dict(values["league"])
-        self._roster.load_state_dict(values["roster"])
+        self._pool.load_state_dict(values["roster"])
         state = values["matches"]
         self._next = int(state["next"])
         self._skipped_in_a_row = int(state["lost_in_a_row"])
@@ -190,7 +190,7 @@ class MatchCollector(Collector):
         began = time.perf_counter()
         moving = [(match, match.players[match.game.seat]) for match in self._open]
         replies = answer(
-            [(self._roster.player(name), PendingTurn(match.game, match.number)) for match, name in moving]
+            [(self._pool.player(name), PendingTurn(match.game, match.number)) for match, name in moving]
         )
         took = time.perf_counter() - began
         for (match, name), reply in zip(moving, replies, strict=True):

@@ -17,7 +17,7 @@ from ludus.language.algorithms.learner import LanguageLearner
 from ludus.language.collector import MatchCollector
 from ludus.language.evaluation import MatchEvaluation
 from ludus.language.game_files import GameTracker, component_log
-from ludus.language.roster import Roster
+from ludus.language.player_pool import PlayerPool
 from ludus.language.turns import Turns
 from ludus.league.league import League
 from ludus.rollout.experience import Experience
@@ -41,7 +41,7 @@ class SelfPlaySession(Session):
     learner: LanguageLearner[Any]
     collector: MatchCollector
     league: League
-    roster: Roster
+    pool: PlayerPool
     guard: CollapseGuard | None
     warm_up: Callable[[], None] | None
     rescale: Callable[[], None]
@@ -49,12 +49,12 @@ class SelfPlaySession(Session):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.tracker = GameTracker(self.directory)
-        self.roster.folder = self.directory.path / "league"
+        self.pool.folder = self.directory.path / "league"
         self._agreement: Metrics = {}
         self._evaluation: Metrics = {}
         """Metrics of an evaluation that the guard has not seen yet."""
         self._learning_since = 0.0
-        self._sampled = self.roster.sampling_time()
+        self._sampled = self.pool.sampling_time()
 
     def begin(self, checkpoint: Checkpoint | None = None) -> None:
         if checkpoint is None:
@@ -97,7 +97,7 @@ class SelfPlaySession(Session):
     def check_agreement(self, experience: Turns) -> None:
         """Compare the learner's log-probabilities with those of the sampler that just played its weights."""
         found: Metrics = {}
-        for name in self.roster.learners:
+        for name in self.pool.learners:
             version = self.learner.version(name)
             turns = [
                 t for t in experience.turns if t.player == name and t.version == version and t.completion
@@ -127,7 +127,7 @@ class SelfPlaySession(Session):
 
     def roll_back(self, guard: CollapseGuard, reason: str) -> None:
         """Return every learner to its newest healthy version, with a lower learning rate."""
-        for name in self.roster.learners:
+        for name in self.pool.learners:
             # a version frozen since things were last well may be as bad as this one, and the samplers of that update
             # were one version behind
             limit = self.learner.version(name) - guard.bad_for - 1
@@ -137,7 +137,7 @@ class SelfPlaySession(Session):
             )
             for one in versions[: versions.index(healthy)]:
                 one.spoilt = True
-            self.learner.go_back(name, self.roster.weights(healthy.name))
+            self.learner.go_back(name, self.pool.weights(healthy.name))
             self.league.ratings[name] = self.league.ratings[healthy.name].inherited()
             _log.warning("collapsed (%s): %s goes back to %s", reason, name, healthy.name)
         self.learner.rate_scale *= guard.settings.slow_down
@@ -154,18 +154,18 @@ class SelfPlaySession(Session):
     def freeze_version(self, anchor: bool = False) -> None:
         """Keep the weights of every learner as a player of the league, and drop versions it needs no more."""
         require_finite(self.learner)
-        for name in self.roster.learners:
+        for name in self.pool.learners:
             version = self.learner.version(name)
             if f"{name}@{version}" in self.league.members:
                 continue  # nothing was learned since
             member, gone = self.league.freeze(name, version, anchor=anchor)
             with self.storage.requiring(f"the frozen version {member.name}"):
-                self.roster.freeze(name, member.name)
+                self.pool.freeze(name, member.name)
             for one in gone:
-                self.roster.drop(one.name)
+                self.pool.drop(one.name)
             component_log("league").info("frozen: %s; gone: %s", member.name, [one.name for one in gone])
         resumable = [one for one in self.checkpoints.manager.list() if one.resumable]
-        self.roster.prune({name for one in resumable for name in one.state().get("roster", {})})
+        self.pool.prune({name for one in resumable for name in one.state().get("roster", {})})
 
     def run_evaluation(self) -> None:
         super().run_evaluation()
@@ -203,7 +203,7 @@ class SelfPlaySession(Session):
 
     def _time_shares(self) -> Metrics:
         """Return how the update's time was spent, in addition to `time/collecting` and `time/sampling`."""
-        before, self._sampled = self._sampled, self.roster.sampling_time()
+        before, self._sampled = self._sampled, self.pool.sampling_time()
         prefill, decoding = (now - then for now, then in zip(self._sampled, before, strict=True))
         return {
             "time/prefill": prefill,

@@ -28,8 +28,8 @@ from ludus.language.models.local import LocalSampler
 from ludus.language.models.model import LanguageModel
 from ludus.language.models.models import load_language_model
 from ludus.language.models.peft_files import read_peft
+from ludus.language.player_pool import PlayerPool
 from ludus.language.publisher import SamplerPublisher
-from ludus.language.roster import Roster
 from ludus.language.session import SelfPlaySession
 from ludus.language.text_games.extraction import make_extractor
 from ludus.language.text_games.game import TextGame
@@ -141,15 +141,15 @@ class LanguageTrainer(RunTrainer):
         for name in learners:
             self.model.add_adapter(name, adapter, self.streams.torch("adapters"))
         self.sampler = self._make_sampler()
-        self.roster = Roster(self.model, self.sampler, language, learners, self._invite)
+        self.pool = PlayerPool(self.model, self.sampler, language, learners, self._make_opponent)
         self.league = self._make_league(learners)
         self.learner = learner = self._make_learner(self._wanted().get("num_learners"))
         weights: LearnedWeights = learner.policy
         if config.pretrained_model is not None and self._resume_point is None:
             _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
             load_weights(learner, checkpoint)
-        self.collector = MatchCollector(self.tables, self.league, self.roster, games, self.streams)
-        self.publisher = SamplerPublisher(self.roster, self.league)
+        self.collector = MatchCollector(self.tables, self.league, self.pool, games, self.streams)
+        self.publisher = SamplerPublisher(self.pool, self.league)
         count = sum(parameter.numel() for parameter in weights.parameters())
         total = sum(p.numel() for p in self.model.parameters())
         what = f"{count:,} of {total:,} parameters" if language.adapter else f"all {count:,} parameters"
@@ -303,7 +303,7 @@ class LanguageTrainer(RunTrainer):
         started = self.config.warmup is None or self.config.pretrained_model is not None
         return SelfPlaySession(
             league=self.league,
-            roster=self.roster,
+            pool=self.pool,
             guard=self.guard,
             warm_up=None if started else self._warm_up_and_log,
             rescale=self._rescale,
@@ -325,14 +325,14 @@ class LanguageTrainer(RunTrainer):
         for name in learners:
             league.add(name, "learner", version=0)
         for name in self.config.league.weights():
-            player = self.roster.player(name)
+            player = self.pool.player(name)
             league.add(name, player.kind, plays=player.plays)
         for name in self.config.league.eval:
             player = self._opponent(name, seed=0)
             league.add(name, player.kind, plays=player.plays)
         return league
 
-    def _invite(self, name: str, stream: str | None = None) -> Player:
+    def _make_opponent(self, name: str, stream: str | None = None) -> Player:
         return make_player(
             name,
             list(dict.fromkeys(table.spec for table in (*self.tables, *self.eval_tables))),
@@ -347,7 +347,7 @@ class LanguageTrainer(RunTrainer):
         """Return an opponent of evaluations, created once and seeded with `seed`."""
         stream = f"evaluation/{name}"
         if name not in self._opponents:
-            self._opponents[name] = self._invite(name, stream)
+            self._opponents[name] = self._make_opponent(name, stream)
         self.streams.numpy(stream).bit_generator.state = np.random.PCG64(seed).state
         self.streams.torch(stream).manual_seed(seed)
         return self._opponents[name]
@@ -361,12 +361,12 @@ class LanguageTrainer(RunTrainer):
             self._samplers[deterministic] = (
                 LocalSampler(self.model, settings, torch.Generator())
                 if isinstance(self.sampler, LocalSampler)
-                else self.sampler.beside(settings, torch.Generator())
+                else self.sampler.with_settings(settings, torch.Generator())
             )
         sampler = self._samplers[deterministic]
         sampler.generator.manual_seed(seed)
         sampler.forget()
-        return self.roster.learner_with(self.roster.learners[0], sampler)
+        return self.pool.learner_with(self.pool.learners[0], sampler)
 
 
 def make_table(game: GameConfig) -> GameSetup:

@@ -93,8 +93,8 @@ class PublishedSampler:
         self.current: dict[str, str] = {}
         self._published = 0
 
-    def beside(self, settings: SamplerConfig, generator: torch.Generator) -> PublishedSampler:
-        """The same players, drawn from otherwise."""
+    def with_settings(self, settings: SamplerConfig, generator: torch.Generator) -> PublishedSampler:
+        """Return a sampler of the same players with other settings."""
         other = PublishedSampler(self.engine, settings, generator)
         other.current = self.current
         return other

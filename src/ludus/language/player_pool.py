@@ -1,4 +1,4 @@
-"""The players of a run by name: learners, their frozen versions with their weights, and whoever else was invited."""
+"""The players of a run by name: learners, their frozen versions with their weights, and other opponents."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ludus.runs.atomic import write_atomic
 from ludus.runs.manifest import file_digest, is_plain_filename
 
 
-class Roster:
-    """Gives a player for every member of the league.
+class PlayerPool:
+    """Holds a player for every member of the league.
 
-    A learner plays with the adapter that is being trained. A frozen version has an adapter of its own beside it,
-    and a file under `folder`, written once, from which a resumed run takes it again. `invite` makes everybody else.
+    A learner plays with the adapter that is being trained. A frozen version has an adapter of its own, and a file
+    under `folder`, written once, from which a resumed run loads it. `make_player` makes all other players.
     """
 
     folder: Path
@@ -37,54 +37,54 @@ class Roster:
         sampler: Sampler,
         config: LanguageConfig,
         learners: Sequence[str],
-        invite: Callable[[str], Player],
+        make_player: Callable[[str], Player],
     ) -> None:
         self.learners = tuple(learners)
         self._model = model
         self._sampler = sampler
         self._config = config
-        self._invite = invite
+        self._make_player = make_player
         self._players: dict[str, Player] = {}
         self._hashes: dict[str, str] = {}
         for name in learners:
             self._players[name] = self._language_player(name, sampler, 0)
-            self._send(name)
+            self._send_weights(name)
 
     def player(self, name: str) -> Player:
-        """The player called `name`; made when it is first asked for."""
+        """Return the player called `name`; it is made at the first call."""
         if name not in self._players:
-            self._players[name] = self._invite(name)
+            self._players[name] = self._make_player(name)
         return self._players[name]
 
     def learner_with(self, name: str, sampler: Sampler) -> Player:
-        """The learner `name` as it is now, drawing from another sampler: evaluations leave training's untouched."""
+        """Return the learner `name` as it is now with another sampler: evaluations do not touch that of training."""
         return self._language_player(name, sampler, self.version(name))
 
     def version(self, name: str) -> int:
-        """How many updates the player's weights have seen."""
+        """Return how many updates the player's weights have seen."""
         return int(getattr(self._players[name], "version", 0))
 
     def publish(self, name: str, version: int) -> None:
-        """From here on this learner plays with its weights as they are, which have seen so many updates."""
+        """Let this learner play with its current weights, which have seen `version` updates."""
         player: Any = self._players[name]
         player.version = version
-        self._send(name)
+        self._send_weights(name)
 
     def freeze(self, learner: str, name: str) -> None:
-        """Keep the weights of `learner` as they are now, as the player `name`."""
+        """Keep the current weights of `learner` as the player `name`."""
         tensors = self.weights(learner)
         payload = safetensors.torch.save({key: value.cpu().contiguous() for key, value in tensors.items()})
         self._hashes[name] = hashlib.sha256(payload).hexdigest()
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomic(self._file(name), payload)
-        self._seat_version(name, tensors, self.version(learner))
+        self._add_version(name, tensors, self.version(learner))
 
     def weights(self, name: str) -> dict[str, Tensor]:
-        """A copy of the weights that this learner or version plays with."""
+        """Return a copy of the weights of this learner or version."""
         return {key: value.detach().clone() for key, value in self._model.adapter_tensors(name).items()}
 
     def drop(self, name: str) -> None:
-        """Let a frozen version go. Its file stays for as long as a checkpoint may need it: see `prune`."""
+        """Remove a frozen version. Its file stays as long as a checkpoint may need it: see `prune`."""
         self._model.remove_adapter(name)
         if isinstance(self._sampler, PublishedSampler):
             self._sampler.withdraw(name)
@@ -97,30 +97,30 @@ class Roster:
                 path.unlink(missing_ok=True)
 
     def forget(self) -> None:
-        """Let samplers drop what they keep between calls: a resumed run's have nothing yet, and must draw the same."""
+        """Clear the samplers' caches: a resumed run starts without them, and must draw the same."""
         players = (player for player in self._players.values() if isinstance(player, LanguagePlayer))
         for sampler in {id(player.sampler): player.sampler for player in players}.values():
             sampler.forget()
 
     def sampling_time(self) -> tuple[float, float]:
-        """Seconds that the learners' sampler has spent on prompts, and on completions."""
+        """Return the seconds that the learners' sampler has spent on prompts, and on completions."""
         if not isinstance(self._sampler, LocalSampler):
             return 0.0, 0.0
         return self._sampler.work.prefill_seconds, self._sampler.work.decode_seconds
 
     def state_dict(self) -> dict[str, Any]:
-        """The frozen versions, with the hashes of their files and how many updates each had seen."""
+        """Return the frozen versions, with the hashes of their files and how many updates each had seen."""
         return {
             name: {"sha256": digest, "version": self.version(name)} for name, digest in self._hashes.items()
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take the frozen versions from their files. CheckpointError when one is missing or damaged."""
+        """Load the frozen versions from their files. CheckpointError when one is missing or damaged."""
         for name in list(self._hashes):
             self.drop(name)
         for name, known in state.items():
             path = self._file(name)
-            if not is_plain_filename(name.replace("@", "", 1)):  # it must not lead out of the run
+            if not is_plain_filename(name.replace("@", "", 1)):  # the path must stay inside the run
                 raise CheckpointError(f"{name!r} does not name a frozen version", where=str(self.folder))
             try:
                 found = file_digest(path)
@@ -136,20 +136,20 @@ class Roster:
                     where=str(path),
                     fix="restore the file from a copy, or resume from a checkpoint before it",
                 )
-            self._seat_version(name, _read_weights(path), int(known["version"]))
+            self._add_version(name, _read_weights(path), int(known["version"]))
             self._hashes[name] = found
 
-    def _seat_version(self, name: str, tensors: Mapping[str, Tensor], version: int) -> None:
+    def _add_version(self, name: str, tensors: Mapping[str, Tensor], version: int) -> None:
         config = self._config.adapter
         self._model.add_adapter(name, None if config is None else config.without_start())
         self._model.load_adapter_tensors(name, tensors)
         for parameter in self._model.trainable(name):
             parameter.requires_grad_(False)
         self._players[name] = self._language_player(name, self._sampler, version, kind="version")
-        self._send(name)
+        self._send_weights(name)
 
-    def _send(self, name: str) -> None:
-        """Bring the player's weights, as they are now, to a sampler that has weights of its own."""
+    def _send_weights(self, name: str) -> None:
+        """Send the player's current weights to a sampler that has weights of its own."""
         if isinstance(self._sampler, PublishedSampler):
             self._sampler.publish(name, self._model.adapter_tensors(name))
 
@@ -170,10 +170,10 @@ class Roster:
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a frozen version; CheckpointError where the file, though as it was saved, holds none."""
+    """Read the tensors of a frozen version; CheckpointError where the file is not valid safetensors."""
     try:
         return safetensors.torch.load_file(path)
-    # whatever the parser makes of bytes that it cannot read, to us they are damaged
+    # the parser may raise anything for damaged bytes
     except Exception as error:
         raise CheckpointError(
             f"the frozen version '{path.stem}' is not valid safetensors ({error})", where=str(path)
