@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ludus.envs.make import EnvSpec
 from ludus.evaluation.evaluate import evaluate, play_episodes
 from ludus.evaluation.together import can_play_together
 from ludus.games.balatro.bot import RulesBot
+from ludus.policies.base import RecurrentActor
 
 SEEDS = [3, 1, 4, 15, 9]
 
@@ -23,8 +26,8 @@ def test_each_game_goes_as_it_would_alone() -> None:
 def test_what_must_be_seen_or_remembered_is_played_one_by_one() -> None:
     spec = EnvSpec("ludus/Balatro-v0", kwargs={"actions": "moves"}).resolve()
 
-    class Remembers(RulesBot):
-        def predict_with_memory(self) -> None: ...
+    class Remembers(RulesBot, RecurrentActor):
+        def predict_with_memory(self, *args: Any) -> Any: ...
 
     assert not can_play_together(spec, Remembers())
     assert not can_play_together(lambda: spec(), RulesBot())

@@ -1,4 +1,4 @@
-"""Plays whole episodes with a policy and says how well they went."""
+"""Plays whole episodes with a policy and measures the results."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ludus.envs.vector.chunk import user_traceback
 from ludus.envs.wrappers import EpisodeReport
 from ludus.errors import EnvFault, LudusError, SimulatorsTaken
 from ludus.evaluation.together import can_play_together, play_together
+from ludus.policies.base import RecurrentActor
 from ludus.rollout.stepper import stack
 from ludus.types import Array, BoolArray, EpisodeRecord, Metrics, Observation
 
@@ -23,15 +24,11 @@ MAX_ENVS = 16
 
 
 class EvaluationStopped(Exception):
-    """Whoever asked for an evaluation or a film no longer wants it: raised by their own hook, between two steps."""
+    """Raised by the caller's own hook between two steps, to cancel an evaluation or a video."""
 
 
 class Actor(Protocol):
-    """Whatever chooses actions: a policy, a bot.
-
-    One that remembers an episode so far also has `predict_with_memory(obs, memories, mask, deterministic)`, which
-    returns actions and memories; an episode starts with None.
-    """
+    """A policy or a bot: it chooses actions. One with a memory of the episode is also a `RecurrentActor`."""
 
     def predict(
         self, obs: Observation, mask: BoolArray | None = None, deterministic: bool = True
@@ -66,7 +63,7 @@ class EvaluationResult:
         return float(np.mean(known)) if known else None
 
     def metrics(self) -> Metrics:
-        """As rows of `metrics.jsonl` name them."""
+        """Return the result under the metric names of `metrics.jsonl`."""
         metrics = {
             "eval/mean_reward": self.mean_reward,
             "eval/std_reward": self.std_reward,
@@ -84,7 +81,7 @@ class EvaluationResult:
         return gather_reports(self.episodes)
 
     def summary(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the result as JSON data, for `--json`."""
         rewards = self.rewards
         summary: dict[str, Any] = {
             "mean_reward": self.mean_reward,
@@ -111,10 +108,10 @@ def evaluate(
     deterministic: bool = True,
     before_step: Callable[[], None] = lambda: None,
 ) -> EvaluationResult:
-    """Play one episode from each seed, several envs side by side, every one of them to its end.
+    """Play one episode from each seed to its end, in several envs at a time.
 
-    The envs are built for this evaluation and closed after it, so that the result depends on nothing but the
-    policy and the seeds. `before_step` may raise to break it off.
+    The envs are built for this evaluation and closed after it, so the result depends only on the policy and the
+    seeds. `before_step` may raise to cancel it.
     """
     if can_play_together(make_env, actor):
         return EvaluationResult(
@@ -135,7 +132,7 @@ def evaluate(
 
 
 def _several(make_env: Callable[[], Env], number: int) -> list[Env]:
-    """So many envs, or as many as there are simulators for."""
+    """Build `number` envs, or as many as there are free simulators."""
     envs: list[Env] = []
     try:
         while len(envs) < number:
@@ -158,7 +155,7 @@ def play_episodes(
     deterministic: bool = True,
     before_step: Callable[[], None] = lambda: None,
 ) -> list[EpisodeRecord]:
-    """One episode per seed on the given envs; an env that finishes takes the next seed."""
+    """Play one episode per seed on the given envs; an env that finishes takes the next seed."""
     records: dict[int, EpisodeRecord] = {}
     waiting = iter(enumerate(seeds))
     playing = [opened for env in envs if (opened := _next_game(env, waiting)) is not None]
@@ -180,30 +177,29 @@ def play_episodes(
 
 
 def choose(actor: Actor, games: Sequence[EpisodeState], *, deterministic: bool = True) -> Array:
-    """The actor's action in each of the games, as one batch."""
+    """Return the actor's action in each of the games, computed as one batch."""
     masks = [game.mask for game in games if game.mask is not None]
     legal = None
-    if masks:  # an env that gives no mask this time allows everything
+    if masks:  # an env without a mask in this step allows everything
         everything = np.ones_like(masks[0])
         legal = np.stack([everything if game.mask is None else game.mask for game in games])
     obs = stack([game.obs for game in games])
-    remembering = getattr(actor, "predict_with_memory", None)
-    if remembering is None:
+    if not isinstance(actor, RecurrentActor):
         return actor.predict(obs, legal, deterministic=deterministic)
-    actions, memories = remembering(obs, [game.memory for game in games], legal, deterministic)
+    actions, memories = actor.predict_with_memory(obs, [game.memory for game in games], legal, deterministic)
     for game, memory in zip(games, memories, strict=True):
         game.memory = memory
     return np.asarray(actions)
 
 
 def _next_game(env: Env, waiting: Iterator[tuple[int, int]]) -> tuple[int, EpisodeState] | None:
-    """The next waiting episode, opened on `env`; None when all are taken."""
+    """Start the next episode on `env`; None if there is none left."""
     following = next(waiting, None)
     return None if following is None else (following[0], EpisodeState(env, following[1]))
 
 
 class EpisodeState:
-    """One env in the middle of one episode, from its seeded reset to its true end."""
+    """The state of one episode on one env, from its seeded reset to its end."""
 
     def __init__(self, env: Env, seed: int) -> None:
         self.env = env
@@ -212,12 +208,12 @@ class EpisodeState:
         self.reward, self.length = 0.0, 0
         self.last_reward = 0.0
         self.ended: Literal["terminated", "truncated"] | None = None
-        self.memory: Any = None  # the actor's, where it has one
+        self.memory: Any = None  # of a RecurrentActor
         self.obs, self.info = guarded(env, seed, "reset", seed=seed)
         self.mask = _mask(self.info)
 
     def step(self, action: Any) -> EpisodeRecord | None:
-        """Take one step; the episode's record if it ended."""
+        """Step the env. Returns the episode's record if it ended."""
         self.obs, reward, terminated, truncated, info = guarded(self.env, self._seed, "step", action)
         self.mask, self.info = _mask(info), info
         self.last_reward = float(reward)
@@ -226,9 +222,9 @@ class EpisodeState:
         if not (terminated or truncated):
             return None
         episode = info.get("episode")
-        if episode is not None:  # wrappers changed what is seen; this is the raw episode
+        if episode is not None:  # the episode without the changes of wrappers
             self.reward, self.length = float(np.squeeze(episode["r"])), int(np.squeeze(episode["l"]))
-        elif self._reports_episodes:  # a wrapper cut the episode (a lost life): the game goes on
+        elif self._reports_episodes:  # only a wrapper ended it (at a lost life): the game continues
             self.obs, self.info = guarded(self.env, self._seed, "reset")
             self.mask = _mask(self.info)
             self.memory = None
@@ -241,12 +237,12 @@ class EpisodeState:
 
 
 def guarded(env: Env, seed: int, method: str, /, *args: Any, **kwargs: Any) -> Any:
-    """What the env's `method` returns; what it raises becomes an EnvFault with the env's own traceback."""
+    """Call a method of the env. What it raises becomes an EnvFault with the env's own traceback."""
     try:
         return getattr(env, method)(*args, **kwargs)
     except LudusError:
         raise
-    except Exception as error:  # whatever the user's env raises is reported as theirs
+    except Exception as error:  # the user's env may raise anything
         raise EnvFault(
             f"{method}() raised {type(error).__name__}: {error}",
             worker=0,
@@ -262,7 +258,7 @@ def _mask(info: dict[str, Any]) -> BoolArray | None:
 
 
 def env_reports_episodes(env: Env) -> bool:
-    """Whether the env tells its raw episodes in `info["episode"]`, so that other ends are no episode's end."""
+    """Return whether the env reports raw episodes in `info["episode"]`; other ends are then not an episode's end."""
     layer: Any = env
     while isinstance(layer, gym.Wrapper):
         if isinstance(layer, EpisodeReport):

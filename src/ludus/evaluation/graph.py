@@ -1,7 +1,7 @@
-"""A policy as one graph of tensor operations: raw observations in, env-ready actions out.
+"""A policy as one graph of tensor operations from raw observations to env-ready actions.
 
-What `Policy.predict` does in numpy around the network (normalisation, start offsets, bounds) is done here in float32
-tensors, so that it travels with the weights. Runtimes on small devices and accelerators have no float64.
+`Policy.predict` normalises observations, adds start offsets and applies bounds in numpy. The graph does the same with
+float32 tensors, so that an exported file contains it. Runtimes on small devices and accelerators have no float64.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
+from functools import singledispatch
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,11 @@ from ludus.envs.masks import has_masks, mask_size
 from ludus.errors import UserError
 from ludus.evaluation.load import LoadedPolicy
 from ludus.policies.actor_critic import ActorCritic
-from ludus.policies.base import Policy
+from ludus.policies.base import Policy, RecurrentActor
 from ludus.policies.distributions import Bernoulli, Categorical, Distribution, MultiCategorical
-from ludus.policies.extractors import ObservationTensor, zeros
+from ludus.policies.extractors import BaseFeaturesExtractor, ObservationTensor, zeros
 from ludus.policies.observations import ObservationNormalizer, to_tensor
 from ludus.policies.q_network import QPolicy
-from ludus.policies.soft_actor import SACPolicy
 from ludus.types import Observation
 
 OBS = "obs"
@@ -40,14 +40,20 @@ ACTIONS = "actions"
 Outputs = dict[str, Tensor]
 
 _LUDUS = Path(ludus.__file__).parent
-_TALKATIVE = ("torch.onnx", "torch.export", "torch.fx.experimental.symbolic_shapes", "onnxscript", "onnx_ir")
+_VERBOSE_LOGGERS = (
+    "torch.onnx",
+    "torch.export",
+    "torch.fx.experimental.symbolic_shapes",
+    "onnxscript",
+    "onnx_ir",
+)
 
 
 class PolicyGraph(nn.Module):
-    """`(observations, mask)` to named outputs, each with the batch first; the mask only where `masked`.
+    """Maps `(observations, mask)` to named outputs with a batch axis; without `masked` there is no mask.
 
-    `actions`, and of what the policy knows: `probabilities` of each action, `q_values`, the `value` of the
-    observation. Observations are of the dtypes that `to_tensor` gives.
+    The outputs are `actions` and, if the policy has them, `probabilities` of each action, `q_values` and the `value`
+    of the observation. Observations have the dtypes of `to_tensor`.
     """
 
     def __init__(self, policy: Policy, masked: bool) -> None:
@@ -59,7 +65,7 @@ class PolicyGraph(nn.Module):
 
     @property
     def input_names(self) -> list[str]:
-        """The keys of a Dict space, or `obs`; then `action_mask` where there is one."""
+        """The keys of a Dict space, or `obs`; then `action_mask` if the graph takes one."""
         space = self.policy.observation_space
         names = list(space.spaces) if isinstance(space, spaces.Dict) else [OBS]
         return [*names, MASK] if self.masked else names
@@ -67,27 +73,27 @@ class PolicyGraph(nn.Module):
     def forward(self, obs: ObservationTensor, mask: Tensor | None = None) -> Outputs:
         if self.normalizer is not None:
             obs = self.normalizer(obs)
-        found = _outputs(self.policy, obs, mask)
+        found = graph_outputs(self.policy, obs, mask)
         actions = self.to_env(found.pop(ACTIONS))
         taken = self.input_names  # a key of a Dict space may be called `value`
         named = {ACTIONS: actions} | found
         return {f"{name}_out" if name in taken else name: tensor for name, tensor in named.items()}
 
     def arguments(self, obs: Observation, mask: Any) -> tuple[Any, ...]:
-        """A batch of the env's observations, and masks, as `forward` takes them."""
+        """Return a batch of the env's observations and masks as arguments of `forward`."""
         tensors = to_tensor(obs, "cpu")
         if isinstance(tensors, dict):
             tensors = {key: tensors[key] for key in self.input_names if key != MASK}
         return (tensors, torch.as_tensor(mask)) if self.masked else (tensors,)
 
     def example(self) -> tuple[Any, ...]:
-        """A batch to record the graph with: zeros, everything legal."""
-        policy, rows = self.policy, 3  # torch takes sizes of 0 and 1 for constants
+        """Return a batch to record the graph with: zeros, everything legal."""
+        policy, rows = self.policy, 3  # torch treats sizes 0 and 1 as constants
         mask = np.ones((rows, mask_size(policy.action_space)), dtype=bool) if self.masked else None
         return self.arguments(zeros(policy.observation_space, rows), mask)
 
     def described(self) -> tuple[str, str]:
-        """Inputs and outputs for people: name, dtype and shape of each."""
+        """Describe name, dtype and shape of the inputs and of the outputs."""
         example = self.example()
         parts = list(example[0].values()) if isinstance(example[0], dict) else [example[0]]
         inputs = dict(zip(self.input_names, [*parts, *example[1:]], strict=True))
@@ -96,7 +102,7 @@ class PolicyGraph(nn.Module):
 
 
 class _Normalizer(nn.Module):
-    """`ObservationNormalizer.normalize`. The mean is a sum of two float32, or far from 0 its digits would be lost."""
+    """`ObservationNormalizer.normalize`. The mean is a sum of two float32 to keep its precision far from 0."""
 
     def __init__(self, normalizer: ObservationNormalizer) -> None:
         super().__init__()
@@ -121,7 +127,7 @@ class _Normalizer(nn.Module):
 
 
 class _ToEnv(nn.Module):
-    """`Policy.to_env` for the policies that Ludus knows; for another one, as the space suggests."""
+    """`Policy.to_env` as tensor operations."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
@@ -129,8 +135,8 @@ class _ToEnv(nn.Module):
         self.shape = space.shape or ()
         self.dtype = torch.from_numpy(np.zeros(1, space.dtype)).dtype
         self.rounds = isinstance(space, spaces.Box) and not self.dtype.is_floating_point
-        self.stretches = isinstance(space, spaces.Box) and _acts_within_one(policy)
-        if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) and not _is_sb3(policy):
+        self.scales = isinstance(space, spaces.Box) and policy.scales_actions
+        if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) and policy.adds_start:
             self.register_buffer("start", torch.as_tensor(space.start, dtype=torch.int64))
         if isinstance(space, spaces.Box):
             self.register_buffer("low", torch.as_tensor(space.low).float())
@@ -143,7 +149,7 @@ class _ToEnv(nn.Module):
             actions = actions + buffers["start"]
         if "low" in buffers:
             low, high = buffers["low"], buffers["high"]
-            if self.stretches:
+            if self.scales:
                 actions = low + 0.5 * (actions + 1.0) * (high - low)
             actions = torch.minimum(torch.maximum(actions, low), high)
         if self.rounds:
@@ -152,8 +158,8 @@ class _ToEnv(nn.Module):
 
 
 def policy_graph(policy: LoadedPolicy) -> tuple[PolicyGraph, list[str]]:
-    """The graph of a run's policy, and what of it could not be known. UserError for one that remembers."""
-    if policy.predict_with_memory is not None:
+    """Return the graph of a run's policy, with notes for the user. Raises UserError for a recurrent policy."""
+    if isinstance(policy, RecurrentActor):
         raise UserError(
             "a recurrent policy cannot be exported: its memory has no place in the file",
             where=policy.name,
@@ -165,7 +171,7 @@ def policy_graph(policy: LoadedPolicy) -> tuple[PolicyGraph, list[str]]:
 
 
 def capture(graph: PolicyGraph, inputs: tuple[Any, ...]) -> ExportedProgram:
-    """The operations of `graph` for any batch size, recorded with `inputs`; UserError when that cannot be done."""
+    """Record the operations of `graph` with `inputs`, for any batch size. Raises UserError if torch cannot."""
     batch = {0: Dim("batch", min=1)}
     shapes = tuple({key: batch for key in part} if isinstance(part, dict) else batch for part in inputs)
     with blamed_on_the_model(graph), quietly(), torch.no_grad():
@@ -174,16 +180,17 @@ def capture(graph: PolicyGraph, inputs: tuple[Any, ...]) -> ExportedProgram:
 
 @contextmanager
 def blamed_on_the_model(graph: PolicyGraph) -> Iterator[None]:
-    """What torch cannot turn into a graph becomes a UserError that names the line it stands in."""
+    """Turn an error of torch's exporter into a UserError that names the line of the user's code."""
     try:
         yield
     except UserError:
         raise
-    except Exception as error:  # torch's exporters raise dozens of kinds, and the user's code any
+    except Exception as error:  # torch's exporters and the user's code may raise anything
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
-        model = getattr(graph.policy, "features_extractor", graph.policy)
+        extractors = (m for m in graph.policy.modules() if isinstance(m, BaseFeaturesExtractor))
+        model = next(extractors, graph.policy)
         raise UserError(
             f"this policy cannot be exported: {_reason(cause)}",
             where=_users_line([cause, error]) or type(model).__name__,
@@ -194,8 +201,8 @@ def blamed_on_the_model(graph: PolicyGraph) -> Iterator[None]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without the advice of torch's exporters, and without the checks that distributions of torch make on values."""
-    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    """Silence torch's exporters and switch off the value checks of torch distributions."""
+    loggers = [logging.getLogger(name) for name in _VERBOSE_LOGGERS]
     levels = [logger.level for logger in loggers]
     validates = torch.distributions.Distribution._validate_args
     for logger in loggers:
@@ -212,13 +219,13 @@ def quietly() -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    if type(error).__name__ == "GuardOnDataDependentSymNode":  # its text is about symbols that nobody wrote
-        return "what its network does depends on a value, which a graph cannot follow"
+    if type(error).__name__ == "GuardOnDataDependentSymNode":  # its text is about internal symbols
+        return "the operations of its network depend on a value, which a graph cannot express"
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _users_line(errors: list[BaseException]) -> str:
-    """The innermost line of the user's own code that was running; "" when there is none."""
+    """Return the innermost line of the user's own code in the tracebacks, or ""."""
     for error in errors:
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             path = Path(frame.filename)
@@ -228,7 +235,7 @@ def _users_line(errors: list[BaseException]) -> str:
 
 
 def origin(policy: LoadedPolicy) -> dict[str, str]:
-    """Where the policy comes from, to be kept in the file."""
+    """Return where the policy comes from, as metadata of the file."""
     config, checkpoint = policy.config, policy.checkpoint
     assert config is not None and checkpoint is not None and policy.run is not None
     return {
@@ -254,10 +261,10 @@ def _uses_masks(policy: LoadedPolicy) -> tuple[bool, list[str]]:
     assert policy.config is not None
     if not isinstance(policy.actor.action_space, spaces.Discrete | spaces.MultiDiscrete):
         return False, []
-    if policy.config.engine == "sb3":
-        return policy.config.algorithm == "MaskablePPO", []
+    if policy.actor.uses_masks is not None:
+        return policy.actor.uses_masks, []
     if policy.config.env is None:
-        return False, ["the run does not name its env, so that there is no input for action masks"]
+        return False, ["the run does not name its env, so the graph has no input for action masks"]
     env = policy.env_spec()()
     try:
         return has_masks(env), []
@@ -265,27 +272,23 @@ def _uses_masks(policy: LoadedPolicy) -> tuple[bool, list[str]]:
         env.close()
 
 
-def _is_sb3(policy: Policy) -> bool:
-    return type(policy).__module__.startswith("ludus.sb3.")
-
-
-def _acts_within_one(policy: Any) -> bool:
-    """Whether the network's actions are in [-1, 1], to be stretched to the bounds."""
-    return isinstance(policy, SACPolicy) or (_is_sb3(policy) and bool(policy.net.squash_output))
-
-
-def _outputs(policy: Any, obs: ObservationTensor, mask: Tensor | None) -> Outputs:
-    """The network's actions, with whatever else it says about `obs`."""
-    if isinstance(policy, ActorCritic):
-        distribution, value = policy(obs, mask)
-        return {ACTIONS: distribution.mode(), **_probabilities(distribution), "value": value}
-    if isinstance(policy, QPolicy):
-        q_values = policy.q_values(obs)
-        legal = q_values if mask is None else q_values.masked_fill(~mask, -torch.inf)
-        return {ACTIONS: legal.argmax(dim=-1), "q_values": q_values}
-    if _is_sb3(policy):
-        return _sb3_outputs(policy, obs, mask)
+@singledispatch
+def graph_outputs(policy: Policy, obs: ObservationTensor, mask: Tensor | None) -> Outputs:
+    """Return the network's actions and its other outputs. Register a function for a policy class of your own."""
     return {ACTIONS: policy.act(obs, mask, deterministic=True)}
+
+
+@graph_outputs.register
+def _(policy: ActorCritic, obs: ObservationTensor, mask: Tensor | None) -> Outputs:
+    distribution, value = policy(obs, mask)
+    return {ACTIONS: distribution.mode(), **_probabilities(distribution), "value": value}
+
+
+@graph_outputs.register
+def _(policy: QPolicy, obs: ObservationTensor, mask: Tensor | None) -> Outputs:
+    q_values = policy.q_values(obs)
+    legal = q_values if mask is None else q_values.masked_fill(~mask, -torch.inf)
+    return {ACTIONS: legal.argmax(dim=-1), "q_values": q_values}
 
 
 def _probabilities(distribution: Distribution) -> Outputs:
@@ -296,26 +299,3 @@ def _probabilities(distribution: Distribution) -> Outputs:
     if isinstance(distribution, Bernoulli):
         return {"probabilities": torch.sigmoid(distribution.logits)}
     return {}
-
-
-def _sb3_outputs(policy: Any, obs: ObservationTensor, mask: Tensor | None) -> Outputs:
-    obs = policy.channels_first(obs)
-    net = policy.net
-    if hasattr(net, "predict_values"):
-        masks = {} if mask is None else {"action_masks": mask}
-        distribution = net.get_distribution(obs, **masks)
-        value = net.predict_values(obs).squeeze(-1)
-        actions = distribution.get_actions(deterministic=True)
-        return {ACTIONS: actions, **_sb3_probabilities(distribution), "value": value}
-    if hasattr(net, "q_net"):
-        q_values = net.q_net(obs)
-        return {ACTIONS: q_values.argmax(dim=1), "q_values": q_values}
-    return {ACTIONS: net._predict(obs, deterministic=True)}
-
-
-def _sb3_probabilities(distribution: Any) -> Outputs:
-    inner = getattr(distribution, "distribution", None)
-    parts = inner if isinstance(inner, list) else getattr(distribution, "distributions", None) or [inner]
-    if not all(hasattr(part, "probs") for part in parts):
-        return {}
-    return {"probabilities": torch.cat([part.probs for part in parts], dim=-1)}

@@ -25,7 +25,7 @@ from ludus.envs.spaces import space_from_json
 from ludus.errors import CheckpointError, UnknownName, UserError
 from ludus.evaluation.agents import find_agent, is_agent
 from ludus.plugins import find, references
-from ludus.policies.base import Policy
+from ludus.policies.base import Policy, RecurrentActor
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory, find_run, list_runs, split_policy_ref
 from ludus.runs.hints import step_of
@@ -50,11 +50,6 @@ class LoadedPolicy:
         actions: Array = self.actor.predict(obs, mask, deterministic=deterministic)
         return actions
 
-    @property
-    def predict_with_memory(self) -> Any:
-        """For a recurrent policy, see `Actor`; None for one that remembers nothing."""
-        return getattr(self.actor, "predict_with_memory", None)
-
     def reward_scale(self) -> float | None:
         """What a reward of 1 was worth to it, as `PolicyProbe` wants it; None where its checkpoint does not tell."""
         if self.config is None or self.checkpoint is None or not self.config.normalize_reward:
@@ -75,6 +70,20 @@ class LoadedPolicy:
         curriculum = self.config.curriculum.held() if self.config.curriculum else None
         spec = EnvSpec(**self.config.env.model_dump(), curriculum=curriculum)
         return spec.support.bind(spec, self.config.save_dir)
+
+
+class LoadedRecurrentPolicy(LoadedPolicy, RecurrentActor):
+    """A loaded policy whose actor is a RecurrentActor."""
+
+    def predict_with_memory(
+        self,
+        obs: Observation,
+        memories: list[Any],
+        mask: BoolArray | None = None,
+        deterministic: bool = True,
+    ) -> tuple[Array, list[Any]]:
+        actor: RecurrentActor = self.actor
+        return actor.predict_with_memory(obs, memories, mask, deterministic)
 
 
 class RandomBot:
@@ -138,7 +147,8 @@ def load(
     run, checkpoint = find_checkpoint(name, root)
     config = load_config(run.config_path).config
     actor = WordsOnly(name) if config.language is not None else build_policy(config, checkpoint)
-    return LoadedPolicy(name, actor, config, None if is_agent(run) else run, checkpoint)
+    loaded = LoadedRecurrentPolicy if isinstance(actor, RecurrentActor) else LoadedPolicy
+    return loaded(name, actor, config, None if is_agent(run) else run, checkpoint)
 
 
 def is_bot(name: str) -> bool:

@@ -22,6 +22,7 @@ from ludus.errors import UnknownName, UserError, nearest
 from ludus.evaluation.load import find_checkpoint, load
 from ludus.league.human import HumanPlayer
 from ludus.league.players import BotPlayer, Player, PlayerRequest, PolicyPlayer
+from ludus.policies.base import RecurrentActor
 from ludus.runs.checkpoints import Checkpoint
 from ludus.runs.directory import RunDirectory
 from ludus.runs.streams import Streams
@@ -167,7 +168,7 @@ def _network(request: PlayerRequest, config: TrainerConfig) -> PolicyPlayer:
         )
     codec = find_codec(spec.id, spec.kwargs)
     space = policy.actor.observation_space
-    if codec is None or space != codec.observation_space or policy.predict_with_memory is not None:
+    if codec is None or space != codec.observation_space or isinstance(policy, RecurrentActor):
         seen = "nothing" if codec is None else describe_space(codec.observation_space)
         raise UserError(
             f"'{request.name}' cannot sit at a table: it observes {describe_space(space)}, the table shows {seen}",

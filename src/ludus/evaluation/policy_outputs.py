@@ -1,4 +1,4 @@
-"""What a policy makes of an observation before it acts: the value it expects, and how it weighs the actions."""
+"""The outputs of a policy for one observation: its value estimate and the probability or Q-value of each action."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from ludus.evaluation.evaluate import EpisodeState
+from ludus.evaluation.load import LoadedPolicy
 from ludus.policies.actor_critic import ActorCritic
+from ludus.policies.base import Policy
 from ludus.policies.distributions import Bernoulli, Categorical, Distribution, MultiCategorical
 from ludus.policies.extractors import ObservationTensor
 from ludus.policies.q_network import QPolicy
@@ -26,11 +28,11 @@ Weighing = Literal["probability", "value"]
 
 @dataclass(frozen=True)
 class PolicyOutput:
-    """What a policy makes of one observation; None where it does not say.
+    """The outputs of a policy for one observation; None for outputs that the policy does not have.
 
-    `value` is the discounted reward it expects from here on. `weights` holds a number for every choice: its
-    probability, or what `weighing` calls a value (Q). The choices of a MultiDiscrete space follow each other, those
-    of a MultiBinary space are the chances of a one.
+    `value` is the expected discounted return. `weights` holds one number per choice: its probability, or its Q-value
+    if `weighing` is "value". The choices of a MultiDiscrete space are concatenated; those of a MultiBinary space are
+    the probabilities of a one.
     """
 
     value: float | None = None
@@ -40,7 +42,7 @@ class PolicyOutput:
 
 @dataclass(frozen=True)
 class ProbeInput:
-    """One observation as the policy takes it: a batch of one, with what is legal and what is remembered."""
+    """One observation as a batch of one, with its action mask and the memory of a recurrent policy."""
 
     obs: ObservationTensor
     mask: Tensor | None
@@ -48,26 +50,25 @@ class ProbeInput:
 
 
 class PolicyProbe:
-    """Asks an actor what it thinks, without changing it or drawing a random number.
+    """Reads the outputs of an actor without changing it or drawing a random number.
 
-    `reward_scale` is what a normalised reward of 1 is worth in the env's own reward; None where values cannot be
-    told in it.
+    `reward_scale` is the env reward that equals a normalised reward of 1; None if it is not known.
     """
 
     def __init__(self, actor: Any, reward_scale: float | None = 1.0) -> None:
-        self._policy = getattr(actor, "actor", actor)
+        self._policy = actor.actor if isinstance(actor, LoadedPolicy) else actor
         self._scale = reward_scale
 
     def inspect(self, game: EpisodeState) -> PolicyOutput:
-        """What the actor thinks where `game` stands; to be asked before it acts there."""
+        """Return the actor's output for the current observation of `game`. Call it before the actor acts."""
         policy = self._policy
-        if not isinstance(policy, nn.Module):
+        if not isinstance(policy, Policy):
             return PolicyOutput()
         mask = None
         if game.mask is not None:
-            mask = torch.as_tensor(game.mask[None], device=getattr(policy, "device", "cpu"))
-        with torch.inference_mode(), _at_rest(policy):
-            prepared = policy.prepare(stack([game.obs]))  # type: ignore[operator]
+            mask = torch.as_tensor(game.mask[None], device=policy.device)
+        with torch.inference_mode(), _evaluation_mode(policy):
+            prepared = policy.prepare(stack([game.obs]))
             output = inspect_policy(policy, ProbeInput(prepared, mask, game.memory))
         if self._scale in (None, 1.0):
             return output
@@ -79,8 +80,8 @@ class PolicyProbe:
 
 
 @contextmanager
-def _at_rest(policy: nn.Module) -> Iterator[None]:
-    """In evaluation mode meanwhile: a layer that gathers statistics must not gather these."""
+def _evaluation_mode(policy: nn.Module) -> Iterator[None]:
+    """Put the policy into evaluation mode for a while, so that no layer updates its statistics."""
     if not policy.training:
         yield
         return
@@ -95,17 +96,13 @@ def _at_rest(policy: nn.Module) -> Iterator[None]:
 
 @singledispatch
 def inspect_policy(policy: nn.Module, situation: ProbeInput) -> PolicyOutput:
-    """What `policy` thinks. Register a function for a class of your own to have its thoughts shown."""
-    if type(policy).__name__ == "SB3Policy":  # by name: its library is optional
-        from ludus.sb3.policy_outputs import inspect_sb3_policy
-
-        return inspect_sb3_policy(policy, situation)
+    """Return the output of `policy`. Register a function for a policy class of your own."""
     return PolicyOutput()
 
 
 @inspect_policy.register
 def _(policy: ActorCritic, situation: ProbeInput) -> PolicyOutput:
-    if isinstance(policy.action_space, Box):  # there are no choices to weigh
+    if isinstance(policy.action_space, Box):  # no discrete choices
         return PolicyOutput(float(policy.value(situation.obs)[0]))
     distribution, values = policy(situation.obs, situation.mask)
     return PolicyOutput(float(values[0]), probabilities(distribution))
@@ -123,7 +120,7 @@ def _(policy: SACPolicy, situation: ProbeInput) -> PolicyOutput:
 
 
 def of_q_values(q_values: Tensor, mask: Tensor | None) -> PolicyOutput:
-    """The output behind the values [1, n] of all actions; an illegal one has no value."""
+    """Return the output for the Q-values [1, n] of all actions; illegal ones become NaN."""
     if mask is not None:
         q_values = q_values.masked_fill(~mask, torch.nan)
     weights = q_values[0].tolist()
@@ -131,7 +128,7 @@ def of_q_values(q_values: Tensor, mask: Tensor | None) -> PolicyOutput:
 
 
 def probabilities(distribution: Distribution) -> tuple[float, ...] | None:
-    """Of every choice; None for actions that are no choices."""
+    """Return the probability of every choice; None for continuous actions."""
     match distribution:
         case Categorical():
             return tuple(distribution.log_probs[0].exp().tolist())

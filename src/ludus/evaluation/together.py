@@ -10,6 +10,7 @@ import numpy as np
 from ludus.envs.episode_reports import REPORT
 from ludus.envs.make import EnvSpec
 from ludus.envs.vector import batched
+from ludus.policies.base import RecurrentActor
 from ludus.rollout.stepper import read_masks
 from ludus.types import EpisodeRecord
 
@@ -22,7 +23,7 @@ def can_play_together(make_env: Callable[[], Any], actor: Any) -> bool:
         isinstance(make_env, EnvSpec)
         and make_env.support.batched_evaluation
         and batched.unsupported_reason(make_env) is None
-        and getattr(actor, "predict_with_memory", None) is None
+        and not isinstance(actor, RecurrentActor)
     )
 
 

@@ -1,4 +1,4 @@
-"""What every policy is: a module that takes the env's observations and gives the env's actions."""
+"""Base class of policies: modules that map the env's observations to the env's actions."""
 
 from __future__ import annotations
 
@@ -37,11 +37,32 @@ class NetworkSpec:
     normalize_obs: bool = False
 
 
+class RecurrentActor(ABC):
+    """An actor that remembers the episode so far, such as a policy with an LSTM."""
+
+    @abstractmethod
+    def predict_with_memory(
+        self,
+        obs: Observation,
+        memories: list[Any],
+        mask: BoolArray | None = None,
+        deterministic: bool = True,
+    ) -> tuple[Array, list[Any]]:
+        """Return env-ready actions for a batch, and the new memories. A memory of None starts an episode."""
+
+
 class Policy(nn.Module, ABC):
     """A policy for one pair of spaces. Its weights are drawn from torch's global generator.
 
     `state_dict` is all there is to save: the networks and, with `normalize_obs`, the running statistics.
     """
+
+    scales_actions = False
+    """Whether the network's Box actions are in [-1, 1] and `to_env` scales them to the bounds."""
+    adds_start = True
+    """Whether `to_env` adds the `start` of a Discrete or MultiDiscrete space."""
+    uses_masks: bool | None = None
+    """Whether the policy uses action masks; None if it uses them where the env gives them."""
 
     def __init__(
         self, observation_space: gym.Space[Any], action_space: gym.Space[Any], network: NetworkSpec

@@ -52,6 +52,8 @@ class SACPolicy(Policy):
     A shared feature extractor is the critics': their loss trains it, and the actor reads it without gradient.
     """
 
+    scales_actions = True
+
     def __init__(
         self, observation_space: gym.Space[Any], action_space: gym.Space[Any], network: NetworkSpec
     ) -> None:

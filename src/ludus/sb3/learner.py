@@ -15,6 +15,7 @@ import stable_baselines3
 import torch
 from gymnasium import spaces
 from sb3_contrib import ARS, MaskablePPO
+from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
@@ -22,6 +23,7 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from torch.nn.utils import parameters_to_vector
 
+import ludus.sb3.policy_outputs  # noqa: F401  # registers the outputs of its policies
 from ludus.algorithms.learner import Learner, LearnerContext, require_action_space, with_prefix
 from ludus.config.when import When
 from ludus.errors import ConfigError
@@ -32,7 +34,7 @@ from ludus.sb3.collector import SB3Collector
 from ludus.sb3.hyperparameters import SB3Hyperparameters
 from ludus.sb3.network import policy_arguments, policy_class
 from ludus.sb3.normalizing import normalized
-from ludus.sb3.policy import SB3Policy
+from ludus.sb3.policy import RecurrentSB3Policy, SB3Policy
 from ludus.sb3.replay import end_open_episodes, load_replay, replay_tensors
 from ludus.sb3.vec_env import StepperVecEnv
 from ludus.types import Metrics
@@ -71,9 +73,9 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
         self._is_ars = issubclass(cls, ARS)
         self._is_off_policy = issubclass(cls, OffPolicyAlgorithm)
         self.model.set_logger(Logger(folder=None, output_formats=[]))
-        self.policy = SB3Policy(
-            context.observation_space, context.action_space, self.model.policy, normalizer
-        )
+        recurrent = isinstance(self.model.policy, RecurrentActorCriticPolicy)
+        wrapper = RecurrentSB3Policy if recurrent else SB3Policy
+        self.policy = wrapper(context.observation_space, context.action_space, self.model.policy, normalizer)
         self.total: When | None = None
         self.engine_note = f"Stable-Baselines3 {version('stable-baselines3')}"
 

@@ -1,4 +1,4 @@
-"""A policy of SB3 as Ludus plays and saves it: raw observations in, env-ready actions out, tensors to save."""
+"""A policy of SB3 with the interface of Ludus: raw observations in, env-ready actions out, tensors to save."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 from torch import Tensor
 
-from ludus.policies.base import NetworkSpec, Policy
+from ludus.policies.base import NetworkSpec, Policy, RecurrentActor
 from ludus.policies.extractors import ObservationTensor
 from ludus.policies.observations import ObservationNormalizer
 from ludus.types import Array, BoolArray, Observation
 
 Memory = tuple[Array, Array]
-"""What a recurrent policy remembers of one episode: its hidden and cell state, [layers, size] each."""
+"""The memory of a recurrent policy in one episode: hidden and cell state, [layers, size] each."""
 
 
 class SB3Policy(Policy):
-    """`net` is SB3's policy, target networks and all. A recurrent one also has `predict_with_memory`."""
+    """`net` is SB3's policy with its target networks. For a recurrent one see `RecurrentSB3Policy`."""
+
+    adds_start = False
 
     def __init__(
         self,
@@ -36,16 +38,18 @@ class SB3Policy(Policy):
         super().__init__(observation_space, action_space, NetworkSpec((), ()))
         self.obs_normalizer = normalizer
         self.net = net
+        self.uses_masks = isinstance(net, MaskableActorCriticPolicy)
+        self.scales_actions = bool(net.squash_output)
         self._channels_last = _channels_last(observation_space)
 
     def prepare(self, obs: Observation) -> ObservationTensor:
         return self.channels_first(super().prepare(obs))
 
     def channels_first(self, obs: ObservationTensor) -> ObservationTensor:
-        """The batch with its images turned as SB3 wants them."""
+        """Return the batch with the channels of its images first, as SB3 expects them."""
         if isinstance(obs, dict):
-            return {key: self._turned(key, tensor) for key, tensor in obs.items()}
-        return self._turned("", obs)
+            return {key: self._transposed(key, tensor) for key, tensor in obs.items()}
+        return self._transposed("", obs)
 
     def act(
         self,
@@ -55,15 +59,12 @@ class SB3Policy(Policy):
         deterministic: bool = False,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """As SB3 acts, with its own randomness. A mask counts where the policy knows masks; a recurrent one acts
-        as at the start of an episode."""
+        """Act as SB3 does, with its own randomness. A mask is ignored unless the policy is maskable."""
         net: Any = self.net
         if isinstance(net, MaskableActorCriticPolicy):
             legal = None if mask is None else mask.cpu().numpy()
             masked: Tensor = net._predict(obs, deterministic=deterministic, action_masks=legal)
             return masked
-        if isinstance(net, RecurrentActorCriticPolicy):
-            return self._remembering(net, obs, [None] * _rows(obs), deterministic)[0]
         actions: Tensor = net._predict(obs, deterministic=deterministic)
         return actions
 
@@ -76,39 +77,46 @@ class SB3Policy(Policy):
             return np.asarray(self.net.unscale_action(actions))
         return np.clip(actions, space.low, space.high)
 
-    @property
-    def predict_with_memory(self) -> Any:
-        """For a recurrent policy, a function like `predict` for batches that takes and returns memories.
+    def _transposed(self, key: str, tensor: Tensor) -> Tensor:
+        return tensor.permute(0, 3, 1, 2) if key in self._channels_last else tensor
 
-        `(obs, memories, mask, deterministic) -> (actions, memories)`, a None where an episode starts. None for
-        a policy that remembers nothing.
-        """
-        return self._predict_with_memory if isinstance(self.net, RecurrentActorCriticPolicy) else None
+
+class RecurrentSB3Policy(SB3Policy, RecurrentActor):
+    """A policy of SB3 with an LSTM."""
+
+    net: RecurrentActorCriticPolicy
+
+    def act(
+        self,
+        obs: ObservationTensor,
+        mask: Tensor | None = None,
+        *,
+        deterministic: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Act as at the start of an episode."""
+        return self._act_with_memory(obs, [None] * _rows(obs), deterministic)[0]
 
     @torch.inference_mode()
-    def _predict_with_memory(
+    def predict_with_memory(
         self,
         obs: Observation,
         memories: list[Memory | None],
         mask: BoolArray | None = None,
         deterministic: bool = True,
     ) -> tuple[Array, list[Memory]]:
-        assert isinstance(self.net, RecurrentActorCriticPolicy)
-        actions, after = self._remembering(self.net, self.prepare(obs), memories, deterministic)
+        actions, after = self._act_with_memory(self.prepare(obs), memories, deterministic)
         return self.to_env(actions.cpu().numpy()), after
 
-    def _remembering(
-        self,
-        net: RecurrentActorCriticPolicy,
-        obs: ObservationTensor,
-        memories: list[Memory | None],
-        deterministic: bool,
+    def _act_with_memory(
+        self, obs: ObservationTensor, memories: list[Memory | None], deterministic: bool
     ) -> tuple[Tensor, list[Memory]]:
+        net = self.net
         layers, _, size = net.lstm_hidden_state_shape
-        nothing = np.zeros((layers, size), dtype=np.float32)
+        empty = np.zeros((layers, size), dtype=np.float32)
         hidden, cell = (
             torch.as_tensor(
-                np.stack([nothing if memory is None else memory[part] for memory in memories], axis=1),
+                np.stack([empty if memory is None else memory[part] for memory in memories], axis=1),
                 device=self.device,
             )
             for part in (0, 1)
@@ -120,12 +128,9 @@ class SB3Policy(Policy):
         h, c = hidden.cpu().numpy(), cell.cpu().numpy()
         return actions, [(h[:, row], c[:, row]) for row in range(len(memories))]
 
-    def _turned(self, key: str, tensor: Tensor) -> Tensor:
-        return tensor.permute(0, 3, 1, 2) if key in self._channels_last else tensor
-
 
 def _channels_last(space: gym.Space[Any]) -> set[str]:
-    """The keys (or "" for the space itself) whose images SB3 turns, so that channels come first."""
+    """Return the keys (or "" for the space itself) whose images SB3 transposes to channels first."""
     parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
     return {
         key

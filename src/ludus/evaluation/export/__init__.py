@@ -1,27 +1,27 @@
-"""A policy in a form that other programs run. Each module of this folder is one target, called by its name.
+"""Exports a policy to a file that other programs can run. Each module of this folder is one target.
 
-A target has `FILENAME`, the name of what it writes unless told otherwise, and `export(policy, path) -> Exported`.
+Plugins add targets. A target has `FILENAME`, the default name of its file, and `export(policy, path) -> Exported`.
 """
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ludus import plugins
 from ludus.errors import UnknownName, UserError
 from ludus.evaluation.load import LoadedPolicy
 
-_OF_LANGUAGE = "peft"  # the one target for the adapters of language runs
+_LANGUAGE_TARGET = "peft"  # the only target for language runs
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and what whoever uses it should know, in a sentence each.
+    """The files written, and notes for the user, one sentence each.
 
-    `differences`: where the file was loaded back and compared, how far each output is from the original.
+    If the file was loaded back and compared, `differences` holds the largest difference of each output.
     """
 
     files: tuple[Path, ...]
@@ -29,36 +29,37 @@ class Exported:
     differences: dict[str, float] = field(default_factory=dict)
 
 
-def export_targets() -> list[str]:
-    """The names that `export_policy` knows."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+def export_targets() -> dict[str, str]:
+    """Return the targets of `export_policy` and their modules."""
+    own = {module.name: f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)}
+    return dict(sorted((plugins.references("exports") | own).items()))
 
 
 def export_policy(policy: LoadedPolicy, target: str, path: Path | None = None) -> Exported:
-    """Write `policy` for `target`, to `path` or a file named after the target in this folder.
+    """Write `policy` for `target` to `path`, by default to a file named after the target in the current folder.
 
-    Raises UnknownName, MissingExtra, and UserError when the target has no words for this policy or a file is there.
+    Raises UnknownName, MissingExtra, and UserError if the target does not support this policy or the file exists.
     """
     known = export_targets()
     if target not in known:
         raise UnknownName("target", target, known, where="--to", fix=f"one of {', '.join(known)}")
     if policy.config is None:
         raise UserError(f"'{policy.name}' has no network to export", fix="name a run")
-    if (policy.config.language is not None) != (target == _OF_LANGUAGE):
-        speaks = "a language model" if policy.config.language is not None else "no language model"
-        others = [name for name in known if name != _OF_LANGUAGE]
+    if (policy.config.language is not None) != (target == _LANGUAGE_TARGET):
+        kind = "a language model" if policy.config.language is not None else "not a language model"
+        others = [name for name in known if name != _LANGUAGE_TARGET]
         raise UserError(
-            f"'{policy.name}' is {speaks} and cannot be written as {target}",
+            f"'{policy.name}' is {kind} and cannot be exported to {target}",
             where="--to",
-            fix=f"use {_OF_LANGUAGE if policy.config.language is not None else ' or '.join(others)}",
+            fix=f"use {_LANGUAGE_TARGET if policy.config.language is not None else ' or '.join(others)}",
         )
-    module: Any = importlib.import_module(f"{__name__}.{target}")
+    module: Any = plugins.load(known[target])
     path = Path(module.FILENAME) if path is None else path
     if path.exists():
         raise UserError(f"'{path}' already exists", where=str(path.absolute()), fix="give another --out")
     if not path.parent.is_dir():
         raise UserError(
-            f"there is no folder '{path.parent}'", where=str(path.absolute()), fix="make it first"
+            f"the folder '{path.parent}' does not exist", where=str(path.absolute()), fix="create it first"
         )
     exported: Exported = module.export(policy, path)
     return exported
