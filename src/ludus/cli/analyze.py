@@ -56,16 +56,13 @@ def analyze(
     """Replay a policy and plot the env's signals, its actions and its values."""
     from ludus.cli.configured import resolve_policy
     from ludus.cli.player import seat
-    from ludus.evaluation.analysis.charts import figures_of
-    from ludus.evaluation.analysis.export import require_format, usual_format, write_steps
+    from ludus.evaluation.analysis.export import require_format, usual_format
     from ludus.evaluation.analysis.recording import record_episodes
-    from ludus.reports.analysis.page import write_page
-    from ludus.reports.analysis.pictures import require_pictures, write_pictures
-    from ludus.tracking.progress import number
+    from ludus.reports.analysis.pictures import require_pictures
 
     output = Output(json, quiet=quiet)
     kind = export or usual_format()
-    require_format(kind)  # before anything is played
+    require_format(kind)  # before the first episode
     if png:
         require_pictures()
     meant = resolve_policy(policy, root, env)
@@ -92,6 +89,25 @@ def analyze(
             if status is None
             else lambda done: status.update(f"playing: {done} of {episodes}"),
         )
+    page, steps, pictures = _write(recording, folder, kind, png, player, seed, stochastic)
+    _report(output, recording, player, page, steps, pictures)
+
+
+def _write(
+    recording: Recording,
+    folder: Path,
+    kind: Literal["csv", "parquet"],
+    png: bool,
+    player: PolicyOnEnv,
+    seed: int,
+    stochastic: bool,
+) -> tuple[Path, Path, list[Path]]:
+    """Write the page, the file of steps and, with `png`, the pictures."""
+    from ludus.evaluation.analysis.charts import figures_of
+    from ludus.evaluation.analysis.export import write_steps
+    from ludus.reports.analysis.page import write_page
+    from ludus.reports.analysis.pictures import write_pictures
+
     folder.mkdir(parents=True, exist_ok=True)
     figures = figures_of(recording)
     about = {**player.as_dict(), "seed": seed, "deterministic": not stochastic, "gamma": recording.gamma}
@@ -99,9 +115,16 @@ def analyze(
     page = write_page(
         folder / _PAGE, player.described, _subtitle(player, seed, stochastic), _facts(recording), figures
     )
-    pictures = write_pictures(folder, figures) if png else []
+    return page, steps, write_pictures(folder, figures) if png else []
+
+
+def _report(
+    output: Output, recording: Recording, player: PolicyOnEnv, page: Path, steps: Path, pictures: list[Path]
+) -> None:
+    """Print the rewards and the files written."""
+    from ludus.tracking.progress import number
+
     rewards = recording.rewards
-    mean = sum(rewards) / len(rewards)
     rows = [("policy", player.described), ("reward", "  ".join(number(reward) for reward in rewards))]
     rows += [("page", str(page)), ("steps", f"{steps}  ({len(recording.columns['step']):,} rows)")]
     rows += [("pictures" if index == 0 else "", str(path)) for index, path in enumerate(pictures)]
@@ -111,7 +134,7 @@ def analyze(
             **player.as_dict(),
             "episodes": len(rewards),
             "rewards": rewards,
-            "mean_reward": mean,
+            "mean_reward": sum(rewards) / len(rewards),
             "steps": len(recording.columns["step"]),
             "signals": list(recording.signals.names),
             "page": str(page),
@@ -123,13 +146,13 @@ def analyze(
 
 
 def _gamma(player: PolicyOnEnv) -> float:
-    """How the policy discounts; a bot does not."""
+    """Return the discount factor of the policy; 1 for a bot."""
     config = player.policy.config
     return 1.0 if config is None else float(config.typed_hyperparams().gamma(0.0))
 
 
 def _folder(player: PolicyOnEnv, seed: int, stochastic: bool) -> Path:
-    """In the run, or in this folder when there is none. The same play gets the same name."""
+    """Return the default folder: in the run, or in the current folder for a bot."""
     policy = player.policy
     if policy.run is None or policy.checkpoint is None:
         return Path(f"analysis-{policy.name}-{player.spec.id.replace('/', '-').replace(':', '-')}")

@@ -61,7 +61,7 @@ def match(
     import torch
 
     from ludus.envs.seats import make_game
-    from ludus.evaluation.players import HUMAN, describe, make_player
+    from ludus.evaluation.players import HUMAN, make_player
     from ludus.league.match import play_matches
     from ludus.runs.streams import Streams
 
@@ -102,9 +102,23 @@ def match(
             where=f"{result.first} against {result.second} at {result.game}",
             fix=f"fix this first: {result.skipped[0]}",
         )
+    _report(output, result, count, (first, second), root, {"seed": seed, "deterministic": not stochastic})
+
+
+def _report(
+    output: Output,
+    result: MatchResult,
+    count: int,
+    refs: tuple[str, str],
+    root: str,
+    settings: dict[str, Any],
+) -> None:
+    """Print the result of `count` games."""
+    from ludus.evaluation.players import describe
+
     output.print(f"{result.first} against {result.second} at {result.game}")
     output.print(_table(result))
-    meant = {ref: describe(ref, root) for ref in (first, second)}
+    meant = {ref: describe(ref, root) for ref in refs}
     output.pairs([*((ref, said) for ref, said in meant.items() if said != ref), *_further(result)])
     total = result.total
     output.result(
@@ -121,8 +135,7 @@ def match(
             "mean_reward": list(result.mean_rewards),
             "invalid": list(result.invalid),
             "mean_length": result.mean_length,
-            "seed": seed,
-            "deterministic": not stochastic,
+            **settings,
         },
         short=f"{total.wins} {total.draws} {total.losses}",
     )

@@ -1,4 +1,4 @@
-"""`ludus video`: policies on film, with what they see, think and do beside the picture; several side by side."""
+"""`ludus video`: record videos of policies, with an overlay of observations, policy outputs and actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ludus.errors import UserError
 
 if TYPE_CHECKING:
     from ludus.cli.player import PolicyOnEnv
-    from ludus.evaluation.video import Scene
+    from ludus.evaluation.video import RecordedVideo, Scene
 
 VIDEO_EXAMPLES = (
     "ludus video latest;  ludus video RUN --checkpoint 100000 --checkpoint best;  ludus video RUN1 RUN2 --gif"
@@ -38,7 +38,7 @@ def video(
         ),
     ] = None,
     episodes: Annotated[
-        int, typer.Option("--episodes", "-n", metavar="N", min=1, help="How many to film.")
+        int, typer.Option("--episodes", "-n", metavar="N", min=1, help="How many to recorded.")
     ] = 3,
     overlay: Annotated[
         bool,
@@ -61,11 +61,10 @@ def video(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Film policies, with an overlay of what they see, think and do."""
+    """Record a video of policies, with an overlay of observations, policy outputs and actions."""
     from ludus.evaluation.encoding import check_name, require_video
     from ludus.evaluation.screen import check_drawable, render_modes
     from ludus.evaluation.video import record_scenes
-    from ludus.tracking.progress import number
 
     output = Output(json, quiet=quiet)
     if to is not None:
@@ -81,7 +80,7 @@ def video(
     path = to or _path(players, seed, gif, stochastic, env)
     waiting = output.console.is_terminal and not quiet
     with output.console.status("filming") if waiting else nullcontext() as status:
-        film = record_scenes(
+        recorded = record_scenes(
             [_scene(player) for player in players],
             path,
             seed=seed,
@@ -91,30 +90,37 @@ def video(
             overlay=overlay,
             on_frame=None if status is None else lambda frames: status.update(f"filming: {frames:,} frames"),
         )
+    _report(output, players, recorded)
+
+
+def _report(output: Output, players: list[PolicyOnEnv], recorded: RecordedVideo) -> None:
+    """Print the rewards of each policy and the path of the video."""
+    from ludus.tracking.progress import number
+
     rows = []
-    for player, rewards in zip(players, film.rewards_of, strict=True):
+    for player, rewards in zip(players, recorded.rewards_of, strict=True):
         rows.append(("policy", player.described))
         rows.append(("reward", "  ".join(number(reward) for reward in rewards)))
-    rows.append(("video", f"{film.path}  ({film.frames:,} frames, {film.seconds:.0f} s)"))
+    rows.append(("video", f"{recorded.path}  ({recorded.frames:,} frames, {recorded.seconds:.0f} s)"))
     output.pairs(rows)
     output.result(
         {
-            "video": str(film.path),
-            "frames": film.frames,
-            "seconds": film.seconds,
+            "video": str(recorded.path),
+            "frames": recorded.frames,
+            "seconds": recorded.seconds,
             "policies": [
                 {**player.as_dict(), "rewards": rewards}
-                for player, rewards in zip(players, film.rewards_of, strict=True)
+                for player, rewards in zip(players, recorded.rewards_of, strict=True)
             ],
         },
-        short=str(film.path),
+        short=str(recorded.path),
     )
 
 
 def _players(
     policies: list[str], checkpoints: list[str], env: str | None, root: str, seed: int
 ) -> list[PolicyOnEnv]:
-    """Every policy at every checkpoint asked for."""
+    """Return every policy at every checkpoint."""
     from ludus.cli.configured import resolve_policy
     from ludus.cli.player import seat
     from ludus.evaluation.load import is_bot
@@ -130,7 +136,7 @@ def _players(
             )
         of_policy = [f"{meant.policy}@{checkpoint}" for checkpoint in checkpoints] or [meant.policy]
         names += [(name, meant.root) for name in of_policy]
-    # bots last, whatever their place: they play what the first run plays
+    # bots last: they play the env of the first run
     seated: dict[int, PolicyOnEnv] = {}
     for place in sorted(range(len(names)), key=lambda place: is_bot(names[place][0])):
         name, folder = names[place]
@@ -153,7 +159,7 @@ def _scene(player: PolicyOnEnv) -> Scene:
 
 
 def _path(players: list[PolicyOnEnv], seed: int, gif: bool, stochastic: bool, env: str | None) -> Path:
-    """Among the first run's videos; in this folder when there is no run. The same film gets the same name."""
+    """Return the default path: in the videos of the first run, or in the current folder without a run."""
     first = players[0].policy
     parts = ["video" if len(players) == 1 else "comparison"]
     for player in players:

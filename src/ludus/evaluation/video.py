@@ -26,7 +26,7 @@ from ludus.evaluation.policy_outputs import PolicyProbe
 from ludus.evaluation.screen import prepare_pygame
 from ludus.types import Array
 
-__all__ = ["Film", "Scene", "record_scenes", "record_video", "require_video"]
+__all__ = ["RecordedVideo", "Scene", "record_scenes", "record_video", "require_video"]
 
 Env = gym.Env[Any, Any]
 _BETWEEN = 4  # pixels from one scene to the next
@@ -49,7 +49,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Film:
+class RecordedVideo:
     """A written video, and the rewards of each scene's episodes."""
 
     path: Path
@@ -76,7 +76,7 @@ def record_video(
     episodes: int = 1,
     max_frames: int | None = None,
     deterministic: bool = True,
-) -> Film:
+) -> RecordedVideo:
     """Play `episodes` episodes, at most `max_frames` frames, and write them to `path` as they look.
 
     `make_env` builds an env whose render mode is rgb_array. The file appears whole or not at all.
@@ -102,8 +102,8 @@ def record_scenes(
     overlay: bool = False,
     on_frame: Callable[[int], None] | None = None,
     on_panel: Callable[[int, PanelData], None] | None = None,
-) -> Film:
-    """Film all `scenes` in one picture, each from the same seeds, and write an MP4, or a GIF where `path` says so.
+) -> RecordedVideo:
+    """Record all `scenes` in one picture, each from the same seeds, and write an MP4, or a GIF where `path` says so.
 
     A scene whose episode is over waits for the others. The global random generators are left as they were.
     `on_frame` is told the number of frames so far, `on_panel` the number of a scene and what its panel shows now.
@@ -130,7 +130,7 @@ def record_scenes(
             rest = fps // 2 if max_frames is None else min(fps // 2, max_frames - writer.frames)
             for _ in range(rest):  # let the end be seen
                 writer.repeat()
-    return Film(
+    return RecordedVideo(
         path,
         writer.written,
         writer.rate,
