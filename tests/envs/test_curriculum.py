@@ -64,7 +64,7 @@ def test_the_raw_return_counts_not_the_one_a_wrapper_scaled() -> None:
 def test_without_a_measure_of_success_the_first_end_says_what_is_needed() -> None:
     env = CurriculumWrapper(OneStep())
     env.reset()
-    with pytest.raises(ConfigError, match="cannot tell whether an episode succeeded") as raised:
+    with pytest.raises(ConfigError, match="does not know whether an episode succeeded") as raised:
         env.step(1)
     assert "is_success" in raised.value.fix
     assert "success: " in raised.value.fix

@@ -43,7 +43,7 @@ def video(
     overlay: Annotated[
         bool,
         typer.Option(
-            "--overlay/--no-overlay", help="Numbers and live plots beside the picture, or the picture alone."
+            "--overlay/--no-overlay", help="Numbers and live plots next to the picture, or the picture alone."
         ),
     ] = True,
     length: Annotated[
@@ -79,7 +79,7 @@ def video(
         check_drawable(player.spec.id, render_modes(player.spec))
     path = to or _path(players, seed, gif, stochastic, env)
     waiting = output.console.is_terminal and not quiet
-    with output.console.status("filming") if waiting else nullcontext() as status:
+    with output.console.status("recording") if waiting else nullcontext() as status:
         recorded = record_scenes(
             [_scene(player) for player in players],
             path,
@@ -88,7 +88,9 @@ def video(
             max_frames=length,
             deterministic=not stochastic,
             overlay=overlay,
-            on_frame=None if status is None else lambda frames: status.update(f"filming: {frames:,} frames"),
+            on_frame=None
+            if status is None
+            else lambda frames: status.update(f"recording: {frames:,} frames"),
         )
     _report(output, players, recorded)
 

@@ -18,7 +18,7 @@ from ludus.errors import MissingExtra
 
 
 class EpisodicLife(EnvironmentWrapper):
-    """Ends the episode at every lost life; the game itself is reset only when it is over or seeded anew.
+    """Ends the episode at every lost life; the game itself is reset only when it is over or a seed is given.
 
     Lives are read from `info["lives"]`. An end that is only a lost life carries `info["life_lost"] = True`;
     the reset after it plays one no-op from where the game stands.
@@ -44,7 +44,7 @@ class EpisodicLife(EnvironmentWrapper):
         obs, reward, terminated, truncated, info = self.env.step(action)
         self._game_over = terminated or truncated
         lives = info["lives"]
-        # some games show 0 lives for a few frames before they are over: those are not a second end
+        # some games show 0 lives for a few frames before they end; do not end the episode twice
         if 0 < lives < self._lives and not self._game_over:
             terminated = True
             info["life_lost"] = True
@@ -53,7 +53,7 @@ class EpisodicLife(EnvironmentWrapper):
 
 
 class FireReset(EnvironmentWrapper):
-    """Presses FIRE after every reset, for games that wait for it; leaves games without FIRE alone."""
+    """Press FIRE after every reset in games that have it, because some wait for it."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
@@ -78,7 +78,7 @@ class ClipRewardToSign(gym.RewardWrapper[Any, Any]):
 
 
 def atari_preset(env: Env) -> Env:
-    """The `atari` wrapper, for an ALE env made with `frameskip=1`; raises MissingExtra without OpenCV."""
+    """Apply the `atari` wrapper to an ALE env made with `frameskip=1`. Raises MissingExtra without OpenCV."""
     if importlib.util.find_spec("cv2") is None:
         raise MissingExtra("the wrapper 'atari'", "atari")
     env = AtariPreprocessing(

@@ -74,11 +74,11 @@ class CurriculumWrapper(EnvironmentWrapper):
         return obs, reward, terminated, truncated, info
 
     def state_dict(self) -> dict[str, Any]:
-        """What must be saved with a checkpoint, as JSON."""
+        """Return the state to save with a checkpoint, as JSON data."""
         return {"difficulty": self.difficulty, "outcomes": list(self._outcomes)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s answer; holds from the next reset."""
+        """Restore the result of `state_dict`; it applies from the next reset."""
         self.difficulty = float(state["difficulty"])
         self._outcomes.clear()
         self._outcomes.extend(bool(outcome) for outcome in state["outcomes"])
@@ -88,12 +88,12 @@ class CurriculumWrapper(EnvironmentWrapper):
             return bool(info["is_success"])
         if self.success is None:
             raise ConfigError(
-                "the curriculum cannot tell whether an episode succeeded",
+                "the curriculum does not know whether an episode succeeded",
                 where="curriculum.success",
                 fix="give a return that counts as success (curriculum: {success: 200}), "
                 'or put info["is_success"] into the env\'s last step',
             )
-        # the raw return where it was recorded: a wrapper inside may have scaled the rewards seen here
+        # the raw return if it was recorded: an inner wrapper may have scaled the rewards
         episode = info.get("episode")
         return float(episode["r"] if episode else self._return) >= self.success
 

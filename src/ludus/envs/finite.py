@@ -1,4 +1,4 @@
-"""NaN and infinity found where they enter: in what an env returns, before anything has learnt from it.
+"""Finds NaN and infinity in the results of an env, before anything is learned from them.
 
 Networks read float32, so a number that is too large for it counts as infinite.
 """
@@ -20,19 +20,19 @@ LARGEST = float(np.finfo(np.float32).max)
 def _all_finite(numbers: Any) -> bool:
     bad = 0
     flat = numbers.reshape(-1)
-    for i in range(len(flat)):  # without leaving early, so that many are compared at once
+    for i in range(len(flat)):  # without an early exit, so that the loop is vectorised
         bad += not abs(flat[i]) <= LARGEST
     return bad == 0
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def both_finite(obs: Any, rewards: Any) -> bool:
-    """Whether all numbers of two contiguous arrays of floats can be learnt from; for any thread."""
+    """Return whether all numbers of two contiguous float arrays are finite; thread-safe."""
     return _all_finite(obs) and _all_finite(rewards)
 
 
 def step_is_finite(obs: Observation, rewards: Array) -> bool:
-    """`all_finite` of both, for every step of a run: plain observations cost half a microsecond."""
+    """Return `all_finite` of both; for plain observations in half a microsecond."""
     if type(obs) is np.ndarray and obs.dtype.char in "fd" and obs.flags.c_contiguous:
         if obs.nbytes < LARGE:
             return bool(both_finite(obs, np.asarray(rewards, dtype=np.float64)))
@@ -41,7 +41,7 @@ def step_is_finite(obs: Observation, rewards: Array) -> bool:
 
 
 def all_finite(numbers: Observation) -> bool:
-    """Whether every number of a batch can be learnt from."""
+    """Return whether every number of a batch is finite."""
     if isinstance(numbers, dict):
         return all(map(all_finite, numbers.values()))
     numbers = np.asarray(numbers)
@@ -53,7 +53,7 @@ def all_finite(numbers: Observation) -> bool:
 
 
 def first_bad(numbers: Observation) -> tuple[str, tuple[int, ...], float] | None:
-    """The first number that is not finite: its key (of a Dict), its index and what it is; None where all are."""
+    """Return key (of a Dict), index and value of the first number that is not finite; None if all are finite."""
     if isinstance(numbers, dict):
         for key, part in numbers.items():
             found = first_bad(part)

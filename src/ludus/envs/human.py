@@ -1,4 +1,4 @@
-"""Which keys play which action, for `ludus play --human`.
+"""Key bindings for `ludus play --human`.
 
 A binding maps the keys held down, by name (`left`, `right`, `up`, `down`, `space`, `enter`, letters), to an
 action. The empty tuple is the action while no key is held; without it the game waits for a key (or, where
@@ -39,7 +39,7 @@ _CAR_DISCRETE: KeyBindings = {(): 0, ("right",): 1, ("left",): 2, ("up",): 3, ("
 _CLIFF: KeyBindings = {("up",): 0, ("right",): 1, ("down",): 2, ("left",): 3}
 _LAKE: KeyBindings = {("left",): 0, ("down",): 1, ("right",): 2, ("up",): 3}
 
-# by the env's name without version; of several tables the first whose actions fit the action space is used
+# by the env's name without version; the first table whose actions fit the action space is used
 _TABLES: dict[str, list[KeyBindings]] = {
     "CartPole": [{("left",): 0, ("right",): 1}],
     "MountainCar": [_LEFT_RIGHT_OR_COAST],
@@ -53,13 +53,13 @@ _TABLES: dict[str, list[KeyBindings]] = {
     "Taxi": [{("down",): 0, ("up",): 1, ("right",): 2, ("left",): 3, ("space",): 4, ("enter",): 5}],
     "Blackjack": [{("s",): 0, ("h",): 1}],
 }
-# the codes that pygame 1 gave its arrow keys, still used by envs that offer get_keys_to_action
+# pygame 1's codes of the arrow keys, still used by envs with get_keys_to_action
 _OLD_ARROW_CODES = {273: "up", 274: "down", 275: "right", 276: "left"}
 _CHARACTER_NAMES = {" ": "space", "\r": "enter", "\n": "enter"}
 
 
 def key_bindings(env: Env) -> KeyBindings | None:
-    """The keys that play `env`: its own `get_keys_to_action`, else Ludus's table; None when neither fits.
+    """Return the key bindings of `env`: its own `get_keys_to_action`, else Ludus's table; None if neither fits.
 
     The keys of a binding are sorted by name.
     """

@@ -1,4 +1,4 @@
-"""Action masks: which actions are legal, in whichever of the three customs the env follows.
+"""Action masks: which actions are legal, in any of the three conventions for envs.
 
 `env.action_masks()`, `info["action_mask"]`, or `obs["action_mask"]` in a Dict space. A mask is a bool array,
 True where an action is legal: `n` long for Discrete(n), for MultiDiscrete the parts joined, `sum(nvec)` long.
@@ -20,25 +20,25 @@ _METHOD = "action_masks"
 
 
 def mask_size(action_space: spaces.Space[Any]) -> int:
-    """How long a mask over `action_space` is; raises UserError for a space that cannot be masked."""
+    """Return the size of a mask over `action_space`. Raises UserError for a space that cannot be masked."""
     return sum(_parts(action_space))
 
 
 def declares_masks(env: Env) -> bool:
-    """Whether the env offers masks by method or in its observation space (seen without a reset)."""
+    """Return whether the env declares masks with a method or in its observation space."""
     space = env.observation_space
     return (isinstance(space, spaces.Dict) and MASK_KEY in space.spaces) or env.has_wrapper_attr(_METHOD)
 
 
 def has_masks(env: Env) -> bool:
-    """Whether the env gives masks in any custom; resets it to see its info when nothing declares them."""
+    """Return whether the env gives masks in any convention. Resets an env that declares none, to see its info."""
     if not isinstance(env.action_space, spaces.Discrete | spaces.MultiDiscrete):
         return False
     return declares_masks(env) or MASK_KEY in env.reset()[1]
 
 
 def checked_mask(mask: Any, action_space: spaces.Space[Any], *, where: str) -> BoolArray:
-    """`mask` as a flat bool array; raises ValueError when its size is wrong or it leaves no legal action."""
+    """Return `mask` as a flat bool array. Raises ValueError for a wrong size or if no action is legal."""
     flat = np.asarray(mask).astype(bool).reshape(-1)
     parts = _parts(action_space)
     if flat.size != sum(parts):
@@ -55,7 +55,7 @@ def checked_mask(mask: Any, action_space: spaces.Space[Any], *, where: str) -> B
 
 
 def sample_legal(action_space: spaces.Space[Any], mask: BoolArray | None) -> Any:
-    """A random action that `mask` allows, drawn from the action space's own generator."""
+    """Return a random legal action, drawn from the action space's own generator."""
     if mask is None:
         return action_space.sample()
     split = np.split(np.asarray(mask, dtype=np.int8), np.cumsum(_parts(action_space))[:-1])
@@ -63,7 +63,7 @@ def sample_legal(action_space: spaces.Space[Any], mask: BoolArray | None) -> Any
 
 
 class ActionMaskWrapper(EnvironmentWrapper):
-    """Brings the three customs into one: `info["action_mask"]`, a checked bool array, at reset and step.
+    """Convert the three conventions into one: `info["action_mask"]`, a checked bool array, at reset and step.
 
     In the Dict custom the mask leaves the observation and its space; if a single key `observation` or `obs`
     remains, it becomes the observation. Raises UserError when the env has no mask to give.
@@ -110,7 +110,7 @@ class ActionMaskWrapper(EnvironmentWrapper):
                 fix='offer env.action_masks(), info["action_mask"] or obs["action_mask"]',
             )
         if terminal and not np.any(mask):
-            # nothing is chosen after the end, but a masked softmax over the last observation must stay finite
+            # no action is chosen after the end, but a masked softmax over the last observation must be finite
             mask = np.ones(mask_size(self.action_space), dtype=bool)
         return obs, {**info, MASK_KEY: checked_mask(mask, self.action_space, where=where)}
 

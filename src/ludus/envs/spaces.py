@@ -12,7 +12,7 @@ from gymnasium import spaces
 from ludus.errors import UserError
 from ludus.types import Array
 
-_MAX_ELEMENTS = 100_000_000  # a damaged file must not ask for all the memory there is
+_MAX_ELEMENTS = 100_000_000  # a damaged file must not allocate all memory
 _BOX_DTYPES = {
     *("float16", "float32", "float64", "bool", "uint8", "uint16", "uint32", "uint64"),
     *("int8", "int16", "int32", "int64"),
@@ -27,7 +27,7 @@ _FIELDS = {
 
 
 def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
-    """`space` as JSON that `space_from_json` reads back equal; UserError for a space not supported."""
+    """Return `space` as JSON data for `space_from_json`. Raises UserError for a space that is not supported."""
     match space:
         case spaces.Box():
             low, high = _bounds_to_json(space.low), _bounds_to_json(space.high)
@@ -54,7 +54,7 @@ def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def space_from_json(data: Mapping[str, Any]) -> spaces.Space[Any]:
-    """The space that `space_to_json` described; UserError, naming what is wrong, for anything else."""
+    """Return the space that `space_to_json` described. Raises UserError for anything else."""
     kind = data.get("type") if isinstance(data, Mapping) else None
     if kind not in _FIELDS:
         raise _unreadable(f"unknown type {kind!r}")
@@ -80,7 +80,7 @@ def space_from_json(data: Mapping[str, Any]) -> spaces.Space[Any]:
 
 
 def describe_space(space: spaces.Space[Any]) -> str:
-    """`space` in a few words: `4 numbers`, `3 numbers in [-1, 1]`, `image 84x84x4`, `one of 6`."""
+    """Describe `space` in a few words: `4 numbers`, `3 numbers in [-1, 1]`, `image 84x84x4`, `one of 6`."""
     match space:
         case spaces.Box():
             if len(space.shape) in (2, 3) and space.dtype == np.uint8:
@@ -111,7 +111,7 @@ def _box_from_json(data: Mapping[str, Any]) -> spaces.Box:
 
 
 def _bounds_to_json(bound: Array) -> Any:
-    """One number when all agree (an image's 84x84x4 bounds need no 28,224 of them), else nested lists."""
+    """Return one number if all are equal (an image has 28,224 equal bounds), else nested lists."""
     if bound.size and (bound == bound.flat[0]).all():
         return _number_to_json(bound.flat[0].item())
     return _nested(bound.tolist())

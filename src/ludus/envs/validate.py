@@ -1,4 +1,4 @@
-"""Checks an env against what training needs, and lists every problem at once, each with its remedy."""
+"""Checks an env for training and lists every problem, each with its fix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STEPS = 500
 _REPLAYED_STEPS = 100
 _SEED = 0
 
-_RAISED = object()  # stands for the answer of a call that raised; None is a wrong answer that envs do give
+_RAISED = object()  # the result of a call that raised; None is a wrong result that envs do return
 _PLAIN_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _STEP_FIX = "return obs, reward, terminated, truncated, info (gymnasium's five values)"
 _RESET_FIX = "def reset(self, *, seed=None, options=None): ... return obs, info"
@@ -86,14 +86,14 @@ def validate_environment(
         raise UserError(
             f"the env has {len(errors)} errors:\n" + "\n".join(str(problem) for problem in errors),
             where=str(env_or_id),
-            fix="mend them in the order listed: the first often causes the others",
+            fix="fix them in the order listed: the first often causes the others",
         )
     return found.problems
 
 
 def _built(env_or_id: str | EnvSpec | EnvFactory | Env, found: _Findings) -> Any:
     if isinstance(env_or_id, str):
-        spec = find_gym_spec(env_or_id)  # bare: our wrappers would hide what they mend
+        spec = find_gym_spec(env_or_id)  # without our wrappers, which would hide what they fix
         return _guarded(found, "construction", lambda: gym.make(spec, disable_env_checker=True))
     if callable(env_or_id):
         return _guarded(found, "construction", env_or_id)
@@ -119,7 +119,7 @@ def _check(env: Any, found: _Findings) -> None:
 
 
 def _check_spaces(env: Env, found: _Findings) -> bool:
-    """Report what is wrong with the declared spaces; False when one is missing, so nothing can be played."""
+    """Report problems of the declared spaces. Returns False if one is missing, so that no step is possible."""
     complete = True
     for name in ("observation_space", "action_space"):
         if not isinstance(getattr(env, name, None), spaces.Space):
@@ -187,7 +187,7 @@ class _Trajectory:
 
 
 def _play(env: Env, found: _Findings) -> _Trajectory | None:
-    """Random play with every check on; None when the first reset failed."""
+    """Play random actions with every check; None if the first reset failed."""
     started = _reset(env, found, "reset", seed=_SEED)
     if started is None:
         return None
@@ -253,7 +253,7 @@ def _check_repeats(env: Env, trajectory: _Trajectory, found: _Findings) -> None:
 
 
 def _reset(env: Env, found: _Findings, where: str, seed: int | None) -> tuple[Any, dict[str, Any]] | None:
-    """What reset gave, as (obs, info) even from an env of the old API; None when it raised."""
+    """Return the result of reset as (obs, info), also for the old API; None if it raised."""
     result = _guarded(found, where, lambda: env.reset() if seed is None else env.reset(seed=seed))
     if result is _RAISED:
         return None
@@ -269,7 +269,7 @@ def _reset(env: Env, found: _Findings, where: str, seed: int | None) -> tuple[An
 
 
 def _step(env: Env, action: Any, found: _Findings) -> tuple[Any, Any, Any, Any, dict[str, Any]] | None:
-    """What step gave, as five values even from an env of the old API; None when there is nothing to use."""
+    """Return the result of step as five values, also for the old API; None if it is not usable."""
     result = _guarded(found, "step", lambda: env.step(action))
     if result is _RAISED:
         return None
@@ -321,16 +321,16 @@ def _mask(env: Env, obs: Any, info: Mapping[str, Any], found: _Findings) -> Bool
 
 
 def _guarded(found: _Findings, where: str, call: Callable[[], Any]) -> Any:
-    """The call's answer; `_RAISED`, with the problem noted, when the env raised."""
+    """Return the result of the call; `_RAISED`, with the problem reported, if the env raised."""
     try:
         return call()
     except UserError:
         raise
-    except Exception as error:  # any fault of the user's env is a finding, and the checks go on
+    except Exception as error:  # any exception of the user's env is reported, and the checks continue
         if isinstance(error, TypeError) and "unexpected keyword argument 'seed'" in str(error):
             found.error(where, "it does not take a seed", _RESET_FIX)
         elif isinstance(error, ValueError) and "(expected 5, got 4)" in str(error):
-            _report_four_values(found)  # a gymnasium wrapper stumbled over the env's four
+            _report_four_values(found)  # a Gymnasium wrapper expected five values and got four
         else:
             own_frame = error.__traceback__
             trace = traceback.format_exception(type(error), error, own_frame.tb_next if own_frame else None)

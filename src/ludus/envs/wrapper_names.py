@@ -1,4 +1,4 @@
-"""Wrappers by name: what a config may write under `wrappers:`, and how a name becomes something to call."""
+"""Wrappers by name, as a config lists them under `wrappers:`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class NamedWrapper:
     def checked(
         cls, name: str, factory: WrapperFactory, kwargs: Mapping[str, Any], where: str
     ) -> NamedWrapper:
-        """The wrapper, when `factory` accepts these arguments; ConfigError when it does not."""
+        """Return the wrapper. Raises ConfigError if `factory` does not accept these arguments."""
         try:
             inspect.signature(factory).bind(None, **kwargs)
         except TypeError as error:
@@ -90,7 +90,7 @@ class NamedWrapper:
             raise UserError(str(error), where=self.where, fix="install what is named above") from error
         except (TypeError, ValueError, AssertionError) as error:
             if not self.factory.__module__.startswith("gymnasium."):
-                raise  # the user's own wrapper: the traceback is what helps
+                raise  # the user's own wrapper: its traceback helps
             # gymnasium's wrappers refuse wrong values and spaces with these
             raise ConfigError(
                 f"the wrapper '{self.name}' cannot be put on {env}: {error}",
@@ -100,17 +100,17 @@ class NamedWrapper:
 
 
 def register_wrapper(name: str, factory: WrapperFactory) -> None:
-    """Make `factory(env, **kwargs) -> env` known as `name` in configs; replaces an earlier one."""
+    """Register `factory(env, **kwargs) -> env` as `name` in configs; replaces an earlier one."""
     _registry[name] = factory
 
 
 def known_wrappers() -> list[str]:
-    """The registered wrapper names, sorted."""
+    """Return the registered wrapper names, sorted."""
     return sorted(_registry)
 
 
 def find_wrapper(entry: WrapperEntry) -> NamedWrapper:
-    """The wrapper that a config entry names, its arguments checked against the factory's signature.
+    """Return the wrapper of a config entry, its arguments checked against the factory's signature.
 
     Raises UnknownName for a name nobody registered, ConfigError for a malformed entry, a `module:Class` that
     is not there, or arguments the wrapper does not accept.
@@ -151,14 +151,14 @@ def _import_wrapper(name: str) -> WrapperFactory:
         module = import_own_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise  # the user's module is there, and one that it imports is not
+            raise  # the user's module exists, but not one that it imports
         raise ConfigError(
             f"the module of the wrapper '{name}' cannot be found",
             where="env.wrappers",
             fix="install it, or run from the folder that holds it",
         ) from None
     factory = getattr(module, attribute, None)
-    # only wrapper classes: a config must not be able to call any function there is with arguments of its own
+    # only wrapper classes: a config must not call arbitrary functions
     if not (isinstance(factory, type) and issubclass(factory, gym.Wrapper)):
         raise ConfigError(
             f"the module '{module_name}' has no wrapper class '{attribute}'",

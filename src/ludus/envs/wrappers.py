@@ -1,4 +1,4 @@
-"""Wrappers that Ludus brings itself, and the base class for a user's own."""
+"""Wrappers of Ludus, and the base class for custom wrappers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RewardScalingWrapper(EnvironmentWrapper):
 
 
 class FrameSkip(EnvironmentWrapper):
-    """Repeats each action `skip` times; the rewards are summed and an episode's end stops the repeating."""
+    """Repeats each action `skip` times; the rewards are summed and the end of an episode stops the repetition."""
 
     def __init__(self, env: Env, skip: int) -> None:
         super().__init__(env)
@@ -62,7 +62,7 @@ class FrameSkip(EnvironmentWrapper):
 
 
 class FrameStack(EnvironmentWrapper):
-    """Shows the last `k` observations as one, the newest last; a reset fills the stack with the first one.
+    """Stacks the last `k` observations, the newest last; a reset fills the stack with the first one.
 
     Images are stacked on the channel axis: (H, W, C) becomes (H, W, C*k) and (H, W) becomes (H, W, k).
     Vectors are joined: (n,) becomes (k*n,). In a Dict space every image is stacked and all else keeps only

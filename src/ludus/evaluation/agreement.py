@@ -1,4 +1,4 @@
-"""Whether an exported policy does what the original does: both are shown the same random observations."""
+"""Compares an exported policy with the original on the same random observations."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ BATCHES = (
     1,
     2,
     253,
-)  # what an exporter gets wrong with the batch axis shows at 1, or at a size it was not made with
+)  # errors with the batch axis show at 1, or at a size that was not used for the export
 TOLERANCE = 1e-4
-"""How far apart floats may be, in units of the largest of their kind (of 1, if that is smaller)."""
-_WIDEST = 1e3  # beyond it the bounds of a space say nothing about what is observed
+"""Allowed difference of floats, relative to the largest value of that output, or to 1 if that is larger."""
+_WIDEST = 1e3  # wider bounds of a space say nothing about its observations
 
 Run = Callable[[tuple[Any, ...]], dict[str, Array]]
-"""Takes a batch as `PolicyGraph.forward` does, gives named outputs."""
+"""Takes a batch like `PolicyGraph.forward` and returns named outputs."""
 
 
 @dataclass(frozen=True)
 class ExportAgreement:
-    """What was compared: the largest difference of each output.
+    """The result of a comparison: the largest difference of each output.
 
     `ties` counts actions that differed where the policy finds both equally good; they are no difference.
     """
@@ -60,7 +60,7 @@ def write_checked(
     graph: PolicyGraph,
     policy: LoadedPolicy,
 ) -> ExportAgreement:
-    """Write a file, load it back and compare it with `policy`; it gets its name only when they agree."""
+    """Write a file, load it back and compare it with `policy`. `path` exists only if they agree."""
     unchecked = path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{os.getpid()}")
     try:
         write(unchecked)
@@ -73,7 +73,7 @@ def write_checked(
 
 
 def check_agreement(run: Run, graph: PolicyGraph, policy: LoadedPolicy, where: str) -> ExportAgreement:
-    """Compare `run` with `policy.predict`, and its other outputs with `graph`'s; UserError when they differ."""
+    """Compare `run` with `policy.predict`, and its other outputs with `graph`. Raises UserError if they differ."""
     rng = np.random.default_rng(0)
     differences: dict[str, float] = {}
     ties = 0
@@ -84,7 +84,7 @@ def check_agreement(run: Run, graph: PolicyGraph, policy: LoadedPolicy, where: s
         expected[name] = policy.predict(obs, mask)
         try:
             actual = run(graph.arguments(obs, mask))
-        except Exception as error:  # whatever the runtime raises, of its own kinds
+        except Exception as error:  # the runtime may raise anything
             reason = str(error).strip().splitlines()[-1:]
             raise _disagrees(f"with a batch of {rows} it fails ({''.join(reason)})", where) from error
         _check_shapes(actual, expected, where)
@@ -100,7 +100,7 @@ def check_agreement(run: Run, graph: PolicyGraph, policy: LoadedPolicy, where: s
 def random_inputs(
     graph: PolicyGraph, rows: int, rng: np.random.Generator
 ) -> tuple[Observation, BoolArray | None]:
-    """Observations such as the policy may have seen, in the dtypes its graph takes; and masks where it has them."""
+    """Return realistic random observations in the dtypes of the graph, and masks if it takes them."""
     policy = graph.policy
     space = policy.observation_space
     if isinstance(space, spaces.Dict):
@@ -153,7 +153,7 @@ def _sizes(space: spaces.Space[Any]) -> list[int]:
 
 
 def _ties(expected: dict[str, Array], actions: Array, space: spaces.Space[Any]) -> BoolArray:
-    """Where an action differs from the expected one, and rounding alone decides between the two."""
+    """Return where an action differs from the expected one only because of rounding."""
     wanted = expected[next(iter(expected))]
     scores = next((expected[name] for name in ("probabilities", "q_values") if name in expected), None)
     nothing = np.zeros(wanted.shape, dtype=bool)
@@ -185,14 +185,14 @@ def _difference(name: str, actual: Array, expected: Array, where: str) -> float:
     difference = float(np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max())
     choices = not np.issubdtype(expected.dtype, np.floating)
     allowed = 0.0 if choices else TOLERANCE * max(1.0, float(np.abs(expected).max()))
-    if not difference <= allowed:  # nan is no agreement
+    if not difference <= allowed:  # also true for NaN
         raise _disagrees(f"the {name} differ by up to {difference:.3g}", where)
     return difference
 
 
 def _disagrees(how: str, where: str) -> UserError:
     return UserError(
-        f"the exported policy does not do what the original does: {how}; the file was removed",
+        f"the exported policy differs from the original: {how}; the file was removed",
         where=where,
         fix="a custom network may do in forward what cannot be exported; try the other of onnx and torchscript",
     )

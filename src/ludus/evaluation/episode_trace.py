@@ -1,6 +1,6 @@
-"""An episode told state by state: what the env shows, what the policy makes of it and does, what it gets for it.
+"""An episode step by step: signals of the env, outputs and actions of the policy, rewards.
 
-Videos draw these steps and `ludus analyze` records them, so that both say the same.
+Videos draw these steps and `ludus analyze` records them, so both show the same.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ End = Literal["terminated", "truncated"]
 class TraceStep:
     """One state of an episode, `step` steps after its start.
 
-    `reward` is what the step that led here gave, `total` the sum so far. `signals` are in the order of their
-    names. `output` and `action` are what the policy makes of this state and will do in it: None at the end.
+    `reward` is the reward of the step that led here, `total` the sum so far. `signals` are in the order of their
+    names. `output` and `action` are the policy's for this state; None at the end.
     """
 
     step: int
@@ -41,9 +41,9 @@ class TraceStep:
 
 
 class EpisodeTrace:
-    """An episode on `env` from its seeded reset on, trace_step by trace_step.
+    """Iterates over the steps of an episode on `env` from its seeded reset on.
 
-    While a trace_step is looked at, the env stands in the state it tells of. Without a `probe` no thoughts are told.
+    While the caller handles a step, the env is in that state. Without a `probe`, outputs are empty.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class EpisodeTrace:
     ) -> None:
         self._actor, self._env, self._seed = actor, env, seed
         self._signals, self._probe, self._deterministic = signals, probe, deterministic
-        self.reward = 0.0  # of the episode so far: at its end the env's own account of it
+        self.reward = 0.0  # of the episode so far; at its end as the env reports it
 
     def __iter__(self) -> Iterator[TraceStep]:
         game = EpisodeState(self._env, self._seed)
@@ -78,7 +78,7 @@ class EpisodeTrace:
             return self._signals.read(game.env, game.obs, game.info)
         except LudusError:
             raise
-        except Exception as error:  # a signal is a function of the user's, as the env is
+        except Exception as error:  # a signal may be a function of the user
             spec = self._env.spec
             raise EnvFault(
                 f"a signal raised {type(error).__name__}: {error}",

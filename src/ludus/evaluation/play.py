@@ -1,4 +1,4 @@
-"""Play to be seen: a policy in a window, or a person at the keyboard."""
+"""Shows a policy in a window, or lets a person play with the keyboard."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ludus.types import EpisodeRecord
 Env = gym.Env[Any, Any]
 
 _MIN_WINDOW = 480  # pixels on the longer side; smaller pictures are enlarged
-_TURN_FPS = 30  # how often the keyboard is looked at while a game waits for a move
+_TURN_FPS = 30  # how often the keyboard is read while a game waits for a move
 _NAMES = {"return": "enter"}
 
 
 class WindowClosed(LudusError):
-    """The user has closed the window, or pressed Escape: an event, not an error."""
+    """The user closed the window or pressed Escape."""
 
 
 def watch(actor: Actor, env: Env, seeds: Sequence[int], *, deterministic: bool = True) -> list[EpisodeRecord]:
-    """One episode per seed on `env`, whose render mode is human; fewer when the window is closed."""
+    """Play one episode per seed on `env`, whose render mode is human; stops when the window is closed."""
     records: list[EpisodeRecord] = []
     watched = _Watched(env)
     try:
@@ -44,10 +44,7 @@ def watch(actor: Actor, env: Env, seeds: Sequence[int], *, deterministic: bool =
 
 
 class _Watched(gym.Wrapper[Any, Any, Any, Any]):
-    """Notices when there is no window after all, and when the user closes it.
-
-    Only of envs that draw with pygame; the others have their own ways.
-    """
+    """Raises if there is no window, or when the user closes it. Only for envs that draw with pygame."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         result = self.env.reset(seed=seed, options=options)
@@ -99,10 +96,10 @@ def _play_episode(env: Env, seed: int, keyboard: _Keyboard, screen: _Screen, tur
     action, record = keyboard.idle, None
     while record is None:
         screen.draw()
-        pressed = keyboard.look()
+        pressed = keyboard.read()
         while not pressed and (turns or (action is None and not keyboard.held)):
             screen.wait(_TURN_FPS)
-            pressed = keyboard.look()
+            pressed = keyboard.read()
         action = keyboard.action(pressed, action)
         if action is not None:
             record = game.step(action)
@@ -111,7 +108,7 @@ def _play_episode(env: Env, seed: int, keyboard: _Keyboard, screen: _Screen, tur
 
 
 class _Keyboard:
-    """Which of the bound keys are held, and what action that is."""
+    """The bound keys that are held, and their action."""
 
     def __init__(self, pygame: Any, bindings: KeyBindings) -> None:
         self._pygame = pygame
@@ -120,8 +117,8 @@ class _Keyboard:
         self.idle = bindings.get(())
         self.held: list[str] = []
 
-    def look(self) -> list[str]:
-        """Take note of what happened since the last look; the bound keys that were pressed in between."""
+    def read(self) -> list[str]:
+        """Read the keyboard. Returns the bound keys that were pressed since the last call."""
         pressed = []
         for event in self._pygame.event.get():
             if event.type == self._pygame.QUIT:
@@ -140,8 +137,8 @@ class _Keyboard:
         return pressed
 
     def action(self, pressed: Sequence[str], last: Any) -> Any:
-        """The action of the held keys together, else of the newest one; without any, idle or the last."""
-        keys = self.held or list(pressed[-1:])  # a key pressed and let go between two looks still counts
+        """Return the action of the held keys together, else of the newest one; without any, idle or the last."""
+        keys = self.held or list(pressed[-1:])  # also a key that was pressed and released between two reads
         together = tuple(sorted(keys))
         for combination in (together, tuple(keys[-1:])):
             if combination and combination in self._bindings:
@@ -150,7 +147,7 @@ class _Keyboard:
 
 
 class _Screen:
-    """A window that shows what the env draws, at the env's own pace."""
+    """A window that shows the env at its own frame rate."""
 
     def __init__(self, pygame: Any, env: Env) -> None:
         self._pygame = pygame
@@ -160,7 +157,7 @@ class _Screen:
         self._clock = pygame.time.Clock()
 
     def draw(self) -> None:
-        """Show the env as it is now, and wait until the next frame is due."""
+        """Draw the env and wait until the next frame is due."""
         try:
             frame = np.asarray(self._env.render())
         except NotImplementedError:
@@ -191,7 +188,7 @@ def _is_pygame_error(error: BaseException | None) -> bool:
 
 
 def _check_driver(pygame: Any) -> None:
-    """SDL draws into the void, without a word, when it cannot reach the screen: not unless asked to."""
+    """Raise UserError if SDL draws without a screen, which it does silently, unless the user chose that."""
     driver = pygame.display.get_driver()
     if driver in ("dummy", "offscreen") and not os.environ.get("SDL_VIDEODRIVER"):
         raise _no_window(f"SDL found only its '{driver}' driver")
@@ -201,5 +198,5 @@ def _no_window(error: object) -> UserError:
     return UserError(
         f"no window can be opened ({error})",
         where="this machine's screen",
-        fix="check DISPLAY; a policy can be filmed instead: --video FILE.mp4",
+        fix="check DISPLAY; or record a video instead: --video FILE.mp4",
     )

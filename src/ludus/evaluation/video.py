@@ -1,4 +1,4 @@
-"""Films policies: one, or several side by side; the picture alone, or with a panel of numbers and live plots."""
+"""Records videos of one or several policies, with or without a panel of numbers and live plots."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = ["RecordedVideo", "Scene", "record_scenes", "record_video", "require_v
 Env = gym.Env[Any, Any]
 _BETWEEN = 4  # pixels from one scene to the next
 _CAPTION = 26
-_FAST_FPS = 30  # from here on a step is one pixel of a plot
+_FAST_FPS = 30  # at this rate a step is one pixel of a plot
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A policy and the env it is filmed at, whose render mode is rgb_array. `title` and `subtitle` are shown.
+    """A policy and its env, whose render mode is rgb_array. `title` and `subtitle` are shown.
 
     `reward_scale`: see `PolicyProbe`.
     """
@@ -59,7 +59,7 @@ class RecordedVideo:
 
     @property
     def rewards(self) -> list[float]:
-        """Those of the first scene."""
+        """The rewards of the first scene."""
         return self.rewards_of[0]
 
     @property
@@ -77,9 +77,9 @@ def record_video(
     max_frames: int | None = None,
     deterministic: bool = True,
 ) -> RecordedVideo:
-    """Play `episodes` episodes, at most `max_frames` frames, and write them to `path` as they look.
+    """Play `episodes` episodes, at most `max_frames` frames, and write them to `path`.
 
-    `make_env` builds an env whose render mode is rgb_array. The file appears whole or not at all.
+    `make_env` builds an env whose render mode is rgb_array. The file is written atomically.
     """
     return record_scenes(
         [Scene(actor, make_env)],
@@ -103,10 +103,10 @@ def record_scenes(
     on_frame: Callable[[int], None] | None = None,
     on_panel: Callable[[int, PanelData], None] | None = None,
 ) -> RecordedVideo:
-    """Record all `scenes` in one picture, each from the same seeds, and write an MP4, or a GIF where `path` says so.
+    """Record all `scenes` in one picture, each from the same seeds, as MP4, or as GIF if `path` ends in .gif.
 
-    A scene whose episode is over waits for the others. The global random generators are left as they were.
-    `on_frame` is told the number of frames so far, `on_panel` the number of a scene and what its panel shows now.
+    A scene whose episode is over waits for the others. The global random generators are restored afterwards.
+    `on_frame` is called with the number of frames so far, `on_panel` with the index of a scene and its panel.
     """
     require_video()
     prepare_pygame()
@@ -115,8 +115,8 @@ def record_scenes(
         for scene in scenes:
             env = scene.make_env()
             open_envs.callback(env.close)
-            tell = None if on_panel is None else partial(on_panel, len(tiles))
-            tiles.append(_Tile(scene, env, overlay, alone=len(scenes) == 1, on_panel=tell))
+            on_tile_panel = None if on_panel is None else partial(on_panel, len(tiles))
+            tiles.append(_Tile(scene, env, overlay, alone=len(scenes) == 1, on_panel=on_tile_panel))
         fps = _fps(tiles[0].env)
         with VideoWriter(path, fps) as writer:
             for frame in _frames(tiles, seed, episodes, deterministic):
@@ -128,7 +128,7 @@ def record_scenes(
             for tile in tiles:
                 tile.end()
             rest = fps // 2 if max_frames is None else min(fps // 2, max_frames - writer.frames)
-            for _ in range(rest):  # let the end be seen
+            for _ in range(rest):  # hold the last frame
                 writer.repeat()
     return RecordedVideo(
         path,
@@ -143,12 +143,12 @@ def _frames(tiles: Sequence[_Tile], seed: int, episodes: int, deterministic: boo
         note = f"episode {episode + 1} of {episodes}" if episodes > 1 else f"seed {seed + episode}"
         for tile in tiles:
             tile.begin(seed + episode, note, deterministic)
-        while any([tile.advance() for tile in tiles]):  # a list: every one of them goes on
+        while any([tile.advance() for tile in tiles]):  # a list: every tile advances
             yield _side_by_side([tile.frame for tile in tiles])
 
 
 class _Tile:
-    """One scene of a film: its env, its episode, and the frame it shows now."""
+    """One scene of a video: its env, its episode and its current frame."""
 
     def __init__(
         self,
@@ -171,8 +171,8 @@ class _Tile:
         )
         self._panel: panel.Panel | None = None
         self._size: tuple[int, ...] = ()
-        self._telling: EpisodeTrace | None = None
-        self._moments: Iterator[TraceStep] = iter(())
+        self._trace: EpisodeTrace | None = None
+        self._steps: Iterator[TraceStep] = iter(())
         self.frame: Array = np.zeros((2, 2, 3), np.uint8)
         self.rewards: list[float] = []
 
@@ -180,22 +180,22 @@ class _Tile:
         """Start an episode; the one before ends here."""
         self.end()
         self._seed = seed
-        self._telling = EpisodeTrace(
+        self._trace = EpisodeTrace(
             self._scene.actor, self.env, seed, self._signals, probe=self._probe, deterministic=deterministic
         )
-        self._moments = iter(self._telling)
+        self._steps = iter(self._trace)
         if self._feed is not None:
             self._feed.begin(note)
 
     def end(self) -> None:
-        """Take down what the episode brought, also when it was cut short."""
-        if self._telling is not None:
-            self.rewards.append(self._telling.reward)
-        self._telling = None
+        """Record the reward of the episode, also of one that is cut short."""
+        if self._trace is not None:
+            self.rewards.append(self._trace.reward)
+        self._trace = None
 
     def advance(self) -> bool:
-        """Draw the next trace_step into `frame`; False when the episode is over."""
-        trace_step = next(self._moments, None)
+        """Draw the next step into `frame`. Returns False if the episode is over."""
+        trace_step = next(self._steps, None)
         if trace_step is None:
             return False
         picture = self._picture()
@@ -210,7 +210,7 @@ class _Tile:
         return True
 
     def _picture(self) -> Array:
-        """What the env shows, in the size of its first picture."""
+        """Render the env. Raises UserError if the size differs from the first picture."""
         frame = guarded(self.env, self._seed, "render")
         picture = np.asarray(frame)
         if picture.ndim != 3 or picture.shape[2] < 3:
@@ -256,7 +256,7 @@ def _enlarged(picture: Array, times: int) -> Array:
 
 
 def _padded(picture: Array, height: int, width: int) -> Array:
-    """The picture in the middle of a ground of this size."""
+    """Return the picture in the middle of a background of this size."""
     missing = height - picture.shape[0], width - picture.shape[1]
     if missing == (0, 0):
         return picture
@@ -275,7 +275,7 @@ def _captioned(picture: Array, words: str) -> Array:
 
 
 def _side_by_side(pictures: Sequence[Array]) -> Array:
-    """Up to three in a row, more of them in a square."""
+    """Arrange up to three pictures in a row, more in a square."""
     if len(pictures) == 1:
         return pictures[0]
     columns = len(pictures) if len(pictures) <= 3 else math.ceil(math.sqrt(len(pictures)))
@@ -294,7 +294,7 @@ def _side_by_side(pictures: Sequence[Array]) -> Array:
 
 @contextmanager
 def _randomness_kept() -> Iterator[None]:
-    """Envs and libraries may draw from the global generators; whoever trains beside this must not notice."""
+    """Restore the global random generators, so that a video does not change the training it is recorded in."""
     python, legacy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
     gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     try:

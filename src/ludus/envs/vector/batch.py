@@ -1,4 +1,4 @@
-"""The arrays one vector step exchanges, laid out one after the other in a single block of memory.
+"""The arrays of one vector step, laid out one after the other in a single block of memory.
 
 Both backends write and read the same layout: in private memory (serial) or in memory that the driver and its
 workers map (process). Row `i` of every array belongs to env `i`.
@@ -49,17 +49,17 @@ class StepArrays:
         self.terminations: Array = arrays["terminations"]
         self.truncations: Array = arrays["truncations"]
         self.masks: Array = arrays["masks"]
-        self.masked: Array = arrays["masked"]  # one flag: has any env given an action mask yet?
+        self.masked: Array = arrays["masked"]  # one flag: whether any env has given an action mask
 
 
 def batch_nbytes(observation_space: gym.Space[Any], action_space: gym.Space[Any], n_envs: int) -> int:
-    """Bytes of memory a `StepArrays` of these spaces needs."""
+    """Return the size in bytes of a `StepArrays` of these spaces."""
     *_, (_, shape, dtype, offset) = _layout(observation_space, action_space, n_envs)
     return offset + math.prod(shape) * dtype.itemsize
 
 
 def mask_width(action_space: gym.Space[Any]) -> int:
-    """Entries in an action mask of this space: one per choice; 0 where masks make no sense."""
+    """Return the size of an action mask of this space: one entry per choice; 0 for a space without choices."""
     if isinstance(action_space, spaces.Discrete):
         return int(action_space.n)
     if isinstance(action_space, spaces.MultiDiscrete):
@@ -68,14 +68,14 @@ def mask_width(action_space: gym.Space[Any]) -> int:
 
 
 def copy_rows(rows: Observation) -> Observation:
-    """A copy of all rows that shares no memory with `rows`."""
+    """Return a copy of all rows."""
     if isinstance(rows, dict):
         return {key: array.copy() for key, array in rows.items()}
     return rows.copy()
 
 
 def copy_row(rows: Observation, index: int) -> Any:
-    """A copy of one env's row: an array, a numpy scalar, or a dict of them."""
+    """Return a copy of one env's row: an array, a numpy scalar, or a dict of them."""
     if isinstance(rows, dict):
         return {key: array[index].copy() for key, array in rows.items()}
     return rows[index].copy()
@@ -84,7 +84,7 @@ def copy_row(rows: Observation, index: int) -> Any:
 def _layout(
     observation_space: gym.Space[Any], action_space: gym.Space[Any], n_envs: int
 ) -> Iterator[tuple[str, tuple[int, ...], np.dtype[Any], int]]:
-    """Name, shape, dtype and offset of every array; the order is part of the driver-worker protocol."""
+    """Yield name, shape, dtype and offset of every array; the order is part of the driver-worker protocol."""
     wanted: list[tuple[str, tuple[int, ...], np.dtype[Any]]] = []
     for role, space in (
         ("obs", observation_space),
@@ -92,7 +92,7 @@ def _layout(
         ("actions", action_space),
     ):
         for key, leaf in _leaves(space, role).items():
-            assert leaf.shape is not None  # true of every plain space
+            assert leaf.shape is not None  # holds for every plain space
             wanted.append((role + key, leaf.shape, np.dtype(leaf.dtype)))
     wanted.append(("rewards", (), np.dtype(np.float64)))
     wanted.append(("terminations", (), np.dtype(np.bool_)))
@@ -109,7 +109,7 @@ def _layout(
 
 
 def _leaves(space: gym.Space[Any], role: str) -> dict[str, gym.Space[Any]]:
-    """The plain spaces inside `space`: itself under "", or a Dict's entries under "/key"."""
+    """Return the plain spaces inside `space`: itself under "", or a Dict's entries under "/key"."""
     if isinstance(space, _PLAIN_SPACES):
         return {"": space}
     if isinstance(space, spaces.Dict) and all(isinstance(leaf, _PLAIN_SPACES) for leaf in space.values()):

@@ -1,7 +1,7 @@
-"""A chunk: some envs that live in one process and play into the rows of a batch.
+"""A chunk: envs in one process that write their results into rows of a batch.
 
-The serial backend owns one chunk with all envs, every worker process owns one with its share. Whatever an env
-does, it does here, so the two backends cannot differ in what they observe or in how they report a fault.
+The serial backend owns one chunk with all envs; every worker process owns one with its share. All env code runs
+here, so the backends have the same results and report faults in the same way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Env = gym.Env[Any, Any]
 EnvFn = Callable[[], Env]
 
 Entry = tuple[int, dict[str, Any] | None, dict[str, Any]]
-"""What one env has to say beyond its rows: its index, the final info of an episode that ended, its info."""
+"""The infos of one env: its index, the final info of an episode that ended, its info."""
 
 _log = logging.getLogger("ludus.envs")
 _OWN_FOLDER = str(Path(__file__).parent)
@@ -33,7 +33,7 @@ _MASK = "action_mask"
 
 @dataclass(frozen=True)
 class EnvFacts:
-    """What a vector env must know of its envs before the first reset."""
+    """Facts about the envs that a vector env needs before the first reset."""
 
     observation_space: gym.Space[Any]
     action_space: gym.Space[Any]
@@ -44,7 +44,7 @@ class EnvFacts:
 class EnvChunk:
     """Builds `env_fns` as the envs `first_index`, `first_index + 1`, … and runs them one after the other.
 
-    What env code raises becomes an EnvFault with the env's own traceback; a UserError passes unchanged. Call
+    An exception of env code becomes an EnvFault with the env's own traceback; a UserError is raised unchanged. Call
     `attach` before `reset` and `step`.
     """
 
@@ -61,7 +61,7 @@ class EnvChunk:
             for position, env_fn in enumerate(self._env_fns):
                 try:
                     env = env_fn()
-                except Exception as error:  # whatever the user's constructor raises is reported as theirs
+                except Exception as error:  # the user's constructor may raise anything
                     raise self._fault(position, "the constructor", error) from None
                 self._envs.append(env)
                 self._check_same_spaces(position)
@@ -70,7 +70,7 @@ class EnvChunk:
             raise
 
     def rebuild(self) -> list[None]:
-        """Closes every env and builds a new one in its place; wrapper states carry over, nothing else does."""
+        """Close every env and build a new one in its place; only wrapper states are kept."""
         states = self.wrapper_states()
         self.close()
         self._build()
@@ -82,19 +82,19 @@ class EnvChunk:
         return EnvFacts(env.observation_space, env.action_space, dict(env.metadata), env.render_mode)
 
     def attach(self, batch: StepArrays) -> None:
-        """Play into `batch` from now on."""
+        """Write results into `batch` from now on."""
         self._batch = batch
         self._mask_width = mask_width(self._envs[0].action_space)
         self._masked = False
-        # Gymnasium's own envs check an int far faster than a NumPy scalar; anybody else's may ask it for .item()
+        # Gymnasium's own envs check an int far faster than a NumPy scalar; other envs may call .item() on it
         self._plain_ints = isinstance(self._envs[0].action_space, gym.spaces.Discrete) and all(
             type(env.unwrapped).__module__.startswith("gymnasium.") for env in self._envs
         )
-        # a predecessor that died may have left its masks here
+        # a worker that died may have left its masks here
         batch.masks[self.first_index : self.first_index + len(self._envs)] = True
 
     def reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> list[Entry]:
-        """Resets every env; returns an entry for each env whose info is not empty."""
+        """Reset every env. Returns an entry for each env whose info is not empty."""
         entries: list[Entry] = []
         for position, (env, seed) in enumerate(zip(self._envs, seeds, strict=True)):
             if seed is not None:
@@ -105,7 +105,7 @@ class EnvChunk:
         return entries
 
     def step(self) -> list[Entry]:
-        """Steps every env with its action row, and resets those whose episode ended.
+        """Step every env with its action row and reset those whose episode ended.
 
         Returns an entry for each env whose episode ended or whose info is not empty.
         """
@@ -118,7 +118,7 @@ class EnvChunk:
             index = first + position
             try:
                 obs, reward, terminated, truncated, info = env.step(action)
-                rewards[index] = float(reward)  # numpy would take None for a NaN
+                rewards[index] = float(reward)  # numpy would turn None into NaN
                 terminations[index] = terminated
                 truncations[index] = truncated
                 if terminated or truncated:
@@ -127,19 +127,19 @@ class EnvChunk:
                     entries.append((index, final_info, self._reset_env(position, env, None, None)))
                     continue
                 if type(obs) is np.ndarray and obs.shape == row_shape:
-                    obs_rows[index] = obs  # type: ignore[index]  # a row shape is only there for plain arrays
+                    obs_rows[index] = obs  # type: ignore[index]  # only plain arrays have a row shape
                 else:
                     self._store(position, obs_rows, obs)
                 if info or self._masked:
                     info = self._take_mask(position, info)
                     if info:
                         entries.append((index, None, info))
-            except Exception as error:  # whatever the user's step raises or returns is reported as theirs
+            except Exception as error:  # the user's step may raise or return anything
                 raise self._fault(position, "step()", error) from None
         return entries
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """Per env: the attribute `name`, called if it can be."""
+        """Return the attribute `name` of each env; a callable is called."""
 
         def get_or_call(env: Env) -> Any:
             attribute = env.get_wrapper_attr(name)
@@ -156,14 +156,14 @@ class EnvChunk:
         return [self._guarded(i, "render()", env.render) for i, env in enumerate(self._envs)]
 
     def wrapper_states(self) -> list[list[dict[str, Any]]]:
-        """Per env: the state of each layer that keeps one, outermost wrapper first."""
+        """Return, for each env, the state of every layer that has one, outermost wrapper first."""
         return [
             [self._guarded(i, "state_dict()", layer.state_dict) for layer in _stateful_layers(env)]
             for i, env in enumerate(self._envs)
         ]
 
     def load_wrapper_states(self, states: Sequence[Sequence[dict[str, Any]]]) -> list[None]:
-        """Gives back what `wrapper_states` returned; raises CheckpointError when the layers differ."""
+        """Restore the result of `wrapper_states`. Raises CheckpointError if the layers differ."""
         for position, (env, own_states) in enumerate(zip(self._envs, states, strict=True)):
             layers = list(_stateful_layers(env))
             if len(layers) != len(own_states):
@@ -177,11 +177,11 @@ class EnvChunk:
         return []
 
     def close(self) -> None:
-        """Closes every env. An env that cannot be closed is logged: nothing is left for it to spoil."""
+        """Close every env. An env that fails to close is logged."""
         for position, env in enumerate(self._envs):
             try:
                 env.close()
-            except Exception as error:  # the other envs must be closed all the same
+            except Exception as error:  # the other envs must still be closed
                 text = user_traceback(error)
                 _log.warning(
                     "env %d (%s) failed to close:\n%s", self.first_index + position, self.env_id, text
@@ -192,17 +192,17 @@ class EnvChunk:
         self, position: int, env: Env, seed: int | None, options: dict[str, Any] | None
     ) -> dict[str, Any]:
         try:
-            # an env that predates `options` can still be played, as long as nobody passes any
+            # an env without the parameter `options` works as long as nobody passes any
             result = env.reset(seed=seed) if options is None else env.reset(seed=seed, options=options)
             obs, info = result
             self._check_dtypes(position, obs)
             self._store(position, self._batch.obs, obs)
             return self._take_mask(position, info)
-        except Exception as error:  # whatever the user's reset raises or returns is reported as theirs
+        except Exception as error:  # the user's reset may raise or return anything
             raise self._fault(position, "reset()", error) from None
 
     def _own_actions(self) -> Iterable[Any]:
-        """One action per env, in memory that is the env's to keep: scalars, rows, or dicts of rows."""
+        """Return one action per env, in memory that the env may keep: scalars, rows, or dicts of rows."""
         actions = self._batch.actions
         own = slice(self.first_index, self.first_index + len(self._envs))
         if isinstance(actions, dict):
@@ -218,7 +218,7 @@ class EnvChunk:
             except (KeyError, IndexError, TypeError):
                 raise self._bad_obs(position, "does not hold every key of its space") from None
             return
-        # numpy would broadcast a smaller observation into the row without a word
+        # numpy would silently broadcast a smaller observation into the row
         row_shape = rows.shape[1:]
         shape = obs.shape if type(obs) is np.ndarray else np.shape(obs)
         if shape != row_shape:
@@ -234,7 +234,7 @@ class EnvChunk:
                 raise self._bad_obs(position, f"is of {dtype}, its space says {array.dtype}")
 
     def _take_mask(self, position: int, info: dict[str, Any]) -> dict[str, Any]:
-        """Moves the mask out of `info` (which stays the env's) into the env's row; returns the rest."""
+        """Copy the mask from `info` into the env's row and return the other infos; `info` is not changed."""
         index = self.first_index + position
         if not self._mask_width or _MASK not in info:
             self._batch.masks[index] = True
@@ -258,14 +258,14 @@ class EnvChunk:
     def _guarded(self, position: int, doing: str, function: Callable[..., Any], *args: Any) -> Any:
         try:
             return function(*args)
-        except Exception as error:  # whatever the user's code raises is reported as theirs
+        except Exception as error:  # the user's code may raise anything
             raise self._fault(position, doing, error) from None
 
     def _bad_obs(self, position: int, what: str) -> LudusError:
         return self._fault(position, f"an observation {what}")
 
     def _fault(self, position: int, doing: str, error: Exception | None = None) -> LudusError:
-        """The error to raise for what happened to an env; a UserError is already the one to raise."""
+        """Return the error to raise for a fault of an env: a UserError or EnvFault itself, else an EnvFault."""
         if isinstance(error, UserError | EnvFault):
             return error
         return EnvFault(
@@ -278,7 +278,7 @@ class EnvChunk:
 
 
 def check_same_spaces(index: int, spaces: tuple[Any, Any], expected: tuple[Any, Any]) -> None:
-    """Raises UserError unless env `index` has the (observation, action) spaces that env 0 has."""
+    """Raise UserError unless env `index` has the (observation, action) spaces of env 0."""
     for kind, space, model in zip(("observation", "action"), spaces, expected, strict=True):
         if space != model:
             raise UserError(
@@ -289,7 +289,7 @@ def check_same_spaces(index: int, spaces: tuple[Any, Any], expected: tuple[Any, 
 
 
 def user_traceback(error: BaseException) -> str:
-    """The traceback of `error` without the leading frames of this package: what the user's code did."""
+    """Return the traceback of `error` without the leading frames of this package."""
     report = traceback.TracebackException.from_exception(error)
     while report.stack and report.stack[0].filename.startswith(_OWN_FOLDER):
         del report.stack[0]
@@ -299,7 +299,7 @@ def user_traceback(error: BaseException) -> str:
 def _stateful_layers(env: Env) -> Iterator[Any]:
     layer = env
     while True:
-        # asked of the class: a wrapper that forwards attributes must not answer for what it wraps
+        # of the class: a wrapper that forwards attributes would report those of the env it wraps
         if all(callable(getattr(type(layer), name, None)) for name in ("state_dict", "load_state_dict")):
             yield layer
         if not isinstance(layer, gym.Wrapper):

@@ -1,4 +1,4 @@
-"""The driver's hold on one worker process: start it, talk to it with a deadline, end it whatever it does."""
+"""The driver's handle of one worker process: start it, exchange messages with a deadline, end it."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from typing import Any
 
 from ludus.envs.vector.wire import Channel, Garbage, Kind, unpack_answer, unpack_error
 
-_EXIT_SECONDS = 1.0  # for a process that hung up, or was killed, to be gone
+_EXIT_SECONDS = 1.0  # for a process that closed its socket, or was killed, to exit
 
-# the driver's own import path, and nothing of the working directory that is not on it
+# the driver's own import path, without the working directory unless it is on it
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from ludus.envs.vector.worker import main; main(sys.argv[2:])"
 )
 
 
-class WorkerLost(Exception):  # an event the driver handles, not an error of its own
-    """The worker died or gave no answer in time, and has been removed; the text says how."""
+class WorkerLost(Exception):  # an event that the driver handles
+    """The worker died or did not answer in time, and was removed; the text says how."""
 
 
 class WorkerHandle:
-    """Starts a worker and owns it until `end`. It inherits `memory_fd` and `lifeline_fd`."""
+    """Start a worker and own it until `end`. It inherits `memory_fd` and `lifeline_fd`."""
 
     def __init__(self, memory_fd: int, lifeline_fd: int, working_directory: str) -> None:
         ours, theirs = socket.socketpair()
-        # the kernel ties a child's death to the thread that started it, and only the main thread outlives all
+        # the kernel kills a child when the thread that started it exits, so the main thread starts it
         from_main_thread = threading.current_thread() is threading.main_thread()
         descriptors = (theirs.fileno(), memory_fd, lifeline_fd)
         arguments = [*descriptors, os.getpid() if from_main_thread else 0]
@@ -51,14 +51,14 @@ class WorkerHandle:
         self._reachable = True
         self._ended = False
         self._forced = False
-        """Whether it was us who killed it."""
+        """Whether the driver killed it."""
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def send(self, kind: Kind, payload: bytes = b"", *, timeout: float) -> None:
-        """Sends a command; a worker that cannot take it is reported by `answer`."""
+        """Send a command. A worker that cannot receive it is reported by `answer`."""
         self._number += 1
         try:
             self._channel.send(kind, self._number, payload, timeout=timeout)
@@ -66,7 +66,7 @@ class WorkerHandle:
             self._reachable = False
 
     def answer(self, deadline: float, patience: str) -> Any:
-        """The result of the last command sent. Raises what the worker raised, or WorkerLost.
+        """Return the result of the last command. Raises the error of the worker, or WorkerLost.
 
         `deadline` is of `time.monotonic`; `patience` says in words how long that was.
         """
@@ -74,7 +74,7 @@ class WorkerHandle:
             while self._reachable:
                 kind, number, payload = self._channel.receive(deadline)
                 if number != self._number:
-                    continue  # an answer nobody waited for: an interrupt ended the call
+                    continue  # the answer to a call that was interrupted
                 if kind is Kind.ERROR:
                     raise unpack_error(payload)
                 return unpack_answer(payload)
@@ -88,16 +88,16 @@ class WorkerHandle:
             raise WorkerLost(f"gave no answer for {patience}") from None
         except (EOFError, OSError):
             pass
-        # an exit on its way is let through: its code tells more than our signal would
+        # wait for an exit in progress: its exit code says more than our signal would
         exited_by = time.monotonic() + _EXIT_SECONDS
         raise WorkerLost(self.end(polite_until=exited_by, reap_until=exited_by + _EXIT_SECONDS)) from None
 
     def has_answer(self) -> bool:
-        """Whether `answer` would return at once: a frame has begun to arrive, or the worker is gone."""
+        """Return whether `answer` would return at once: a frame has begun to arrive, or the worker has exited."""
         return not self._reachable or self._channel.readable()
 
     def end(self, *, polite_until: float, reap_until: float) -> str:
-        """Removes the process and all that it started: by force, if it has not exited by `polite_until`.
+        """End the process and all that it started, by force if it has not exited by `polite_until`.
 
         Returns how it ended, at `reap_until` at the latest. May be called again.
         """
@@ -113,7 +113,7 @@ class WorkerHandle:
         return _in_words(self._process.returncode) + self._want_of_memory()
 
     def _want_of_memory(self) -> str:
-        """What the kernel does not say of a process that it ended for want of memory."""
+        """Return a note if the worker was probably killed because memory ran out."""
         if self._process.returncode != -signal.SIGKILL or self._forced:
             return ""
         return f", out of memory perhaps: workers held up to {_most_memory() / 1024:,.0f} MiB"
@@ -121,7 +121,7 @@ class WorkerHandle:
     def _hangs_up(self, deadline: float) -> bool:
         try:
             while True:
-                self._channel.receive(deadline)  # answers nobody waits for any more
+                self._channel.receive(deadline)  # answers of interrupted calls
         except TimeoutError:
             return False
         except (EOFError, OSError):
@@ -133,7 +133,7 @@ class WorkerHandle:
 
 
 def _most_memory() -> float:
-    """The most, in KiB, that any child which has ended ever held."""
+    """Return the peak memory, in KiB, of any child that has exited."""
     import resource
 
     held = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss

@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class PartThreads:
-    """`number` threads that end with the process; several callers may use them at once."""
+    """`number` threads that exit with the process; several callers may use them at once."""
 
     def __init__(self, number: int) -> None:
         self._waiting: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -26,7 +26,7 @@ class PartThreads:
             threading.Thread(target=self._work, name=f"ludus-part-{k}", daemon=True).start()
 
     def begin(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> Callable[[], list[Result]]:
-        """Have `work` done on each part. What is returned waits for it, and gives the results in their order.
+        """Start `work` on each part. Returns a function that waits and returns the results in their order.
 
         The first error is raised there, when all have ended.
         """
@@ -36,7 +36,7 @@ class PartThreads:
         def do(k: int) -> None:
             try:
                 results[k] = work(parts[k])
-            except BaseException as error:  # raised where it is waited for
+            except BaseException as error:  # raised by the function that waits
                 ended.put(error)
             else:
                 ended.put(None)
@@ -59,9 +59,9 @@ class PartThreads:
 
 @cache
 def part_threads(number: int) -> PartThreads:
-    """The threads of this process; there is one set of each number."""
+    """Return the threads of this process; there is one set for each number."""
     return PartThreads(number)
 
 
-if hasattr(os, "register_at_fork"):  # threads stay behind in the parent
+if hasattr(os, "register_at_fork"):  # a forked process has no threads
     os.register_at_fork(after_in_child=part_threads.cache_clear)

@@ -1,7 +1,7 @@
 """The process backend: chunks of envs in worker processes, results in shared memory.
 
-Nothing an env does can stop the driver: every wait has a deadline, a worker that dies or hangs is replaced,
-and no way for the driver to die leaves a worker behind.
+An env cannot block the driver: every wait has a deadline, and a worker that dies or hangs is replaced. A worker
+always exits with the driver.
 """
 
 from __future__ import annotations
@@ -35,23 +35,22 @@ from ludus.types import Observation
 
 _log = logging.getLogger("ludus.envs")
 
-_BUILD_SECONDS = 60.0  # the least a worker gets to import modules and build envs, however short the deadline
-_CLOSE_SECONDS = 2.0  # for envs to close of their own accord
-_REAP_SECONDS = 2.0  # for killed workers to be gone
-_FILES_EACH = 4  # that a worker has open in this process while it is started
-STEADY_STEPS = 100  # after so many an env counts as well
+_BUILD_SECONDS = 60.0  # minimum time to import modules and build envs, even with a shorter deadline
+_CLOSE_SECONDS = 2.0  # for envs to close
+_REAP_SECONDS = 2.0  # for killed workers to exit
+_FILES_EACH = 4  # open files per worker in this process while it starts
+STEADY_STEPS = 100  # after this many steps a failing env is replaced instead of reported
 
 
 class ProcessVectorEnv(ChunkedVectorEnv):
-    """Runs the envs in `n_workers` processes (by default one per usable core), each with a contiguous share.
+    """Run the envs in `n_workers` processes (by default one per usable core), each with a contiguous share.
 
     Raises EnvFault for what an env raises, and UserError when the functions cannot be sent to a worker.
 
-    A worker that dies, gives no answer for `deadline` seconds, or has an env that raises after it was well for a
-    hundred steps, is replaced, at most `respawns` times in all; then, or when it happens before all envs are built,
-    EnvFault is raised. The envs of a replaced worker
-    are built anew, get the wrapper states last loaded or saved, and are reset with seeds derived from their
-    last ones; what `set_attr` changed in them is lost. The step's `infos["dropped"]`, a bool array, marks
+    A worker is replaced if it dies, does not answer for `deadline` seconds, or has an env that raises after a hundred
+    good steps. After `respawns` replacements in all, or before all envs are built, EnvFault is raised instead. The
+    envs of a replaced worker are built again, get the wrapper states last loaded or saved, and are reset with seeds
+    derived from their last ones; changes by `set_attr` are lost. The bool array `infos["dropped"]` of the step marks
     them: such an env has reward 0, no end of episode, and the first observation of a new episode.
     """
 
@@ -78,9 +77,9 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         self._working_directory = os.getcwd()
         self._seeds: list[int | None] = [None] * len(env_fns)
         self._states: Sequence[Sequence[dict[str, Any]]] | None = None
-        self._playing = False  # has there been a reset?
-        self._replaced: dict[int, list[Entry]] = {}  # worker -> the infos its envs gave at the reset
-        self._steady: list[int] = []  # worker -> the steps since it was last started
+        self._playing = False  # whether there was a reset
+        self._replaced: dict[int, list[Entry]] = {}  # worker -> the infos of its envs at the reset
+        self._steady: list[int] = []  # worker -> steps since it was last started
 
         n_workers = min(len(env_fns), n_workers or usable_cores())
         require_open_files(_FILES_EACH * n_workers, f"`vector: process` with {n_workers} workers")
@@ -124,7 +123,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
             for k in unplayed:
                 dropped[self._shares[k]] = True
             result[4]["dropped"] = dropped
-            result[4].pop("_dropped", None)  # an env's own info of that name would hide it
+            result[4].pop("_dropped", None)  # would mark it as an env's own info
             self._replaced.clear()
         return result
 
@@ -144,14 +143,14 @@ class ProcessVectorEnv(ChunkedVectorEnv):
 
     def close_extras(self, **kwargs: Any) -> None:
         self._release()
-        self.__dict__.pop("_batch", None)  # the last holder of the mapped memory; none where the start failed
+        self.__dict__.pop("_batch", None)  # it keeps the memory mapped; missing if the start failed
 
     def _unplayed(self) -> set[int]:
-        """The workers whose envs did not play the step that was just taken."""
+        """Return the workers whose envs did not take part in the last step."""
         return set(self._replaced)
 
     def _step_chunks(self) -> list[Entry]:
-        # a worker replaced since the last step has a new episode, for which these actions were not meant
+        # the actions do not belong to the new episodes of a worker replaced since the last step
         stepping = [k for k in range(len(self._workers)) if k not in self._replaced]
         entries: list[Entry] = []
         for k, answer in self._exchange(Kind.STEP, dict.fromkeys(stepping, b"")).items():
@@ -175,13 +174,13 @@ class ProcessVectorEnv(ChunkedVectorEnv):
                     continue
                 self._replace(k, answer)
                 if method == "rebuild":
-                    answers[k] = []  # which a replacement has done
+                    answers[k] = []  # a replacement has new envs
         return [element for k in requests for element in answers[k]]
 
     def _exchange(
         self, kind: Kind, requests: dict[int, bytes], seconds: float | None = None, doing: str = "step"
     ) -> dict[int, Any]:
-        """Sends each worker its request, then takes all answers: a result, or the WorkerLost in its place.
+        """Send each worker its request and collect all answers: a result, or a WorkerLost in its place.
 
         Raises the first error that a worker reports, once all have answered.
         """
@@ -207,9 +206,9 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         return answers
 
     def _lost_with(self, k: int, error: LudusError) -> WorkerLost | None:
-        """The loss that `error`, reported by worker k, stands for; None when it is an error to raise.
+        """Return a WorkerLost if worker k is to be replaced because of `error`; None if `error` is to be raised.
 
-        An env that raises at once has a fault to mend. One that was well for long may be well again.
+        An env that fails in its first steps has a bug. One that fails later may work again after a restart.
         """
         if (
             not isinstance(error, EnvFault)
@@ -243,7 +242,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         self._exchange_at_start(Kind.ATTACH, [pack(n_envs)] * len(self._shares), self._deadline)
 
     def _exchange_at_start(self, kind: Kind, requests: list[bytes], seconds: float) -> dict[int, Any]:
-        """As `_exchange`, but a lost worker is a fault: envs that never ran are not worth another try."""
+        """Like `_exchange`, but a lost worker raises: envs that never ran are not tried again."""
         answers = self._exchange(kind, dict(enumerate(requests)), seconds, kind.name.lower())
         for k, answer in answers.items():
             if isinstance(answer, WorkerLost):
@@ -254,7 +253,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         return WorkerHandle(self._memory_fd, self._lifeline_fd, self._working_directory)
 
     def _replace(self, k: int, lost: WorkerLost) -> None:
-        """A new worker in place of a lost one, its envs as far as all others are: built, or playing."""
+        """Replace a lost worker. Its envs are built and, if the others are in an episode, reset."""
         share = self._shares[k]
         n_lost = share.stop - share.start if self._playing and k not in self._replaced else 0
         self.dropped_episodes += n_lost
@@ -284,7 +283,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         return entries
 
     def _seed_anew(self, k: int) -> None:
-        """Other seeds for the envs of worker k, and nothing in their rows of a step."""
+        """Give the envs of worker k new seeds and clear their rows of a step."""
         share, batch = self._shares[k], self._batch
         self._seeds[share] = [_respawn_seed(seed, self.respawned) for seed in self._seeds[share]]
         batch.rewards[share] = 0.0
@@ -292,14 +291,14 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         batch.truncations[share] = False
 
     def _only(self, k: int, kind: Kind, payload: bytes, seconds: float | None = None) -> Any:
-        """As `_exchange` with one worker; raises WorkerLost."""
+        """Like `_exchange` with one worker; raises WorkerLost."""
         answer = self._exchange(kind, {k: payload}, seconds, kind.name.lower())[k]
         if isinstance(answer, WorkerLost):
             raise answer
         return answer
 
     def _gone(self, k: int, lost: WorkerLost, what: str) -> LudusError:
-        """The error to end with when worker k is not worth another try."""
+        """Return the error to raise when worker k is not replaced again."""
         return self._fault(k, what)
 
     def _fault(self, k: int, what: str) -> EnvFault:
@@ -313,17 +312,17 @@ class ProcessVectorEnv(ChunkedVectorEnv):
 
 
 def _blueprint(env_fns: Sequence[EnvFn], first_index: int, env_id: str) -> bytes:
-    # categories that stand in a module would have it imported in every worker; some belong to torch
+    # a category of another module would import it in every worker; some are torch's
     filters = [entry for entry in warnings.filters if getattr(entry[2], "__module__", "") == "builtins"]
     try:
-        # what the user's script registered is unknown to a process that never runs it
+        # a worker does not run the user's script, so it needs its registrations
         registrations = {
             name: _read_later(spec)
             for name, spec in gym.registry.items()
             if not str(spec.entry_point).startswith("gymnasium.")
         }
         blueprint = Blueprint(list(env_fns), first_index, env_id, sys.argv, filters, registrations)
-        # cloudpickle takes lambdas, closures and classes of the user's script; why pickle at all: wire.py
+        # cloudpickle accepts lambdas, closures and classes of the user's script; see wire.py
         return bytes(cloudpickle.dumps(blueprint))
     except Exception as error:  # pickling runs the user's code, which may raise anything
         raise UserError(
@@ -334,7 +333,7 @@ def _blueprint(env_fns: Sequence[EnvFn], first_index: int, env_id: str) -> bytes
 
 
 def _read_later(spec: Any) -> Any:
-    """A registered env whose class is imported by those workers only that build it."""
+    """Return a registration whose class is imported only by the workers that build it."""
     if callable(spec.entry_point):
         spec = copy.copy(spec)
         spec.entry_point = Later(spec.entry_point)
@@ -342,14 +341,14 @@ def _read_later(spec: Any) -> Any:
 
 
 def _respawn_seed(last: int | None, respawned: int) -> int | None:
-    """A seed unlike the one that led to the loss, yet the same in every repetition of the run."""
+    """Return a new seed that is the same in every repetition of the run."""
     return None if last is None else int(np.random.SeedSequence([last, respawned]).generate_state(1)[0])
 
 
 def _release(workers: list[WorkerHandle], descriptors: tuple[int, ...], owner: int) -> None:
-    """Ends the workers and closes the descriptors, in less than five seconds whatever the envs do."""
+    """End the workers and close the descriptors, in less than five seconds."""
     if os.getpid() != owner:
-        return  # a fork of the driver that is cleaning up: nothing of this is its own
+        return  # a forked process does not own them
     for worker in workers:
         worker.send(Kind.CLOSE, timeout=0.01)
     polite_until = time.monotonic() + _CLOSE_SECONDS

@@ -1,4 +1,4 @@
-"""Envs whose game runs outside: one worker for each, and the others play on while one of them is away."""
+"""Envs with external simulators: one worker for each; the others continue while one of them is away."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ludus.envs.vector.wire import Kind, pack
 from ludus.errors import LudusError, SimulatorLost
 
 _log = logging.getLogger("ludus.envs")
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # before trying again, doubled each time
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds before the next attempt, doubled each time
 _IDLE_SECONDS = 0.05
 _END_SECONDS = 2.0
-_STARTING_SECONDS_EACH = 10.0  # each imports what its env needs, and an opponent needs torch
+_STARTING_SECONDS_EACH = 10.0  # each worker imports the modules of its env, torch among them
 _BUILD_SECONDS = 60.0
 
 
 class RemoteVectorEnv(ProcessVectorEnv):
-    """One worker per env, so that all simulators are waited for at the same time.
+    """One worker per env, so that all simulators run at the same time.
 
-    An env is lost when its worker dies or hangs, or when it raises SimulatorLost. It is then away: in every step
-    until it is back its row is marked in `infos["dropped"]`, and a new worker tries to build it anew, with longer
-    and longer pauses. `attempts` failures in a row end in the SimulatorLost (or EnvFault) that tells of the last.
-    When all are away, `step` waits. `places` says of each env where its simulator is.
+    An env is lost if its worker dies or hangs, or if it raises SimulatorLost. It is then away: every step marks its
+    row in `infos["dropped"]` until a new worker has built it again. The pause between attempts doubles. After
+    `attempts` failures in a row, SimulatorLost (or EnvFault) of the last one is raised. If all envs are away, `step`
+    waits. `places` names the simulator of each env.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
         return sorted(self._away)
 
     def wrapper_states(self) -> WrapperStates:
-        """As ever; of an env that is away its last known ones, else those of another."""
+        """Return the states; for an env that is away, its last known states, else those of another env."""
         if not self._away:
             return super().wrapper_states()
         known = self._states
@@ -75,7 +75,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
         return {*self._replaced, *self._away}
 
     def _step_chunks(self) -> list[Entry]:
-        self._look_out()
+        self._advance_attempts()
         if len(self._away) == len(self._workers):
             self._wait_for(1)
         stepping = [k for k in self._present() if k not in self._replaced]
@@ -91,7 +91,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
         return entries + [entry for infos in self._replaced.values() for entry in infos]
 
     def _ask_chunks(self, method: str, per_env: Sequence[Any] | None, *args: Any) -> list[Any]:
-        # who is away is reset, and given its wrappers' states, when it comes back
+        # an env that is away is reset, and gets its wrapper states, when it is back
         if method not in ("reset", "load_wrapper_states", "rebuild"):
             self._wait_for(len(self._workers))
         return self._ask_present(method, per_env, *args)
@@ -122,11 +122,11 @@ class RemoteVectorEnv(ProcessVectorEnv):
         return WorkerLost(f"lost its simulator: {error.what}")
 
     def _exchange_at_start(self, kind: Kind, requests: list[bytes], seconds: float) -> dict[int, Any]:
-        # there may be many more workers than cores, and all of them start at once
+        # many more workers than cores may start at once
         return super()._exchange_at_start(kind, requests, seconds + _STARTING_SECONDS_EACH * len(requests))
 
     def _replace(self, k: int, lost: WorkerLost) -> None:
-        """Env k is away from now on."""
+        """Mark env k as away and start its next attempt."""
         if self._playing:
             self.dropped_episodes += 1
         self._steady[k] = 0
@@ -135,11 +135,11 @@ class RemoteVectorEnv(ProcessVectorEnv):
         self._batch.terminations[share] = False
         self._batch.truncations[share] = False
         self._replaced.pop(k, None)
-        self._away[k] = self._coming_back(k, lost)
-        self._look_out()
+        self._away[k] = self._bring_back(k, lost)
+        self._advance_attempts()
 
-    def _look_out(self) -> None:
-        """See who is back, and let those who are not take their next step towards it. Raises when one gives up."""
+    def _advance_attempts(self) -> None:
+        """Advance the attempts of all envs that are away. Raises after the last attempt of one."""
         for k, coming in list(self._away.items()):
             try:
                 next(coming)
@@ -148,13 +148,13 @@ class RemoteVectorEnv(ProcessVectorEnv):
                 _log.info("%s is back", self._places[k])
 
     def _wait_for(self, number: int) -> None:
-        """Return when so many envs are there."""
+        """Wait until `number` envs are present."""
         while len(self._workers) - len(self._away) < number:
             time.sleep(_IDLE_SECONDS)
-            self._look_out()
+            self._advance_attempts()
 
-    def _coming_back(self, k: int, lost: WorkerLost) -> Generator[None, None, None]:
-        """Every step it takes to bring env k back, yielding wherever there is something to wait for."""
+    def _bring_back(self, k: int, lost: WorkerLost) -> Generator[None, None, None]:
+        """Bring env k back, step by step; yields while it waits."""
         while True:
             if self._failures[k] >= self._respawns:
                 raise self._gone(k, lost, f"{lost}, and {self._failures[k]} attempts to get it back failed")
@@ -163,8 +163,8 @@ class RemoteVectorEnv(ProcessVectorEnv):
             self.respawned += 1
             count = f"attempt {self._failures[k]} of {self._respawns}"
             cause = self._causes.pop(k, None)
-            told = f"{self._places[k]}: its worker {lost}" if cause is None else cause.what
-            _log.warning("%s; the others play on, %s in %g s", told, count, pause)
+            reason = f"{self._places[k]}: its worker {lost}" if cause is None else cause.what
+            _log.warning("%s; the others continue, %s in %g s", reason, count, pause)
             resume_at = time.monotonic() + pause
             while time.monotonic() < resume_at:
                 yield
@@ -187,7 +187,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
     def _asked(
         self, k: int, kind: Kind, payload: bytes, seconds: float | None = None
     ) -> Generator[None, None, Any]:
-        """As `_only`, yielding until the answer is there."""
+        """Like `_only`, but yield until the answer has arrived."""
         seconds = self._deadline if seconds is None else seconds
         deadline = time.monotonic() + seconds
         self._workers[k].send(kind, payload, timeout=seconds)
@@ -202,7 +202,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
             raise lost from error
 
     def _dismiss(self, k: int) -> None:
-        """End a worker that has nothing left to play on, giving it time to close what it has open."""
+        """End a worker whose simulator is lost, with time to close its resources."""
         now = time.monotonic()
         self._workers[k].send(Kind.CLOSE, timeout=0.01)
         self._workers[k].end(polite_until=now + _END_SECONDS, reap_until=now + 2 * _END_SECONDS)
@@ -216,5 +216,5 @@ class RemoteVectorEnv(ProcessVectorEnv):
         return SimulatorLost(
             f"{self._places[k]}: its worker {lost}",
             where=self._places[k],
-            fix="see whether the simulator runs and answers, and whether nobody else uses it",
+            fix="check that the simulator runs, responds, and is not used by another process",
         )

@@ -14,13 +14,13 @@ from ludus.runs.limits import usable_cores
 from ludus.types import Array
 
 LARGE = 1 << 23
-"""Bytes from which it pays to wake other threads."""
+"""Size in bytes from which several threads are faster."""
 
 Result = TypeVar("Result")
 
 
 def on_rows(array: Array, work: Callable[[slice], Result]) -> list[Result]:
-    """What `work` returns for each part of the rows of `array`; it should let go of the interpreter's lock."""
+    """Call `work` for parts of the rows of `array`, on several threads. It should release the GIL."""
     parts = usable_cores() if array.nbytes >= LARGE else 1
     if parts == 1:
         return [work(slice(0, len(array)))]

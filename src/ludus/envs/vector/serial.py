@@ -12,7 +12,7 @@ from ludus.errors import UserError
 
 
 class SerialVectorEnv(ChunkedVectorEnv):
-    """Runs one env per function in `env_fns`. Raises EnvFault for what an env raises."""
+    """Run one env per function in `env_fns`. Raises EnvFault for an exception of an env."""
 
     def __init__(self, env_fns: Sequence[EnvFn], *, env_id: str = "") -> None:
         if not env_fns:

@@ -12,7 +12,7 @@ import tempfile
 
 
 def anonymous_file() -> int:
-    """A descriptor of a new, empty, nameless file, in memory where the system can do that."""
+    """Return the descriptor of a new, empty file without a name, in memory if the system supports it."""
     if hasattr(os, "memfd_create"):
         try:
             return os.memfd_create("ludus-batch")
@@ -23,7 +23,7 @@ def anonymous_file() -> int:
 
 
 def map_file(descriptor: int, nbytes: int) -> mmap.mmap:
-    """The file's first `nbytes` as shared memory, growing it if need be."""
+    """Map the first `nbytes` of the file as shared memory; a shorter file grows."""
     if os.fstat(descriptor).st_size < nbytes:
         os.ftruncate(descriptor, nbytes)
     return mmap.mmap(descriptor, nbytes)

@@ -1,6 +1,6 @@
-"""What driver and worker say to each other: numbered frames over a socket pair.
+"""The protocol of driver and worker: numbered frames over a socket pair.
 
-A step's frames carry no payload unless an env has an info to tell; the arrays travel in shared memory.
+A step's frames have no payload unless an env has infos; the arrays travel in shared memory.
 Payloads are pickled: both ends are one program, the worker is our own child, and nothing is read from a file.
 """
 
@@ -19,12 +19,12 @@ import cloudpickle
 from ludus.errors import LudusError
 
 _HEADER = struct.Struct("<BIQ")  # kind, number, length of the payload
-_LONGEST_PAYLOAD = 1 << 34  # bytes: what claims to be longer is no frame of ours
-_LEAST_RECEIVE, _MOST_RECEIVE = 1 << 12, 1 << 20  # bytes asked for at once
+_LONGEST_PAYLOAD = 1 << 34  # bytes: a longer one is not a frame of ours
+_LEAST_RECEIVE, _MOST_RECEIVE = 1 << 12, 1 << 20  # bytes per receive
 
 
 class Kind(IntEnum):
-    """What a frame asks for, or answers."""
+    """The kind of a frame: a command or an answer."""
 
     BUILD = 0  # payload: a `Blueprint`
     ATTACH = 1  # payload: the number of envs in the batch
@@ -36,23 +36,23 @@ class Kind(IntEnum):
 
 
 class Garbage(EOFError):
-    """What arrived is no frame: something else writes there, and there is no telling where the next frame begins."""
+    """The received bytes are not a frame, because something else writes to the socket."""
 
 
 class Channel:
-    """Sends and receives whole frames; a receive that was interrupted loses nothing."""
+    """Sends and receives whole frames. An interrupted receive loses nothing."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._received = bytearray()
 
     def send(self, kind: Kind, number: int, payload: bytes = b"", *, timeout: float | None = None) -> None:
-        """Raises TimeoutError when the other end does not take the frame, OSError when it is gone."""
+        """Send a frame. Raises TimeoutError if the other end does not receive it, OSError if it is closed."""
         self._socket.settimeout(timeout)
         self._socket.sendall(_HEADER.pack(kind, number, len(payload)) + payload)
 
     def receive(self, deadline: float | None = None) -> tuple[Kind, int, bytes]:
-        """The next frame: kind, number, payload.
+        """Return the next frame: kind, number, payload.
 
         Raises TimeoutError past `deadline` (of `time.monotonic`), EOFError or OSError when the other end
         is gone, and Garbage, an EOFError, when what it sends makes no sense.
@@ -70,7 +70,7 @@ class Channel:
                     del received[:end]
                     return Kind(kind), number, payload
                 missing = end - len(received)
-            # an answer that is already there is taken even when the deadline has passed
+            # an answer that has already arrived is read even after the deadline
             left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
             self._socket.settimeout(left)
             data = self._socket.recv(min(max(missing, _LEAST_RECEIVE), _MOST_RECEIVE))
@@ -79,7 +79,7 @@ class Channel:
             received += data
 
     def readable(self) -> bool:
-        """Whether something has arrived, be it the end."""
+        """Return whether data or the end of the stream has arrived."""
         return bool(self._received) or bool(select.select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:
@@ -87,12 +87,10 @@ class Channel:
 
 
 def pack(value: Any) -> bytes:
-    """Bytes of `value`; raises whatever pickling raises when it cannot leave its process."""
+    """Pickle `value`. Raises what pickling raises."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except (
-        Exception
-    ):  # what the quick pickler refuses (lambdas, classes of __main__), the thorough one may take
+    except Exception:  # cloudpickle is slower, but accepts lambdas and classes of __main__
         return bytes(cloudpickle.dumps(value))
 
 
@@ -101,7 +99,7 @@ def unpack(payload: bytes) -> Any:
 
 
 class Later:
-    """What a user registered, as bytes until it is asked for: reading them imports the modules it stands in."""
+    """A pickled registration of the user, unpickled on first use because that imports its modules."""
 
     def __init__(self, value: Any) -> None:
         self._packed = bytes(cloudpickle.dumps(value))
@@ -116,15 +114,15 @@ class Later:
 
 
 def pack_error(error: LudusError) -> bytes:
-    """Bytes of an error, in parts: its constructor need not take the arguments that pickle would give it."""
+    """Pickle an error in parts, because its constructor may not accept the arguments that pickle would pass."""
     return pack((type(error), error.args, error.__dict__))
 
 
 def unpack_answer(payload: bytes) -> Any:
-    """What a worker answered, nothing being an empty list. Raises Garbage when it cannot be read."""
+    """Unpickle the answer of a worker; no bytes are an empty list. Raises Garbage if it cannot be read."""
     try:
         return unpack(payload) if payload else []
-    except Exception as error:  # bytes that something else wrote can raise anything
+    except Exception as error:  # unpickling foreign bytes may raise anything
         raise Garbage from error
 
 

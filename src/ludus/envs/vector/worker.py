@@ -1,4 +1,4 @@
-"""The worker process: builds a chunk of envs and serves the driver until told to close, or until it is gone.
+"""The worker process: builds a chunk of envs and serves the driver until it sends CLOSE or exits.
 
 Started by `handle.WorkerHandle` as a fresh interpreter, so nothing of the user's script runs again here.
 """
@@ -32,7 +32,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class Blueprint:
-    """All a worker needs to build its envs as the driver would."""
+    """Everything a worker needs to build its envs as the driver would."""
 
     env_fns: Sequence[EnvFn]
     first_index: int
@@ -43,8 +43,8 @@ class Blueprint:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """`arguments`: descriptors of socket, shared file and lifeline; the driver's pid to die with it, or 0."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to act upon
+    """Run the worker. `arguments`: descriptors of socket, shared file and lifeline, and the driver's pid, or 0."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
     faulthandler.enable()  # an env that crashes the interpreter shows where
     socket_fd, memory_fd, lifeline_fd, driver_pid = map(int, arguments)
     for descriptor in (socket_fd, memory_fd, lifeline_fd):
@@ -60,7 +60,7 @@ def _serve(channel: Channel, memory_fd: int) -> None:
         try:
             kind, number, payload = channel.receive()
         except (EOFError, OSError):
-            kind, number, payload = Kind.CLOSE, 0, b""  # the driver let go of us
+            kind, number, payload = Kind.CLOSE, 0, b""  # the driver closed the socket
         if kind is Kind.CLOSE:
             if chunk is not None:
                 chunk.close()
@@ -115,7 +115,7 @@ def _build(payload: bytes) -> EnvChunk:
         ) from error
     sys.argv[:] = blueprint.argv
     warnings.filters = blueprint.warning_filters
-    # the user's module, imported to build an env, registers again what was registered here for it
+    # building an env imports the user's module, which registers again what is registered here
     warnings.filterwarnings("ignore", message=".*Overriding environment")
     for env_id, spec in blueprint.registrations.items():
         gym.registry.setdefault(env_id, spec)
@@ -123,27 +123,27 @@ def _build(payload: bytes) -> EnvChunk:
 
 
 def _die_with_driver(lifeline_fd: int, driver_pid: int) -> None:
-    """Makes sure that no death of the driver, and no hanging env, leaves this process behind."""
+    """Make this process exit with the driver, even while an env hangs."""
     threading.Thread(target=_watch, args=(lifeline_fd,), daemon=True).start()
     if driver_pid and sys.platform == "linux":
-        # for an env that hangs without letting other threads run
+        # for an env that hangs without releasing the GIL
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != driver_pid:  # it died before we asked
+        if os.getppid() != driver_pid:  # it exited before the call above
             _vanish()
 
 
 def _die_before_driver() -> None:
-    """An env that leaks takes its worker with it, which is replaced, and not the driver."""
-    with contextlib.suppress(OSError):  # there is no such file but on Linux
+    """Make the kernel kill this worker, not the driver, if an env uses up the memory."""
+    with contextlib.suppress(OSError):  # the file exists on Linux only
         Path("/proc/self/oom_score_adj").write_text("900")
 
 
 def _watch(lifeline_fd: int) -> None:
-    os.read(lifeline_fd, 1)  # nobody writes: it returns when the driver's end is closed
+    os.read(lifeline_fd, 1)  # nothing is written: it returns when the driver's end is closed
     _vanish()
 
 
 def _vanish() -> NoReturn:
     if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)  # with whatever programs the envs have started
+        os.killpg(0, signal.SIGKILL)  # with all programs that the envs have started
     os._exit(1)

@@ -1,1 +1,1 @@
-"""A policy replayed to be studied: `recording` has the steps, `export` writes them, `charts` says what to draw."""
+"""Analysis of a policy: `recording` records its steps, `export` writes them, `charts` prepares the charts."""

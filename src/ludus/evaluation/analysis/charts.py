@@ -1,4 +1,4 @@
-"""What is drawn of a recording, as plain data: for the page and for pictures alike."""
+"""The charts of a recording as plain data, for the page and for pictures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Kind = Literal["lines", "steps", "points", "bars", "bands"]
 
 @dataclass(frozen=True)
 class ChartSeries:
-    """Points of a chart, under one name. For bands, `y` is 1 where it is on."""
+    """A named series of points. For bands, `y` is 1 where the signal is on."""
 
     name: str
     x: Array
@@ -43,7 +43,7 @@ class AnalysisChart:
 
 @dataclass(frozen=True)
 class Figure:
-    """Charts that belong together. `stacked` ones stand below each other on one x axis."""
+    """A group of charts. `stacked` ones share one x axis."""
 
     name: str
     title: str
@@ -53,7 +53,7 @@ class Figure:
 
 
 def figures_of(recording: Recording, most_episodes: int = 5) -> list[Figure]:
-    """All there is to draw; single episodes for the first few."""
+    """Return all charts; the first few episodes also have their own."""
     shown = recording.episodes[:most_episodes]
     figures = [_over_episode(recording, number, episode) for number, episode in enumerate(shown)]
     figures += [_phases(recording, shown), _actions(recording), _value(recording), _returns(recording)]
@@ -106,8 +106,8 @@ def _action_chart(recording: Recording, rows: slice, steps: Array) -> AnalysisCh
     if isinstance(recording.action_space, spaces.Discrete):
         start, n = int(recording.action_space.start), int(recording.action_space.n)
         choices = recording.columns["action"][rows].astype(float) - start
-        told = recording.signals.actions if n <= 12 else ()
-        return AnalysisChart("action", "step", "", "steps", (ChartSeries("action", steps, choices),), told)
+        names = recording.signals.actions if n <= 12 else ()
+        return AnalysisChart("action", "step", "", "steps", (ChartSeries("action", steps, choices),), names)
     lines = tuple(
         ChartSeries(name.removeprefix("action "), steps, recording.columns[name][rows].astype(float))
         for name in names[: 2 * MOST_LINES]
@@ -160,9 +160,9 @@ def _actions(recording: Recording) -> Figure:
             order = np.argsort(-counts, kind="stable")[:MOST_CHOICES]
             title = f"{name}: the {MOST_CHOICES} most frequent of {len(choices)}"
         start = int(np.min(space.start)) if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else 0
-        told = recording.signals.actions if isinstance(space, spaces.Discrete) else ()
+        names = recording.signals.actions if isinstance(space, spaces.Discrete) else ()
         labels = tuple(
-            told[int(choice) - start] if int(choice) - start < len(told) else f"{choice:g}"
+            names[int(choice) - start] if int(choice) - start < len(names) else f"{choice:g}"
             for choice in choices[order]
         )
         bars = ChartSeries(name, np.arange(len(order)), counts[order] / counts.sum())
@@ -197,7 +197,7 @@ def _returns(recording: Recording) -> Figure:
 
 
 def explained_variance(guess: Array, truth: Array) -> float:
-    """1 for a perfect guess, 0 for one no better than the mean; NaN where the truth never varies."""
+    """Return 1 for a perfect prediction, 0 for the mean as prediction; NaN if the true values are constant."""
     known = np.isfinite(guess)
     spread = float(np.var(truth[known]))
     return float("nan") if spread == 0 else 1.0 - float(np.var(truth[known] - guess[known])) / spread

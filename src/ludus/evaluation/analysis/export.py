@@ -16,18 +16,18 @@ Format = Literal["csv", "parquet"]
 
 
 def usual_format() -> Format:
-    """Parquet where it can be written, else CSV."""
+    """Return "parquet" if pyarrow is installed, else "csv"."""
     return "csv" if importlib.util.find_spec("pyarrow") is None else "parquet"
 
 
 def require_format(kind: Format) -> None:
-    """MissingExtra unless files of this kind can be written."""
+    """Raise MissingExtra unless files of this kind can be written."""
     if kind == "parquet" and usual_format() != "parquet":
         raise MissingExtra("writing Parquet", "parquet")
 
 
 def write_steps(recording: Recording, path: Path, kind: Format, about: Mapping[str, Any]) -> Path:
-    """Write the columns to `path`, whole or not at all; Parquet carries `about` as its metadata."""
+    """Write the columns to `path` atomically; Parquet has `about` as its metadata."""
     require_format(kind)
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -43,7 +43,7 @@ def _write_csv(recording: Recording, path: Path, about: Mapping[str, Any]) -> No
         writer = csv.writer(file)
         writer.writerow(recording.columns)
         cells = [
-            ["" if value != value else value for value in column.tolist()]  # what is unknown stays empty
+            ["" if value != value else value for value in column.tolist()]  # NaN becomes an empty cell
             for column in recording.columns.values()
         ]
         writer.writerows(zip(*cells, strict=True))

@@ -1,4 +1,4 @@
-"""Whole episodes as columns of numbers, one row for every step."""
+"""Records episodes as columns of numbers with one row per step."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def record_episodes(
     deterministic: bool = True,
     on_episode: Callable[[int], None] | None = None,
 ) -> Recording:
-    """Play one episode from each seed and record every step of it; `on_episode` is told how many are done."""
+    """Play one episode from each seed and record every step of it; `on_episode` is called with the number done."""
     env = make_env()
     try:
         signals, probe = signals_of(env), PolicyProbe(actor, reward_scale)
-        told, episodes, first = [], [], 0
+        tables, episodes, first = [], [], 0
         for number, seed in enumerate(seeds):
             trace = EpisodeTrace(actor, env, seed, signals, probe=probe, deterministic=deterministic)
             steps = list(trace)
@@ -93,13 +93,13 @@ def record_episodes(
             rows = slice(first, first + len(steps) - 1)
             first = rows.stop
             episodes.append(RecordedEpisode(seed, trace.reward, len(steps) - 1, ended, rows))
-            told.append(_steps(number, seed, steps, env.action_space, gamma))
+            tables.append(_steps(number, seed, steps, env.action_space, gamma))
             if on_episode is not None:
                 on_episode(number + 1)
         action_names = _action_names(env.action_space, signals)
         signal_names = tuple(_free(name, (*_FIXED, *action_names)) for name in signals.names)
         names = [*_FIXED, *action_names, *signal_names]
-        columns = {name: np.concatenate([one[i] for one in told]) for i, name in enumerate(names)}
+        columns = {name: np.concatenate([one[i] for one in tables]) for i, name in enumerate(names)}
         return Recording(
             columns, tuple(episodes), signals, signal_names, action_names, env.action_space, gamma
         )
@@ -110,7 +110,7 @@ def record_episodes(
 def _steps(
     number: int, seed: int, steps: Sequence[TraceStep], space: spaces.Space[Any], gamma: float
 ) -> list[Array]:
-    """The columns of one episode, in the order of their names."""
+    """Return the columns of one episode, in the order of their names."""
     taken, length = steps[:-1], len(steps) - 1
     rewards = np.array([trace_step.reward for trace_step in steps[1:]])
     last = np.zeros(length, bool)
@@ -136,7 +136,7 @@ def _steps(
 
 
 def to_go(rewards: Array, gamma: float) -> Array:
-    """From each step on, the discounted sum of `rewards`."""
+    """Return the discounted sum of `rewards` from each step on."""
     sums = np.zeros(len(rewards))
     after = 0.0
     for index in range(len(rewards) - 1, -1, -1):
@@ -154,7 +154,7 @@ def _chance(trace_step: TraceStep, space: spaces.Space[Any]) -> float:
 
 
 def _action_names(space: spaces.Space[Any], signals: Signals) -> tuple[str, ...]:
-    """One column for a choice, else one for every component."""
+    """Return one column for a Discrete space, else one per component."""
     if isinstance(space, spaces.Discrete):
         return ("action",)
     size = int(np.prod(space.shape or ()))

@@ -1,4 +1,4 @@
-"""`--to onnx`: one file for ONNX Runtime and its like, on any device and from any language."""
+"""`--to onnx`: one file for ONNX runtimes, on any device and from any language."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPSET = 18
 
 
 def export(policy: LoadedPolicy, path: Path) -> Exported:
-    """Write the policy, load it back and compare. UserError when it has no graph, or the file acts otherwise.
+    """Write the policy, load it back and compare. Raises UserError if it has no graph or the file differs.
 
     Raises MissingExtra without onnx and onnxscript. Without onnxruntime, onnx's own evaluator compares.
     """
@@ -71,7 +71,7 @@ def _model(graph: PolicyGraph) -> Any:
 
 
 def _forget_sources(model: Any) -> None:
-    """Remove what torch notes beside every part: the line of code it came from, on the machine that exported it."""
+    """Remove the source locations that torch adds to every part, which name paths of this machine."""
     graph = model.graph
     for part in (
         model,

@@ -18,19 +18,19 @@ from ludus.types import Array
 _jit: Any = torch.jit  # torch gives its functions no types
 FILENAME = "policy.pt"
 METADATA = "ludus.json"
-"""The file within the archive that says where the policy comes from."""
+"""The file in the archive with the origin of the policy."""
 
 
 def export(policy: LoadedPolicy, path: Path) -> Exported:
-    """Write the policy, load it back and compare. UserError when it has no graph, or the file acts otherwise."""
+    """Write the policy, load it back and compare. Raises UserError if it has no graph or the file differs."""
     graph, notes = policy_graph(policy)
     example = graph.example()
     with blamed_on_the_model(graph), quietly(), torch.no_grad():
-        capture(graph, example)  # refuses what a trace would get wrong in silence: one side of an `if`
+        capture(graph, example)  # raises for what a trace would silently get wrong: one side of an `if`
         traced = _jit.freeze(_jit.trace(graph, example, strict=False, check_trace=False))
 
     def write(to: Path) -> None:
-        file = io.BytesIO()  # given a path, torch would keep its name within the archive
+        file = io.BytesIO()  # with a path, torch would store its name in the archive
         with quietly():
             _jit.save(traced, file, _extra_files={METADATA: json.dumps(origin(policy))})
         to.write_bytes(file.getvalue())

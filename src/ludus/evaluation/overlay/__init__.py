@@ -1,1 +1,1 @@
-"""What is drawn beside the picture: `data` says what, `panel` says where, `ink` how."""
+"""The panel next to the picture of a video: `data` is its content, `panel` its layout, `ink` draws."""

@@ -1,4 +1,4 @@
-"""What one frame's panel shows, as plain numbers; the drawing reads nothing else."""
+"""The content of a panel in one frame, as plain numbers."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Reading:
     low: float = field(default=0.0, compare=False)
     high: float = field(default=1.0, compare=False)
     whole: bool = field(default=False, compare=False)
-    """Whether it never had decimals."""
+    """Whether all values so far were whole numbers."""
 
 
 @dataclass(frozen=True)
 class PanelData:
-    """Everything one panel shows. `value` is None where the policy tells none, and at the end."""
+    """The content of a panel. `value` is None if the policy has no value estimate, and at the end."""
 
     title: str
     subtitle: str
@@ -65,7 +65,7 @@ class PanelData:
 
 
 class PanelFeed:
-    """From the steps of one policy's episodes to what its panel shows."""
+    """Converts the steps of episodes to the content of a panel."""
 
     def __init__(self, title: str, subtitle: str, signals: Signals, action_space: spaces.Space[Any]) -> None:
         self._title, self._subtitle = title, subtitle
@@ -74,7 +74,7 @@ class PanelFeed:
         self.begin("")
 
     def begin(self, note: str) -> None:
-        """A new episode starts, which `note` names."""
+        """Start an episode; `note` names it."""
         self._note = note
         rows = 3 + len(self._signals.signals)
         self._trails = np.zeros((rows, 256))
@@ -84,7 +84,7 @@ class PanelFeed:
         self._bars: tuple[str, tuple[Bar, ...]] = ("action", ())
 
     def take(self, trace_step: TraceStep) -> PanelData:
-        """What to show of `trace_step`; steps come in order."""
+        """Return the content for `trace_step`. Call it for each step in order."""
         value = None if trace_step.output is None else trace_step.output.value
         self._append(
             (trace_step.reward, trace_step.total, np.nan if value is None else value, *trace_step.signals)
@@ -108,25 +108,25 @@ class PanelFeed:
             bars_title=self._bars[0],
             bars=self._bars[1],
             signals=tuple(
-                self._reading(signal.name, 3 + index, told, signal.contact)
-                for index, (signal, told) in enumerate(
+                self._reading(signal.name, 3 + index, value, signal.contact)
+                for index, (signal, value) in enumerate(
                     zip(self._signals.signals, trace_step.signals, strict=True)
                 )
             ),
             ended=trace_step.ended,
         )
 
-    def _append(self, told: Sequence[float]) -> None:
+    def _append(self, numbers: Sequence[float]) -> None:
         if self._length == self._trails.shape[1]:
             self._trails = np.concatenate([self._trails, np.zeros_like(self._trails)], axis=1)
-        values = np.array(told, dtype=float)
+        values = np.array(numbers, dtype=float)
         values[~np.isfinite(values)] = np.nan
         self._trails[:, self._length] = values
         self._low, self._high = np.fmin(self._low, values), np.fmax(self._high, values)
         self._whole &= values == np.rint(values)
         self._length += 1
         low, high = np.nan_to_num(self._low), np.nan_to_num(self._high)
-        flat = high - low <= 1e-6 * np.maximum(1.0, np.abs(high))  # a flat line stands in the middle
+        flat = high - low <= 1e-6 * np.maximum(1.0, np.abs(high))  # a flat line is drawn in the middle
         self._scales = list(
             zip((low - 0.5 * flat).tolist(), (high + 0.5 * flat).tolist(), self._whole.tolist(), strict=True)
         )
@@ -147,7 +147,7 @@ class PanelFeed:
         return "action", self._components(np.ravel(action).astype(float))
 
     def _choices(self, chosen: int, n: int, output: PolicyOutput) -> tuple[str, tuple[Bar, ...]]:
-        """The best choices among n, or all of them where there is room, in their own order."""
+        """Return the indices of the best of n choices, or all that fit, in their own order."""
         if output.weights is None:
             return "action", (Bar(self._name(chosen), float(chosen), "", 0.0, 1.0, True),)
         weights = np.array(output.weights)
@@ -171,7 +171,7 @@ class PanelFeed:
         )
 
     def _several(self, choices: Array, sizes: Array, weights: tuple[float, ...] | None) -> tuple[Bar, ...]:
-        """A bar for every choice of a MultiDiscrete space: which one, and how likely it was."""
+        """Return a bar for every part of a MultiDiscrete space: the choice and its probability."""
         bars, first = [], 0
         for index, (choice, size) in enumerate(zip(choices, sizes, strict=True)):
             chance = 1.0 if weights is None else weights[first + int(choice)]
@@ -188,7 +188,7 @@ class PanelFeed:
         )
 
     def _components(self, action: Array) -> tuple[Bar, ...]:
-        """A bar for every component of a Box, from zero (or its lowest value) to what is done."""
+        """Return a bar for every component of a Box, from zero (or its lower bound) to the action."""
         assert isinstance(self._space, spaces.Box)
         np.maximum(self._reach, np.abs(action), out=self._reach)
         low, high = np.ravel(self._space.low).astype(float), np.ravel(self._space.high).astype(float)
@@ -207,7 +207,7 @@ class PanelFeed:
 
 
 def number(value: float | None) -> str:
-    """A number in at most eight characters; a dash for one that is not there."""
+    """Format a number in at most eight characters; a dash for None."""
     if value is None or not math.isfinite(value):
         return "-"
     size = abs(value)
@@ -218,7 +218,7 @@ def number(value: float | None) -> str:
 
 
 def signal_number(signal: Reading) -> str:
-    """A signal's value; one that was whole all the time so far, without decimals."""
+    """Format a signal's value, without decimals if all values so far were whole numbers."""
     if signal.whole and abs(signal.value) < 1e7:
         return f"{int(signal.value):,}"
     return number(signal.value)

@@ -1,4 +1,4 @@
-"""Text, lines and dots on an array of pixels, fast enough to be drawn anew in every frame.
+"""Text, lines and dots on an array of pixels, fast enough to be drawn in every frame.
 
 Text is set by Pillow once and kept: most of what a frame says was said before. Numbers, which change, are put
 together from their figures, all of one width so that they stand still. Curves are drawn by compiled code.
@@ -38,7 +38,7 @@ def _font(size: int) -> Any:
 
 @lru_cache(maxsize=8192)
 def text_tile(text: str, size: int, color: Color = INK, ground: Color = GROUND) -> Array:
-    """`text` as pixels on a flat ground. All tiles of a size have the same height and baseline."""
+    """Draw `text` as pixels on a flat ground. All tiles of a size have the same height and baseline."""
     if text and _FIGURES.issuperset(text):
         return np.concatenate([_figure(sign, size, color, ground) for sign in text], axis=1)
     return _set(text, max(1, math.ceil(_font(size).getlength(text))), size, color, ground)
@@ -63,7 +63,7 @@ def _set(text: str, width: int, size: int, color: Color, ground: Color) -> Array
 
 @lru_cache(maxsize=1024)
 def fitted(text: str, size: int, room: int) -> str:
-    """`text`, cut to `room` pixels."""
+    """Return `text`, cut to `room` pixels."""
     if width(text, size) <= room:
         return text
     while text and width(text + "…", size) > room:
@@ -72,7 +72,7 @@ def fitted(text: str, size: int, room: int) -> str:
 
 
 def width(text: str, size: int) -> float:
-    """How many pixels `text` takes."""
+    """Return the width of `text` in pixels."""
     return float(_font(size).getlength(text))
 
 
@@ -94,7 +94,7 @@ def write(
 
 
 def fill(canvas: Array, x: float, y: int, length: float, height: int, color: Color, ground: Color) -> None:
-    """A bar on a flat `ground`, whose left and right ends may lie within a pixel."""
+    """Draw a bar on a flat `ground`; its ends may be fractions of a pixel."""
     shades, end = _shades(color, ground), x + length
     first, last = math.floor(x), math.ceil(end) - 1
     bar = canvas[y : y + height]
@@ -104,13 +104,13 @@ def fill(canvas: Array, x: float, y: int, length: float, height: int, color: Col
 
 
 def mixed(covered: Array, color: Color, ground: Color = GROUND) -> Array:
-    """`color` over a flat `ground`, by the share of each pixel that is covered, as bytes."""
+    """Blend `color` over a flat `ground` by the covered share of each pixel, as bytes."""
     return _shades(color, ground)[(covered * 255 + 0.5).astype(np.uint8)]
 
 
 @lru_cache(maxsize=64)
 def _shades(color: Color, ground: Color) -> Array:
-    """From none of `color` to nothing but it, in 256 steps."""
+    """Return the 256 blends from `ground` to `color`."""
     share = np.arange(256)[:, None] / 255
     shades: Array = np.rint(np.array(ground) + share * (np.array(color) - np.array(ground)))
     return shades.astype(np.uint8)
@@ -126,7 +126,7 @@ def dot(radius: float, color: Color, ground: Color = GROUND) -> Array:
 
 
 def latest(trail: Array, width: int, stride: int = 1) -> Array:
-    """Those of the newest values that are shown over `width` pixels, each `stride` pixels wide.
+    """Return the newest values that fit into `width` pixels, each `stride` pixels wide.
 
     They fill the room from the left; when it is full, the older half makes way. Nothing else moves, which is easy on
     the eye and on the encoder.
@@ -150,7 +150,7 @@ def curve(
     zero: int = -1,
 ) -> None:
     """Fill `canvas` with the newest of `trail`, between `low` and `high`; see `draw_curve`."""
-    from ludus.evaluation.pixels import draw_curve  # compiled: only who draws waits for that
+    from ludus.evaluation.pixels import draw_curve  # compiled, which takes a moment
 
     shown = latest(trail, canvas.shape[1], stride)
     draw_curve(

@@ -1,4 +1,4 @@
-"""The dark panel beside a picture, or below it: where everything stands, and what of it changes."""
+"""The dark panel next to a picture or below it: its layout, its fixed parts and its changing parts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Panel:
         self._draw_fixed(first)
 
     def draw(self, data: PanelData, canvas: Array | None = None) -> Array:
-        """The panel as RGB bytes, in `canvas` if that is given."""
+        """Return the panel as RGB bytes, drawn into `canvas` if given."""
         canvas = np.empty_like(self._ground) if canvas is None else canvas
         canvas[...] = self._ground
         self._draw_header(canvas, data)
@@ -69,7 +69,7 @@ class Panel:
         self._draw_signals(canvas, data.signals[: len(self._signals)])
         return canvas
 
-    # Where things stand
+    # Layout
 
     def _beside(self, first: PanelData) -> None:
         inner = self._width - 2 * _PAD
@@ -126,7 +126,7 @@ class Panel:
             for index in range(min(count, rows * columns))
         ]
 
-    # What stays
+    # Fixed parts
 
     def _draw_fixed(self, first: PanelData) -> None:
         ground = self._ground
@@ -149,7 +149,7 @@ class Panel:
             name = ink.fitted(signal.name, _LABEL, box.width - _SPARK - _NUMBER - 4)
             ink.write(ground, name, *_at(box), _LABEL, ink.INK)
 
-    # What changes
+    # Changing parts
 
     def _draw_header(self, canvas: Array, data: PanelData) -> None:
         box = self._header
@@ -159,8 +159,8 @@ class Panel:
             ink.write(canvas, _ENDS[data.ended], box.right, box.y + 3, _LABEL, ink.AMBER, "right")
 
     def _draw_stats(self, canvas: Array, data: PanelData) -> None:
-        told = (f"{data.step:,}", number(data.reward), number(data.total), number(data.value))
-        for box, text in zip(self._stats, told, strict=True):
+        texts = (f"{data.step:,}", number(data.reward), number(data.total), number(data.value))
+        for box, text in zip(self._stats, texts, strict=True):
             ink.write(canvas, text, box.x, box.y + 14, _BIG)
 
     def _draw_bars(self, canvas: Array, title: str, bars: tuple[Bar, ...]) -> None:
@@ -202,8 +202,8 @@ class Panel:
                 thickness=1.2,
                 color=ink.BLUE,
             )
-            told = signal_number(signal)
-            ink.write(canvas, told, box.right, box.y, _LABEL, ink.INK, "right")
+            text = signal_number(signal)
+            ink.write(canvas, text, box.right, box.y, _LABEL, ink.INK, "right")
 
 
 def _draw_plot(canvas: Array, box: _Box, plot: Reading, color: ink.Color, stride: int) -> None:
