@@ -270,13 +270,13 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         values[policy_gradient.RATE] = settings.learning_rate
         values[policy_gradient.EPS] = self._eps
         values[policy_gradient.MAX_NORM] = -1.0 if settings.max_grad_norm is None else settings.max_grad_norm
-        values[policy_gradient.CLIP] = settings.clip_range or 0.0
+        values[policy_gradient.CLIP_RANGE] = settings.clip_range or 0.0
         values[policy_gradient.CLIP_VALUE] = -1.0 if clip_range_vf is None else clip_range_vf
         values[policy_gradient.ENT_COEF] = settings.ent_coef
         values[policy_gradient.VF_COEF] = settings.vf_coef
         values[policy_gradient.TARGET_KL] = -1.0 if target_kl is None else target_kl
         values[policy_gradient.NORMALIZE] = float(settings.normalize_advantage)
-        values[policy_gradient.PLAIN] = float(settings.clip_range is None)
+        values[policy_gradient.UNCLIPPED] = float(settings.clip_range is None)
         values[policy_gradient.RMSPROP] = float(self._rmsprop)
         return values
 

@@ -25,7 +25,9 @@ POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS, APPROX_KL, CLIP_FRACTION, GRAD_NORM = ran
 N_STATS = 6
 
 # Places in the array of settings
-RATE, EPS, MAX_NORM, CLIP, CLIP_VALUE, ENT_COEF, VF_COEF, TARGET_KL, NORMALIZE, PLAIN, RMSPROP = range(11)
+RATE, EPS, MAX_NORM, CLIP_RANGE, CLIP_VALUE, ENT_COEF, VF_COEF, TARGET_KL, NORMALIZE, UNCLIPPED, RMSPROP = (
+    range(11)
+)
 N_SETTINGS = 11
 
 
@@ -33,6 +35,47 @@ N_SETTINGS = 11
 def take_rows(source: Any, indices: Any, out: Any) -> None:
     for b in range(len(indices)):
         out[b] = source[indices[b]]
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST, inline="always")
+def normalizer(advantages: Any, indices: Any, settings: Any) -> tuple[float, float]:
+    """Return mean and deviation of a minibatch's advantages; 0 and 1 where they are not normalised."""
+    n = len(indices)
+    mean, deviation = 0.0, 1.0
+    if settings[NORMALIZE] > 0.0:
+        for b in range(n):
+            mean += advantages[indices[b]]
+        mean /= n
+        square = 0.0
+        for b in range(n):
+            square += (advantages[indices[b]] - mean) ** 2
+        deviation = np.sqrt(square / (n - 1)) + 1e-8
+    return mean, deviation
+
+
+@njit(cache=True, error_model="numpy", fastmath=FAST, inline="always")
+def add_sample(
+    log_prob: Any, old_log_prob: Any, advantage: Any, n: int, settings: Any, loss: Any, kl: Any, clipped: Any
+) -> tuple[Any, Any, Any, Any]:
+    """Add one sample to the sums of loss, approximate KL and clipped ratios; returns them and d(loss)/d(log_prob).
+
+    PPO's clipped surrogate, or A2C's policy gradient when settings[UNCLIPPED] is set. `n` is the minibatch's size.
+    """
+    if settings[UNCLIPPED] > 0.0:
+        loss -= advantage * log_prob
+        slope = -advantage / n
+    else:
+        clip_range = settings[CLIP_RANGE]
+        log_ratio = np.float64(log_prob - old_log_prob)
+        ratio = np.exp(log_ratio)
+        clipped_ratio = min(max(ratio, 1.0 - clip_range), 1.0 + clip_range)
+        surrogate, clipped_surrogate = advantage * ratio, advantage * clipped_ratio
+        loss -= min(surrogate, clipped_surrogate)
+        slope = 0.0 if surrogate > clipped_surrogate else -surrogate / n  # a NaN must come through
+        kl += (ratio - 1.0) - log_ratio
+        if abs(ratio - 1.0) > clip_range:
+            clipped += 1.0
+    return loss, kl, clipped, slope
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
@@ -47,22 +90,10 @@ def policy_loss(
     settings: Any,
     stats: Any,
 ) -> float:
-    """Slopes of the policy's outputs for one minibatch; adds to `stats` and returns the mean approximate KL.
-
-    PPO's clipped objective, or A2C's plain one when settings[PLAIN] is set.
-    """
+    """Write the slopes of the policy's outputs for one minibatch; adds to `stats`, returns the mean approximate KL."""
     actions_int, actions_float, old_log_probs, advantages, masks, masked = whole
     n = len(indices)
-    mean, spread = 0.0, 1.0
-    if settings[NORMALIZE] > 0.0:
-        for b in range(n):
-            mean += advantages[indices[b]]
-        mean /= n
-        square = 0.0
-        for b in range(n):
-            square += (advantages[indices[b]] - mean) ** 2
-        spread = np.sqrt(square / (n - 1)) + 1e-8
-    clip = settings[CLIP]
+    mean, deviation = normalizer(advantages, indices, settings)
     by_entropy = f32(-settings[ENT_COEF] / n)
     logs = np.empty(outputs.shape[1], dtype=np.float32)
     no_mask = masks[0] if masked else masks[:0].reshape(-1)
@@ -75,20 +106,10 @@ def policy_loss(
             log_prob, entropy = gaussian(outputs, b, log_std, actions_float[i])
         else:
             log_prob, entropy = categorical(outputs, b, parts, actions_int[i], mask, masked, logs)
-        advantage = (advantages[i] - mean) / spread
-        if settings[PLAIN] > 0.0:
-            loss -= advantage * log_prob
-            by_log_prob = -advantage / n
-        else:
-            log_ratio = np.float64(log_prob - old_log_probs[i])
-            ratio = np.exp(log_ratio)
-            limited = min(max(ratio, 1.0 - clip), 1.0 + clip)
-            plain, safe = advantage * ratio, advantage * limited
-            loss -= min(plain, safe)
-            by_log_prob = 0.0 if plain > safe else -plain / n  # a NaN must come through
-            kl += (ratio - 1.0) - log_ratio
-            if abs(ratio - 1.0) > clip:
-                clipped += 1.0
+        advantage = (advantages[i] - mean) / deviation
+        loss, kl, clipped, by_log_prob = add_sample(
+            log_prob, old_log_probs[i], advantage, n, settings, loss, kl, clipped
+        )
         entropy_sum += entropy
         if box:
             gaussian_slope(

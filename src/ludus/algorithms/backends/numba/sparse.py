@@ -24,16 +24,16 @@ from ludus.algorithms.backends.numba.core import (
 )
 from ludus.algorithms.backends.numba.policy_gradient import (
     APPROX_KL,
-    CLIP,
     CLIP_FRACTION,
     ENT_COEF,
     ENTROPY_LOSS,
     GRAD_NORM,
     MAX_NORM,
     NORMALIZE,
-    PLAIN,
     POLICY_LOSS,
     TARGET_KL,
+    add_sample,
+    normalizer,
     optimize,
     value_loss,
 )
@@ -220,16 +220,7 @@ def policy_pass(
         place += n * dims[layer + 1]
     dx = slopes[place : place + n * width].reshape((n, width))
 
-    mean, spread = 0.0, 1.0
-    if settings[NORMALIZE] > 0.0:
-        for b in range(n):
-            mean += advantages[indices[b]]
-        mean /= n
-        square = 0.0
-        for b in range(n):
-            square += (advantages[indices[b]] - mean) ** 2
-        spread = np.sqrt(square / (n - 1)) + 1e-8
-    clip = settings[CLIP]
+    mean, deviation = normalizer(advantages, indices, settings)
     by_entropy = f32(-settings[ENT_COEF] / n)
     logs = np.empty(n_out, dtype=np.float32)
     entropy_sum: Any = 0.0
@@ -245,20 +236,10 @@ def policy_pass(
             if columns[k] == actions[i]:
                 chosen = k
         log_prob = logs[chosen]
-        advantage = (advantages[i] - mean) / spread
-        if settings[PLAIN] > 0.0:
-            loss -= advantage * log_prob
-            by_log_prob = -advantage / n
-        else:
-            log_ratio = np.float64(log_prob - old_log_probs[i])
-            ratio = np.exp(log_ratio)
-            limited = min(max(ratio, 1.0 - clip), 1.0 + clip)
-            plain, safe = advantage * ratio, advantage * limited
-            loss -= min(plain, safe)
-            by_log_prob = 0.0 if plain > safe else -plain / n  # a NaN must come through
-            kl += (ratio - 1.0) - log_ratio
-            if abs(ratio - 1.0) > clip:
-                clipped += 1.0
+        advantage = (advantages[i] - mean) / deviation
+        loss, kl, clipped, by_log_prob = add_sample(
+            log_prob, old_log_probs[i], advantage, n, settings, loss, kl, clipped
+        )
         entropy_sum += entropy
         row, slope_row = x[b], dx[b]
         slope_row[:] = f32(0.0)
