@@ -12,101 +12,50 @@ from typing import Any
 
 import numpy as np
 
+from ludus.games.balatro import names as nm
+from ludus.games.balatro import state as st
 from ludus.games.balatro.cards import DEBUFF, FORCED, edition_of, enhancement_of
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.consumables import can_target, can_use
 from ludus.games.balatro.facts import TARGETS_MAX, TARGETS_MIN
 from ludus.games.balatro.lineup import consumable_room, joker_fits, spendable
-from ludus.games.balatro.names import (
-    BL_FINAL_BELL,
-    C_DEATH,
-    C_FOOL,
-    CASHING_OUT,
-    CHOOSING_BLIND,
-    GAME_OVER,
-    J_ANCIENT,
-    J_BLOODSTONE,
-    J_BRAINSTORM,
-    J_HANGING_CHAD,
-    J_IDOL,
-    J_PHOTOGRAPH,
-    J_RAISED_FIST,
-    J_SHOOT_THE_MOON,
-    J_TRIBOULET,
-    M_GLASS,
-    OPENING_PACK,
-    PLAYING_CARD,
-    POLYCHROME,
-    SELECTING_HAND,
-    SHOPPING,
-    TARGETING,
-    V_DIRECTORS_CUT,
-    V_RETCON,
-)
 from ludus.games.balatro.shop import booster_price, reroll_cost, shop_price, voucher_price
-from ludus.games.balatro.state import (
-    BLIND,
-    BLIND_ON_DECK,
-    BOOSTER_SLOTS,
-    BOSS_REROLLED,
-    CARD,
-    CONSUMABLE,
-    DISCARDS_LEFT,
-    ETERNAL,
-    HAND,
-    HAND_MOVES,
-    J_STICKERS,
-    JOKER,
-    JOKER_MOVES,
-    MAX_CARDS,
-    MAX_CONSUMABLES,
-    MAX_HAND,
-    MAX_JOKERS,
-    N_CARDS,
-    N_CONSUMABLES,
-    N_HAND,
-    N_JOKERS,
-    PACK,
-    PACK_EDITION,
-    PACK_SLOTS,
-    PHASE,
-    SHOP,
-    SHOP_BOOSTER,
-    SHOP_EDITION,
-    SHOP_SLOTS,
-    SHOP_VOUCHER,
-    VOUCHER,
-    VOUCHER_SLOTS,
-    WAITING,
-)
 
 TAKE_BLIND, SKIP_BLIND, REROLL_BOSS, CASH_OUT, REROLL, NEXT_ROUND, SKIP_PACK = range(7)
 BUY = 7
-BUY_AND_USE = BUY + SHOP_SLOTS
-REDEEM = BUY_AND_USE + SHOP_SLOTS
-OPEN = REDEEM + VOUCHER_SLOTS
-PICK = OPEN + BOOSTER_SLOTS
-USE = PICK + PACK_SLOTS
-SELL_CONSUMABLE = USE + MAX_CONSUMABLES
-SELL_JOKER = SELL_CONSUMABLE + MAX_CONSUMABLES
-SWAP_JOKERS = SELL_JOKER + MAX_JOKERS  # the joker at k with the one to its right
-MOVE_CARD = SWAP_JOKERS + MAX_JOKERS - 1  # the card at k to the left end of the hand
-CARDS = MOVE_CARD + MAX_HAND  # CARDS + 2 * set, and one more for a discard
+BUY_AND_USE = BUY + st.SHOP_SLOTS
+REDEEM = BUY_AND_USE + st.SHOP_SLOTS
+OPEN = REDEEM + st.VOUCHER_SLOTS
+PICK = OPEN + st.BOOSTER_SLOTS
+USE = PICK + st.PACK_SLOTS
+SELL_CONSUMABLE = USE + st.MAX_CONSUMABLES
+SELL_JOKER = SELL_CONSUMABLE + st.MAX_CONSUMABLES
+SWAP_JOKERS = SELL_JOKER + st.MAX_JOKERS  # the joker at k with the one to its right
+MOVE_CARD = SWAP_JOKERS + st.MAX_JOKERS - 1  # the card at k to the left end of the hand
+CARDS = MOVE_CARD + st.MAX_HAND  # CARDS + 2 * set, and one more for a discard
 
 # Hanging Chad, Photograph and the jokers that multiply as single cards score, Brainstorm through them; Raised Fist,
 # which tells left from right among equals, and Shoot the Moon, since Steel cards and Baron multiply between its sums
 _READ_ORDER = np.zeros(151, dtype=np.uint8)
 _READ_ORDER[
     [
-        *(J_HANGING_CHAD, J_PHOTOGRAPH, J_BLOODSTONE, J_ANCIENT, J_IDOL, J_TRIBOULET, J_BRAINSTORM),
-        *(J_RAISED_FIST, J_SHOOT_THE_MOON),
+        *(
+            nm.J_HANGING_CHAD,
+            nm.J_PHOTOGRAPH,
+            nm.J_BLOODSTONE,
+            nm.J_ANCIENT,
+            nm.J_IDOL,
+            nm.J_TRIBOULET,
+            nm.J_BRAINSTORM,
+        ),
+        *(nm.J_RAISED_FIST, nm.J_SHOOT_THE_MOON),
     ]
 ] = 1
 
-SETS = np.array([bits for bits in range(1, 1 << MAX_HAND) if bits.bit_count() <= 5], dtype=np.int64)
+SETS = np.array([bits for bits in range(1, 1 << st.MAX_HAND) if bits.bit_count() <= 5], dtype=np.int64)
 SET_SIZE = np.array([int(bits).bit_count() for bits in SETS], dtype=np.int64)
 _PLAYS = np.tile(np.array([True, False]), len(SETS))  # the mask of all sets when there are no discards left
-N_SETS = np.array([int(np.searchsorted(SETS, 1 << h)) for h in range(MAX_HAND + 1)], dtype=np.int64)
+N_SETS = np.array([int(np.searchsorted(SETS, 1 << h)) for h in range(st.MAX_HAND + 1)], dtype=np.int64)
 
 
 def n_actions(max_hand: int) -> int:
@@ -119,7 +68,7 @@ def set_index(positions: list[int] | tuple[int, ...]) -> int:
     bits = sum(1 << p for p in set(positions))
     index = int(np.searchsorted(SETS, bits))
     if index >= len(SETS) or SETS[index] != bits:
-        raise ValueError(f"no set of one to five positions below {MAX_HAND}: {list(positions)}")
+        raise ValueError(f"no set of one to five positions below {st.MAX_HAND}: {list(positions)}")
     return index
 
 
@@ -143,16 +92,16 @@ _NAMED = (
     (SKIP_PACK, "skip the pack"),
 )
 _NUMBERED = (
-    (BUY, SHOP_SLOTS, "buy item"),
-    (BUY_AND_USE, SHOP_SLOTS, "buy and use item"),
-    (REDEEM, VOUCHER_SLOTS, "redeem voucher"),
-    (OPEN, BOOSTER_SLOTS, "open pack"),
-    (PICK, PACK_SLOTS, "pick"),
-    (USE, MAX_CONSUMABLES, "use consumable"),
-    (SELL_CONSUMABLE, MAX_CONSUMABLES, "sell consumable"),
-    (SELL_JOKER, MAX_JOKERS, "sell joker"),
-    (SWAP_JOKERS, MAX_JOKERS - 1, "swap with its right neighbour joker"),
-    (MOVE_CARD, MAX_HAND, "move to the left end card"),
+    (BUY, st.SHOP_SLOTS, "buy item"),
+    (BUY_AND_USE, st.SHOP_SLOTS, "buy and use item"),
+    (REDEEM, st.VOUCHER_SLOTS, "redeem voucher"),
+    (OPEN, st.BOOSTER_SLOTS, "open pack"),
+    (PICK, st.PACK_SLOTS, "pick"),
+    (USE, st.MAX_CONSUMABLES, "use consumable"),
+    (SELL_CONSUMABLE, st.MAX_CONSUMABLES, "sell consumable"),
+    (SELL_JOKER, st.MAX_JOKERS, "sell joker"),
+    (SWAP_JOKERS, st.MAX_JOKERS - 1, "swap with its right neighbour joker"),
+    (MOVE_CARD, st.MAX_HAND, "move to the left end card"),
 )
 
 
@@ -165,7 +114,7 @@ def describe(action: int) -> str:
         if start <= action < start + count:
             return f"{words} {action - start + 1}"
     bits = int(SETS[(action - CARDS) // 2])
-    cards = " ".join(str(p + 1) for p in range(MAX_HAND) if bits >> p & 1)
+    cards = " ".join(str(p + 1) for p in range(st.MAX_HAND) if bits >> p & 1)
     return f"{'discard' if (action - CARDS) % 2 else 'play'} {cards}"
 
 
@@ -175,18 +124,18 @@ def reads_order(s: Any) -> Any:
 
     Those are the jokers above, cards that multiply as they score (a sum and a product do not commute), and Death.
     """
-    for i in range(s[N_JOKERS]):
-        if _READ_ORDER[s[JOKER + i]]:
+    for i in range(s[st.N_JOKERS]):
+        if _READ_ORDER[s[st.JOKER + i]]:
             return True
-    for k in range(s[N_CONSUMABLES]):
-        if s[CONSUMABLE + k] == C_DEATH:
+    for k in range(s[st.N_CONSUMABLES]):
+        if s[st.CONSUMABLE + k] == nm.C_DEATH:
             return True
-    for k in range(PACK_SLOTS):
-        if s[PACK + k] == C_DEATH:
+    for k in range(st.PACK_SLOTS):
+        if s[st.PACK + k] == nm.C_DEATH:
             return True
-    for i in range(s[N_HAND]):
-        card = s[CARD + s[HAND + i]]
-        if not card & DEBUFF and (enhancement_of(card) == M_GLASS or edition_of(card) == POLYCHROME):
+    for i in range(s[st.N_HAND]):
+        card = s[st.CARD + s[st.HAND + i]]
+        if not card & DEBUFF and (enhancement_of(card) == nm.M_GLASS or edition_of(card) == nm.POLYCHROME):
             return True
     return False
 
@@ -194,13 +143,13 @@ def reads_order(s: Any) -> Any:
 @kernel
 def _mask_sets(s: Any, mask: Any, max_hand: Any) -> None:
     """Plays and discards of every set that the hand allows."""
-    n = min(s[N_HAND], max_hand)
+    n = min(s[st.N_HAND], max_hand)
     count = N_SETS[n]
-    discards = s[DISCARDS_LEFT] > 0
+    discards = s[st.DISCARDS_LEFT] > 0
     forced = 0
-    if s[BLIND] == BL_FINAL_BELL:
-        for i in range(s[N_HAND]):
-            if s[CARD + s[HAND + i]] & FORCED:
+    if s[st.BLIND] == nm.BL_FINAL_BELL:
+        for i in range(s[st.N_HAND]):
+            if s[st.CARD + s[st.HAND + i]] & FORCED:
                 forced |= 1 << i
     if forced == 0:
         if discards:
@@ -217,9 +166,9 @@ def _mask_sets(s: Any, mask: Any, max_hand: Any) -> None:
 
 @kernel
 def _mask_targets(s: Any, mask: Any, max_hand: Any) -> None:
-    item = s[WAITING]
+    item = s[st.WAITING]
     low, high = TARGETS_MIN[item], TARGETS_MAX[item]
-    for k in range(N_SETS[min(s[N_HAND], max_hand)]):
+    for k in range(N_SETS[min(s[st.N_HAND], max_hand)]):
         if low <= SET_SIZE[k] <= high and can_target(s, item, SETS[k]):
             mask[CARDS + 2 * k] = True
 
@@ -227,9 +176,9 @@ def _mask_targets(s: Any, mask: Any, max_hand: Any) -> None:
 @kernel
 def item_fits(s: Any, item: Any, edition: Any) -> Any:
     """Whether there is room for an item of the shop."""
-    if item == PLAYING_CARD:
-        return s[N_CARDS] < MAX_CARDS
-    if item < C_FOOL:
+    if item == nm.PLAYING_CARD:
+        return s[st.N_CARDS] < st.MAX_CARDS
+    if item < nm.C_FOOL:
         return joker_fits(s, edition)
     return consumable_room(s) > 0
 
@@ -240,18 +189,20 @@ def _mask_shop(s: Any, mask: Any, max_hand: Any) -> None:
     mask[NEXT_ROUND] = True
     cost = reroll_cost(s)
     mask[REROLL] = cost <= money or cost == 0
-    for k in range(SHOP_SLOTS):
-        item = s[SHOP + k]
+    for k in range(st.SHOP_SLOTS):
+        item = s[st.SHOP + k]
         if item != 0:
             cost = shop_price(s, k)
             if cost <= money or cost == 0:
-                mask[BUY + k] = item_fits(s, item, s[SHOP_EDITION + k])
-                mask[BUY_AND_USE + k] = C_FOOL <= item < PLAYING_CARD and can_use(s, item, False, max_hand)
+                mask[BUY + k] = item_fits(s, item, s[st.SHOP_EDITION + k])
+                mask[BUY_AND_USE + k] = nm.C_FOOL <= item < nm.PLAYING_CARD and can_use(
+                    s, item, False, max_hand
+                )
     cost = voucher_price(s)
-    for k in range(VOUCHER_SLOTS):
-        mask[REDEEM + k] = s[SHOP_VOUCHER + k] != 0 and cost <= money
-    for k in range(BOOSTER_SLOTS):
-        if s[SHOP_BOOSTER + k] != 0:
+    for k in range(st.VOUCHER_SLOTS):
+        mask[REDEEM + k] = s[st.SHOP_VOUCHER + k] != 0 and cost <= money
+    for k in range(st.BOOSTER_SLOTS):
+        if s[st.SHOP_BOOSTER + k] != 0:
             cost = booster_price(s, k)
             mask[OPEN + k] = cost <= money or cost == 0
 
@@ -259,33 +210,33 @@ def _mask_shop(s: Any, mask: Any, max_hand: Any) -> None:
 @kernel
 def _mask_pack(s: Any, mask: Any, max_hand: Any) -> None:
     mask[SKIP_PACK] = True
-    for k in range(PACK_SLOTS):
-        item = s[PACK + k]
-        if item == PLAYING_CARD:
-            mask[PICK + k] = s[N_CARDS] < MAX_CARDS
-        elif item >= C_FOOL:
+    for k in range(st.PACK_SLOTS):
+        item = s[st.PACK + k]
+        if item == nm.PLAYING_CARD:
+            mask[PICK + k] = s[st.N_CARDS] < st.MAX_CARDS
+        elif item >= nm.C_FOOL:
             mask[PICK + k] = can_use(s, item, False, max_hand)
         elif item > 0:
-            mask[PICK + k] = joker_fits(s, s[PACK_EDITION + k])
+            mask[PICK + k] = joker_fits(s, s[st.PACK_EDITION + k])
 
 
 @kernel
 def _mask_belongings(s: Any, mask: Any, max_hand: Any) -> None:
     """Using, selling and reordering what is held."""
-    for k in range(s[N_CONSUMABLES]):
-        mask[USE + k] = can_use(s, s[CONSUMABLE + k], True, max_hand)
+    for k in range(s[st.N_CONSUMABLES]):
+        mask[USE + k] = can_use(s, s[st.CONSUMABLE + k], True, max_hand)
         mask[SELL_CONSUMABLE + k] = True
-    for i in range(s[N_JOKERS]):
-        mask[SELL_JOKER + i] = not s[J_STICKERS + i] & ETERNAL
-    if s[JOKER_MOVES] > 0:
-        for i in range(s[N_JOKERS] - 1):
+    for i in range(s[st.N_JOKERS]):
+        mask[SELL_JOKER + i] = not s[st.J_STICKERS + i] & st.ETERNAL
+    if s[st.JOKER_MOVES] > 0:
+        for i in range(s[st.N_JOKERS] - 1):
             mask[SWAP_JOKERS + i] = True
 
 
 @kernel
 def mask_reach(s: Any, max_hand: Any) -> Any:
     """From where on every flag is False in the mask of a game."""
-    return CARDS + 2 * N_SETS[min(s[N_HAND], max_hand)]
+    return CARDS + 2 * N_SETS[min(s[st.N_HAND], max_hand)]
 
 
 @kernel
@@ -298,37 +249,41 @@ def write_mask(s: Any, mask: Any, max_hand: Any) -> None:
 def write_mask_over(s: Any, mask: Any, max_hand: Any, reach: Any) -> None:
     """`write_mask` into a row whose flags from `reach` on are False already."""
     mask[:reach] = False
-    phase = s[PHASE]
-    if phase == TARGETING:
+    phase = s[st.PHASE]
+    if phase == nm.TARGETING:
         _mask_targets(s, mask, max_hand)
         return
-    if phase == CASHING_OUT:
+    if phase == nm.CASHING_OUT:
         mask[CASH_OUT] = True
         return
-    if phase == GAME_OVER:
+    if phase == nm.GAME_OVER:
         return
     _mask_belongings(s, mask, max_hand)
-    if phase == SELECTING_HAND:
+    if phase == nm.SELECTING_HAND:
         _mask_sets(s, mask, max_hand)
-    elif phase == SHOPPING:
+    elif phase == nm.SHOPPING:
         _mask_shop(s, mask, max_hand)
-    elif phase == OPENING_PACK:
+    elif phase == nm.OPENING_PACK:
         _mask_pack(s, mask, max_hand)
-    elif phase == CHOOSING_BLIND:
+    elif phase == nm.CHOOSING_BLIND:
         mask[TAKE_BLIND] = True
-        mask[SKIP_BLIND] = s[BLIND_ON_DECK] < 2
-        again = s[VOUCHER + V_RETCON] or (s[VOUCHER + V_DIRECTORS_CUT] and not s[BOSS_REROLLED])
+        mask[SKIP_BLIND] = s[st.BLIND_ON_DECK] < 2
+        again = s[st.VOUCHER + nm.V_RETCON] or (
+            s[st.VOUCHER + nm.V_DIRECTORS_CUT] and not s[st.BOSS_REROLLED]
+        )
         mask[REROLL_BOSS] = again and spendable(s) >= 10
-    if s[N_HAND] > 1 and s[HAND_MOVES] > 0 and (s[N_HAND] > max_hand or reads_order(s)):
-        for i in range(1, s[N_HAND]):
+    if s[st.N_HAND] > 1 and s[st.HAND_MOVES] > 0 and (s[st.N_HAND] > max_hand or reads_order(s)):
+        for i in range(1, s[st.N_HAND]):
             mask[MOVE_CARD + i] = True
-    for i in range(max_hand, s[N_HAND]):
-        if s[CARD + s[HAND + i]] & FORCED:  # no set has it there: it can be fetched whatever was moved before
+    for i in range(max_hand, s[st.N_HAND]):
+        if (
+            s[st.CARD + s[st.HAND + i]] & FORCED
+        ):  # no set has it there: it can be fetched whatever was moved before
             mask[MOVE_CARD + i] = True
 
 
 @kernel
 def refill_moves(s: Any) -> None:
     """Enough reorderings for any order of the hand and of the jokers; spent until something else happens."""
-    s[HAND_MOVES] = s[N_HAND]
-    s[JOKER_MOVES] = s[N_JOKERS] * (s[N_JOKERS] - 1) // 2
+    s[st.HAND_MOVES] = s[st.N_HAND]
+    s[st.JOKER_MOVES] = s[st.N_JOKERS] * (s[st.N_JOKERS] - 1) // 2

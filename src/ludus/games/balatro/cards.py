@@ -10,24 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ludus.games.balatro import state as st
 from ludus.games.balatro.compiled import entry, kernel
 from ludus.games.balatro.names import DIAMONDS, HEARTS, M_STONE, M_WILD
-from ludus.games.balatro.state import (
-    CARD,
-    CARD_BONUS,
-    CARD_TOP,
-    DRAW_PILE,
-    HAND,
-    MAX_CARDS,
-    MAX_HAND,
-    N_CARDS,
-    N_DRAW,
-    N_HAND,
-    N_PLAY,
-    PILE_CARDS,
-    PILE_ENHANCED,
-    PLAY,
-)
 
 DEBUFF, HIDDEN, PLAYED_ANTE, FORCED = 1 << 16, 1 << 17, 1 << 18, 1 << 19
 FACE_MASK = (1 << 16) - 1  # what a card is, without its conditions
@@ -159,14 +144,14 @@ def sort_key(card: Any) -> Any:
 @kernel
 def sort_hand(s: Any) -> None:
     """Sorts the hand as the game does after every draw; cards that tie keep their order."""
-    for i in range(1, s[N_HAND]):
-        card = s[HAND + i]
-        key = sort_key(s[CARD + card])
+    for i in range(1, s[st.N_HAND]):
+        card = s[st.HAND + i]
+        key = sort_key(s[st.CARD + card])
         j = i - 1
-        while j >= 0 and sort_key(s[CARD + s[HAND + j]]) < key:
-            s[HAND + j + 1] = s[HAND + j]
+        while j >= 0 and sort_key(s[st.CARD + s[st.HAND + j]]) < key:
+            s[st.HAND + j + 1] = s[st.HAND + j]
             j -= 1
-        s[HAND + j + 1] = card
+        s[st.HAND + j + 1] = card
 
 
 @kernel
@@ -175,12 +160,12 @@ def new_card(s: Any, card: Any) -> Any:
 
     The caller says where it lies: in the draw pile or in the hand.
     """
-    for place in range(MAX_CARDS):
-        if s[CARD + place] == 0:
-            s[CARD + place] = card
-            s[CARD_BONUS + place] = 0
-            s[N_CARDS] += 1
-            s[CARD_TOP] = max(s[CARD_TOP], place + 1)
+    for place in range(st.MAX_CARDS):
+        if s[st.CARD + place] == 0:
+            s[st.CARD + place] = card
+            s[st.CARD_BONUS + place] = 0
+            s[st.N_CARDS] += 1
+            s[st.CARD_TOP] = max(s[st.CARD_TOP], place + 1)
             return place
     return -1
 
@@ -188,98 +173,98 @@ def new_card(s: Any, card: Any) -> Any:
 @kernel
 def _count_in_pile(s: Any, card: Any, by: Any) -> None:
     enhancement = enhancement_of(card)
-    s[PILE_ENHANCED + enhancement] += by
+    s[st.PILE_ENHANCED + enhancement] += by
     if enhancement != M_STONE:
-        s[PILE_CARDS + suit_of(card) * 13 + rank_of(card) - 2] += by
+        s[st.PILE_CARDS + suit_of(card) * 13 + rank_of(card) - 2] += by
 
 
 @entry
 def count_pile(s: Any) -> None:
     """Counts what the draw pile holds; to be called by whoever lays cards there or changes them by hand."""
-    for k in range(PILE_CARDS, PILE_ENHANCED + 9):
+    for k in range(st.PILE_CARDS, st.PILE_ENHANCED + 9):
         s[k] = 0
     plain = 0
-    for i in range(s[N_DRAW]):
-        card = s[CARD + s[DRAW_PILE + i]]
+    for i in range(s[st.N_DRAW]):
+        card = s[st.CARD + s[st.DRAW_PILE + i]]
         if enhancement_of(card) == 0:  # most are: a count in memory would have to wait for itself
             plain += 1
-            s[PILE_CARDS + suit_of(card) * 13 + rank_of(card) - 2] += 1
+            s[st.PILE_CARDS + suit_of(card) * 13 + rank_of(card) - 2] += 1
         else:
             _count_in_pile(s, card, 1)
-    s[PILE_ENHANCED] = plain
+    s[st.PILE_ENHANCED] = plain
 
 
 @kernel
 def to_draw_pile(s: Any, place: Any) -> None:
-    s[DRAW_PILE + s[N_DRAW]] = place
-    s[N_DRAW] += 1
-    _count_in_pile(s, s[CARD + place], 1)
+    s[st.DRAW_PILE + s[st.N_DRAW]] = place
+    s[st.N_DRAW] += 1
+    _count_in_pile(s, s[st.CARD + place], 1)
 
 
 @kernel
 def from_draw_pile(s: Any, at: Any) -> Any:
     """Takes the card at a position of the draw pile, in whose place the last one goes; its place in the record."""
-    place = s[DRAW_PILE + at]
-    s[N_DRAW] -= 1
-    s[DRAW_PILE + at] = s[DRAW_PILE + s[N_DRAW]]
-    _count_in_pile(s, s[CARD + place], -1)
+    place = s[st.DRAW_PILE + at]
+    s[st.N_DRAW] -= 1
+    s[st.DRAW_PILE + at] = s[st.DRAW_PILE + s[st.N_DRAW]]
+    _count_in_pile(s, s[st.CARD + place], -1)
     return place
 
 
 @kernel
 def to_hand(s: Any, place: Any) -> None:
     """Adds a card to the hand; one that does not fit into the row goes to the draw pile."""
-    if s[N_HAND] >= MAX_HAND:
+    if s[st.N_HAND] >= st.MAX_HAND:
         to_draw_pile(s, place)
         return
-    s[HAND + s[N_HAND]] = place
-    s[N_HAND] += 1
+    s[st.HAND + s[st.N_HAND]] = place
+    s[st.N_HAND] += 1
 
 
 @kernel
 def leave_hand(s: Any, at: Any) -> None:
     """Takes the card at a position out of the hand; it stays in the deck's record."""
-    for i in range(at, s[N_HAND] - 1):
-        s[HAND + i] = s[HAND + i + 1]
-    s[N_HAND] -= 1
+    for i in range(at, s[st.N_HAND] - 1):
+        s[st.HAND + i] = s[st.HAND + i + 1]
+    s[st.N_HAND] -= 1
 
 
 @kernel
 def destroy_card(s: Any, place: Any) -> None:
     """Removes a card from the game, wherever it lies."""
-    for i in range(s[N_HAND]):
-        if s[HAND + i] == place:
+    for i in range(s[st.N_HAND]):
+        if s[st.HAND + i] == place:
             leave_hand(s, i)
             break
-    for i in range(s[N_DRAW]):
-        if s[DRAW_PILE + i] == place:
+    for i in range(s[st.N_DRAW]):
+        if s[st.DRAW_PILE + i] == place:
             from_draw_pile(s, i)
             break
-    for i in range(s[N_PLAY]):
-        if s[PLAY + i] == place:
-            for j in range(i, s[N_PLAY] - 1):
-                s[PLAY + j] = s[PLAY + j + 1]
-            s[N_PLAY] -= 1
+    for i in range(s[st.N_PLAY]):
+        if s[st.PLAY + i] == place:
+            for j in range(i, s[st.N_PLAY] - 1):
+                s[st.PLAY + j] = s[st.PLAY + j + 1]
+            s[st.N_PLAY] -= 1
             break
-    s[CARD + place] = 0
-    s[CARD_BONUS + place] = 0
-    s[N_CARDS] -= 1
-    while s[CARD_TOP] > 0 and s[CARD + s[CARD_TOP] - 1] == 0:
-        s[CARD_TOP] -= 1
+    s[st.CARD + place] = 0
+    s[st.CARD_BONUS + place] = 0
+    s[st.N_CARDS] -= 1
+    while s[st.CARD_TOP] > 0 and s[st.CARD + s[st.CARD_TOP] - 1] == 0:
+        s[st.CARD_TOP] -= 1
 
 
 @entry
 def collect_cards(s: Any) -> None:
     """Every card back into the draw pile, face up and free of what the round did to it."""
-    s[N_HAND] = 0
-    s[N_PLAY] = 0
+    s[st.N_HAND] = 0
+    s[st.N_PLAY] = 0
     count = 0
-    for place in range(s[CARD_TOP]):
-        if s[CARD + place] != 0:
-            s[CARD + place] &= ~(HIDDEN | FORCED | DEBUFF)
-            s[DRAW_PILE + count] = place
+    for place in range(s[st.CARD_TOP]):
+        if s[st.CARD + place] != 0:
+            s[st.CARD + place] &= ~(HIDDEN | FORCED | DEBUFF)
+            s[st.DRAW_PILE + count] = place
             count += 1
-    s[N_DRAW] = count
+    s[st.N_DRAW] = count
     count_pile(s)
 
 
@@ -287,8 +272,8 @@ def collect_cards(s: Any) -> None:
 def count_enhancement(s: Any, enhancement: Any) -> Any:
     """How many cards of the full deck have an enhancement."""
     count = 0
-    for place in range(s[CARD_TOP]):
-        if enhancement_of(s[CARD + place]) == enhancement and s[CARD + place] != 0:
+    for place in range(s[st.CARD_TOP]):
+        if enhancement_of(s[st.CARD + place]) == enhancement and s[st.CARD + place] != 0:
             count += 1
     return count
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.games.balatro import names as nm
+from ludus.games.balatro import state as st
 from ludus.games.balatro.bosses import refresh_debuffs
 from ludus.games.balatro.cards import (
     DEBUFF,
@@ -39,107 +41,20 @@ from ludus.games.balatro.lineup import (
     joker_sell_value,
     luck,
 )
-from ludus.games.balatro.names import (
-    BL_FINAL_BELL,
-    BLUE_SEAL,
-    C_ANKH,
-    C_AURA,
-    C_BLACK_HOLE,
-    C_CHARIOT,
-    C_CRYPTID,
-    C_DEATH,
-    C_DEJA_VU,
-    C_DEVIL,
-    C_ECTOPLASM,
-    C_EMPEROR,
-    C_EMPRESS,
-    C_ERIS,
-    C_FAMILIAR,
-    C_FOOL,
-    C_GRIM,
-    C_HANGED_MAN,
-    C_HEIROPHANT,
-    C_HERMIT,
-    C_HEX,
-    C_HIGH_PRIESTESS,
-    C_IMMOLATE,
-    C_INCANTATION,
-    C_JUDGEMENT,
-    C_JUSTICE,
-    C_LOVERS,
-    C_MAGICIAN,
-    C_MEDIUM,
-    C_MERCURY,
-    C_MOON,
-    C_OUIJA,
-    C_SIGIL,
-    C_SOUL,
-    C_STAR,
-    C_STRENGTH,
-    C_SUN,
-    C_TALISMAN,
-    C_TEMPERANCE,
-    C_TOWER,
-    C_TRANCE,
-    C_WHEEL_OF_FORTUNE,
-    C_WORLD,
-    C_WRAITH,
-    CLUBS,
-    DIAMONDS,
-    GOLD_SEAL,
-    HEARTS,
-    J_CONSTELLATION,
-    J_PAREIDOLIA,
-    M_BONUS,
-    M_GLASS,
-    M_GOLD,
-    M_LUCKY,
-    M_MULT,
-    M_STEEL,
-    M_STONE,
-    M_WILD,
-    NEGATIVE,
-    POLYCHROME,
-    PURPLE_SEAL,
-    RED_SEAL,
-    SPADES,
-)
 from ludus.games.balatro.pools import create_planet, create_tarot, sure_edition
-from ludus.games.balatro.state import (
-    BLIND,
-    CARD,
-    CARD_BONUS,
-    DEBUFFED,
-    ECTOPLASM_COST,
-    ETERNAL,
-    HAND,
-    J_EDITION,
-    J_STICKERS,
-    J_VALUE,
-    JOKER,
-    LAST_CONSUMABLE,
-    LEVEL,
-    MAX_CARDS,
-    MONEY,
-    N_CARDS,
-    N_HAND,
-    N_JOKERS,
-    PLANETS_USED,
-    TAROTS_USED,
-)
 
 
 @kernel
 def is_planet(item: Any) -> Any:
-    return C_MERCURY <= item <= C_ERIS
+    return nm.C_MERCURY <= item <= nm.C_ERIS
 
 
 @kernel
 def _plain_jokers(s: Any) -> Any:
     """How many jokers have no edition."""
     count = 0
-    for i in range(s[N_JOKERS]):
-        if s[J_EDITION + i] == 0:
+    for i in range(s[st.N_JOKERS]):
+        if s[st.J_EDITION + i] == 0:
             count += 1
     return count
 
@@ -147,10 +62,10 @@ def _plain_jokers(s: Any) -> Any:
 @kernel
 def _forced(s: Any) -> Any:
     """The position of the card that Cerulean Bell keeps selected; -1 for none."""
-    if s[BLIND] != BL_FINAL_BELL:
+    if s[st.BLIND] != nm.BL_FINAL_BELL:
         return -1
-    for i in range(s[N_HAND]):
-        if s[CARD + s[HAND + i]] & FORCED:
+    for i in range(s[st.N_HAND]):
+        if s[st.CARD + s[st.HAND + i]] & FORCED:
             return i
     return -1
 
@@ -164,34 +79,34 @@ def can_use(s: Any, item: Any, held: Any, reach: Any) -> Any:
     if TARGETS_MAX[item] > 0:
         if _forced(s) >= reach:
             return False
-        if item == C_AURA:
+        if item == nm.C_AURA:
             return _can_aura(s, reach)
-        if item == C_CRYPTID and s[N_CARDS] > MAX_CARDS - 2:
+        if item == nm.C_CRYPTID and s[st.N_CARDS] > st.MAX_CARDS - 2:
             return False
-        return s[N_HAND] >= (2 if item == C_DEATH else 1)
-    if is_planet(item) or item in (C_BLACK_HOLE, C_HERMIT, C_TEMPERANCE):
+        return s[st.N_HAND] >= (2 if item == nm.C_DEATH else 1)
+    if is_planet(item) or item in (nm.C_BLACK_HOLE, nm.C_HERMIT, nm.C_TEMPERANCE):
         return True
-    if item in (C_EMPEROR, C_HIGH_PRIESTESS):
+    if item in (nm.C_EMPEROR, nm.C_HIGH_PRIESTESS):
         return held or consumable_room(s) > 0
-    if item == C_FOOL:
-        copied = s[LAST_CONSUMABLE]
-        return copied != 0 and copied != C_FOOL and (held or consumable_room(s) > 0)
-    if item in (C_JUDGEMENT, C_WRAITH, C_SOUL):
+    if item == nm.C_FOOL:
+        copied = s[st.LAST_CONSUMABLE]
+        return copied != 0 and copied != nm.C_FOOL and (held or consumable_room(s) > 0)
+    if item in (nm.C_JUDGEMENT, nm.C_WRAITH, nm.C_SOUL):
         return joker_room(s) > 0
-    if item in (C_WHEEL_OF_FORTUNE, C_ECTOPLASM, C_HEX):
+    if item in (nm.C_WHEEL_OF_FORTUNE, nm.C_ECTOPLASM, nm.C_HEX):
         return _plain_jokers(s) > 0
-    if item == C_ANKH:
-        return s[N_JOKERS] > 0 and joker_limit(s) > 1 and joker_room(s) > 0
-    if C_FAMILIAR <= item <= C_INCANTATION:
-        return s[N_HAND] > 1 and s[N_CARDS] <= MAX_CARDS - 3
-    return s[N_HAND] > 1
+    if item == nm.C_ANKH:
+        return s[st.N_JOKERS] > 0 and joker_limit(s) > 1 and joker_room(s) > 0
+    if nm.C_FAMILIAR <= item <= nm.C_INCANTATION:
+        return s[st.N_HAND] > 1 and s[st.N_CARDS] <= st.MAX_CARDS - 3
+    return s[st.N_HAND] > 1
 
 
 @kernel
 def _can_aura(s: Any, reach: Any) -> Any:
     forced = _forced(s)
-    for i in range(min(s[N_HAND], reach)):
-        if (forced < 0 or forced == i) and edition_of(s[CARD + s[HAND + i]]) == 0:
+    for i in range(min(s[st.N_HAND], reach)):
+        if (forced < 0 or forced == i) and edition_of(s[st.CARD + s[st.HAND + i]]) == 0:
             return True
     return False
 
@@ -202,64 +117,64 @@ def can_target(s: Any, item: Any, bits: Any) -> Any:
     forced = _forced(s)
     if forced >= 0 and not (bits >> forced) & 1:
         return False
-    if item == C_AURA:
-        for i in range(s[N_HAND]):
-            if (bits >> i) & 1 and edition_of(s[CARD + s[HAND + i]]) != 0:
+    if item == nm.C_AURA:
+        for i in range(s[st.N_HAND]):
+            if (bits >> i) & 1 and edition_of(s[st.CARD + s[st.HAND + i]]) != 0:
                 return False
     return True
 
 
 @kernel
 def _enhancement_given(item: Any) -> Any:
-    if item == C_MAGICIAN:
-        return M_LUCKY
-    if item == C_EMPRESS:
-        return M_MULT
-    if item == C_HEIROPHANT:
-        return M_BONUS
-    if item == C_LOVERS:
-        return M_WILD
-    if item == C_CHARIOT:
-        return M_STEEL
-    if item == C_JUSTICE:
-        return M_GLASS
-    if item == C_DEVIL:
-        return M_GOLD
-    if item == C_TOWER:
-        return M_STONE
+    if item == nm.C_MAGICIAN:
+        return nm.M_LUCKY
+    if item == nm.C_EMPRESS:
+        return nm.M_MULT
+    if item == nm.C_HEIROPHANT:
+        return nm.M_BONUS
+    if item == nm.C_LOVERS:
+        return nm.M_WILD
+    if item == nm.C_CHARIOT:
+        return nm.M_STEEL
+    if item == nm.C_JUSTICE:
+        return nm.M_GLASS
+    if item == nm.C_DEVIL:
+        return nm.M_GOLD
+    if item == nm.C_TOWER:
+        return nm.M_STONE
     return 0
 
 
 @kernel
 def _seal_given(item: Any) -> Any:
-    if item == C_TALISMAN:
-        return GOLD_SEAL
-    if item == C_DEJA_VU:
-        return RED_SEAL
-    if item == C_TRANCE:
-        return BLUE_SEAL
-    if item == C_MEDIUM:
-        return PURPLE_SEAL
+    if item == nm.C_TALISMAN:
+        return nm.GOLD_SEAL
+    if item == nm.C_DEJA_VU:
+        return nm.RED_SEAL
+    if item == nm.C_TRANCE:
+        return nm.BLUE_SEAL
+    if item == nm.C_MEDIUM:
+        return nm.PURPLE_SEAL
     return 0
 
 
 @kernel
 def _suit_given(item: Any) -> Any:
-    if item == C_STAR:
-        return DIAMONDS
-    if item == C_MOON:
-        return CLUBS
-    if item == C_SUN:
-        return HEARTS
-    if item == C_WORLD:
-        return SPADES
+    if item == nm.C_STAR:
+        return nm.DIAMONDS
+    if item == nm.C_MOON:
+        return nm.CLUBS
+    if item == nm.C_SUN:
+        return nm.HEARTS
+    if item == nm.C_WORLD:
+        return nm.SPADES
     return -1
 
 
 @kernel
 def _change_card(s: Any, q: Any, item: Any, place: Any) -> None:
     """What a consumable does to one target that stays."""
-    card = s[CARD + place]
+    card = s[st.CARD + place]
     enhancement, seal, suit = _enhancement_given(item), _seal_given(item), _suit_given(item)
     if enhancement > 0:
         card = with_enhancement(card, enhancement)
@@ -267,27 +182,27 @@ def _change_card(s: Any, q: Any, item: Any, place: Any) -> None:
         card = with_seal(card, seal)
     elif suit >= 0:
         card = with_suit(card, suit)
-    elif item == C_STRENGTH:
+    elif item == nm.C_STRENGTH:
         rank = rank_of(card) + 1
         card = with_rank(card, 2 if rank > 14 else rank)
-    elif item == C_AURA:
+    elif item == nm.C_AURA:
         edition = given(q, GIVEN_EDITION)
         card = with_edition(card, edition if edition > 0 else sure_edition(s))
-    s[CARD + place] = card
+    s[st.CARD + place] = card
 
 
 @kernel
 def _destroy_hand_cards(s: Any, f: Any, bits: Any, breaks_glass: Any) -> None:
     """Destroys the cards at these positions of the hand; Glass Joker sees it only where `breaks_glass`."""
-    all_faces = count_joker(s, J_PAREIDOLIA) > 0
+    all_faces = count_joker(s, nm.J_PAREIDOLIA) > 0
     faces, glasses = 0, 0
-    for i in range(s[N_HAND] - 1, -1, -1):
+    for i in range(s[st.N_HAND] - 1, -1, -1):
         if (bits >> i) & 1:
-            place = s[HAND + i]
-            card = s[CARD + place]
+            place = s[st.HAND + i]
+            card = s[st.CARD + place]
             if is_face(card, all_faces, False):
                 faces += 1
-            if breaks_glass and enhancement_of(card) == M_GLASS:
+            if breaks_glass and enhancement_of(card) == nm.M_GLASS:
                 glasses += 1
             destroy_card(s, place)
     cards_destroyed(s, f, faces, glasses)
@@ -295,46 +210,46 @@ def _destroy_hand_cards(s: Any, f: Any, bits: Any, breaks_glass: Any) -> None:
 
 @kernel
 def _copy_card(s: Any, source: Any) -> Any:
-    place = new_card(s, s[CARD + source] & (FACE_MASK | DEBUFF | PLAYED_ANTE))
+    place = new_card(s, s[st.CARD + source] & (FACE_MASK | DEBUFF | PLAYED_ANTE))
     if place >= 0:
-        s[CARD_BONUS + place] = s[CARD_BONUS + source]
+        s[st.CARD_BONUS + place] = s[st.CARD_BONUS + source]
         to_hand(s, place)
     return place
 
 
 @kernel
 def _on_targets(s: Any, f: Any, q: Any, item: Any, bits: Any) -> None:
-    if item == C_HANGED_MAN:
+    if item == nm.C_HANGED_MAN:
         _destroy_hand_cards(s, f, bits, True)
         return
     first, last = -1, -1
-    for i in range(s[N_HAND]):
+    for i in range(s[st.N_HAND]):
         if (bits >> i) & 1:
             if first < 0:
-                first = s[HAND + i]
-            last = s[HAND + i]
-    if item == C_DEATH:
-        kept = s[CARD + first] & FORCED
-        s[CARD + first] = s[CARD + last] & (FACE_MASK | PLAYED_ANTE) | kept
-        s[CARD_BONUS + first] = s[CARD_BONUS + last]
-    elif item == C_CRYPTID:
+                first = s[st.HAND + i]
+            last = s[st.HAND + i]
+    if item == nm.C_DEATH:
+        kept = s[st.CARD + first] & FORCED
+        s[st.CARD + first] = s[st.CARD + last] & (FACE_MASK | PLAYED_ANTE) | kept
+        s[st.CARD_BONUS + first] = s[st.CARD_BONUS + last]
+    elif item == nm.C_CRYPTID:
         _copy_card(s, first)
         _copy_card(s, first)
         cards_added(s, f, 2)
     else:
-        for i in range(s[N_HAND]):
+        for i in range(s[st.N_HAND]):
             if (bits >> i) & 1:
-                _change_card(s, q, item, s[HAND + i])
+                _change_card(s, q, item, s[st.HAND + i])
 
 
 @kernel
 def _random_positions(s: Any, q: Any, count: Any) -> Any:
     """Positions of so many different cards of the hand, by chance, as bits."""
     bits = 0
-    for _ in range(min(count, s[N_HAND])):
-        at = position(s, q, s[N_HAND])
+    for _ in range(min(count, s[st.N_HAND])):
+        at = position(s, q, s[st.N_HAND])
         while (bits >> at) & 1:
-            at = below(s, s[N_HAND])
+            at = below(s, s[st.N_HAND])
         bits |= 1 << at
     return bits
 
@@ -343,17 +258,17 @@ def _random_positions(s: Any, q: Any, count: Any) -> Any:
 def _replace_one_card(s: Any, f: Any, q: Any, item: Any) -> None:
     """Familiar, Grim, Incantation: one card goes, enhanced ones of a kind come."""
     _destroy_hand_cards(s, f, _random_positions(s, q, 1), False)
-    count = 3 if item == C_FAMILIAR else (2 if item == C_GRIM else 4)
+    count = 3 if item == nm.C_FAMILIAR else (2 if item == nm.C_GRIM else 4)
     added = 0
     for _ in range(count):
-        if item == C_FAMILIAR:
+        if item == nm.C_FAMILIAR:
             rank = 11 + below(s, 3)
-        elif item == C_GRIM:
+        elif item == nm.C_GRIM:
             rank = 14
         else:
             rank = 2 + below(s, 9)
         enhancement = 1 + below(s, 7)
-        if enhancement >= M_STONE:
+        if enhancement >= nm.M_STONE:
             enhancement += 1
         place = new_card(s, make_card(rank, below(s, 4), enhancement, 0, 0))
         if place >= 0:
@@ -365,18 +280,18 @@ def _replace_one_card(s: Any, f: Any, q: Any, item: Any) -> None:
 @kernel
 def _all_hand_cards(s: Any, q: Any, item: Any) -> None:
     """Sigil and Ouija: the whole hand takes one suit or one rank."""
-    if item == C_SIGIL:
+    if item == nm.C_SIGIL:
         suit = given(q, GIVEN_SUIT)
         if suit < 0:
             suit = below(s, 4)
-        for i in range(s[N_HAND]):
-            s[CARD + s[HAND + i]] = with_suit(s[CARD + s[HAND + i]], suit)
+        for i in range(s[st.N_HAND]):
+            s[st.CARD + s[st.HAND + i]] = with_suit(s[st.CARD + s[st.HAND + i]], suit)
     else:
         rank = given(q, GIVEN_RANK)
         if rank < 0:
             rank = 2 + below(s, 13)
-        for i in range(s[N_HAND]):
-            s[CARD + s[HAND + i]] = with_rank(s[CARD + s[HAND + i]], rank)
+        for i in range(s[st.N_HAND]):
+            s[st.CARD + s[st.HAND + i]] = with_rank(s[st.CARD + s[st.HAND + i]], rank)
         change_hand_size(s, q, -1)
 
 
@@ -384,8 +299,8 @@ def _all_hand_cards(s: Any, q: Any, item: Any) -> None:
 def _pick_plain_joker(s: Any, q: Any) -> Any:
     """A joker without an edition, by chance."""
     wanted = position(s, q, _plain_jokers(s))
-    for i in range(s[N_JOKERS]):
-        if s[J_EDITION + i] == 0:
+    for i in range(s[st.N_JOKERS]):
+        if s[st.J_EDITION + i] == 0:
             if wanted == 0:
                 return i
             wanted -= 1
@@ -395,9 +310,9 @@ def _pick_plain_joker(s: Any, q: Any) -> Any:
 @kernel
 def _destroy_other_jokers(s: Any, f: Any, q: Any, kept: Any) -> Any:
     """Destroys every joker but one and the Eternal ones; returns where the kept one stands then."""
-    i = s[N_JOKERS] - 1
+    i = s[st.N_JOKERS] - 1
     while i >= 0:
-        if i != kept and not s[J_STICKERS + i] & ETERNAL:
+        if i != kept and not s[st.J_STICKERS + i] & st.ETERNAL:
             remove_joker(s, f, q, i)
             if i < kept:
                 kept -= 1
@@ -407,25 +322,25 @@ def _destroy_other_jokers(s: Any, f: Any, q: Any, kept: Any) -> Any:
 
 @kernel
 def _on_jokers(s: Any, f: Any, q: Any, item: Any) -> None:
-    if item == C_WHEEL_OF_FORTUNE:
+    if item == nm.C_WHEEL_OF_FORTUNE:
         if happens(s, q, luck(s), 4):
             at = _pick_plain_joker(s, q)
             edition = given(q, GIVEN_EDITION)
-            s[J_EDITION + at] = edition if edition > 0 else sure_edition(s)
-    elif item == C_ECTOPLASM:
-        s[J_EDITION + _pick_plain_joker(s, q)] = NEGATIVE
-        change_hand_size(s, q, -s[ECTOPLASM_COST])
-        s[ECTOPLASM_COST] += 1
-    elif item == C_HEX:
+            s[st.J_EDITION + at] = edition if edition > 0 else sure_edition(s)
+    elif item == nm.C_ECTOPLASM:
+        s[st.J_EDITION + _pick_plain_joker(s, q)] = nm.NEGATIVE
+        change_hand_size(s, q, -s[st.ECTOPLASM_COST])
+        s[st.ECTOPLASM_COST] += 1
+    elif item == nm.C_HEX:
         at = _destroy_other_jokers(s, f, q, _pick_plain_joker(s, q))
-        s[J_EDITION + at] = POLYCHROME
-    elif item == C_ANKH:
-        at = _destroy_other_jokers(s, f, q, position(s, q, s[N_JOKERS]))
+        s[st.J_EDITION + at] = nm.POLYCHROME
+    elif item == nm.C_ANKH:
+        at = _destroy_other_jokers(s, f, q, position(s, q, s[st.N_JOKERS]))
         duplicate_joker(s, f, q, at, False)
-    elif item == C_WRAITH:
+    elif item == nm.C_WRAITH:
         create_joker(s, f, q, 3)
-        s[MONEY] = 0
-    elif item == C_SOUL:
+        s[st.MONEY] = 0
+    elif item == nm.C_SOUL:
         create_joker(s, f, q, 4)
     else:
         create_joker(s, f, q, 0)
@@ -434,33 +349,33 @@ def _on_jokers(s: Any, f: Any, q: Any, item: Any) -> None:
 @kernel
 def _without_targets(s: Any, f: Any, q: Any, item: Any) -> None:
     if is_planet(item):
-        s[LEVEL + PLANET_HAND[item - C_MERCURY]] += 1
-        s[PLANETS_USED] |= 1 << (item - C_MERCURY)
-    elif item == C_BLACK_HOLE:
+        s[st.LEVEL + PLANET_HAND[item - nm.C_MERCURY]] += 1
+        s[st.PLANETS_USED] |= 1 << (item - nm.C_MERCURY)
+    elif item == nm.C_BLACK_HOLE:
         for hand in range(12):
-            s[LEVEL + hand] += 1
-    elif item == C_FOOL:
-        add_consumable(s, s[LAST_CONSUMABLE], 0)
-    elif item == C_HIGH_PRIESTESS:
+            s[st.LEVEL + hand] += 1
+    elif item == nm.C_FOOL:
+        add_consumable(s, s[st.LAST_CONSUMABLE], 0)
+    elif item == nm.C_HIGH_PRIESTESS:
         create_planet(s, q)
         create_planet(s, q)
-    elif item == C_EMPEROR:
+    elif item == nm.C_EMPEROR:
         create_tarot(s, q)
         create_tarot(s, q)
-    elif item == C_HERMIT:
-        s[MONEY] += min(20, max(0, s[MONEY]))
-    elif item == C_TEMPERANCE:
+    elif item == nm.C_HERMIT:
+        s[st.MONEY] += min(20, max(0, s[st.MONEY]))
+    elif item == nm.C_TEMPERANCE:
         total = 0
-        for i in range(s[N_JOKERS]):
+        for i in range(s[st.N_JOKERS]):
             total += joker_sell_value(s, i)
-        s[MONEY] += min(50, total)
-    elif C_FAMILIAR <= item <= C_INCANTATION:
+        s[st.MONEY] += min(50, total)
+    elif nm.C_FAMILIAR <= item <= nm.C_INCANTATION:
         _replace_one_card(s, f, q, item)
-    elif item in (C_SIGIL, C_OUIJA):
+    elif item in (nm.C_SIGIL, nm.C_OUIJA):
         _all_hand_cards(s, q, item)
-    elif item == C_IMMOLATE:
+    elif item == nm.C_IMMOLATE:
         _destroy_hand_cards(s, f, _random_positions(s, q, 5), False)
-        s[MONEY] += 20
+        s[st.MONEY] += 20
     else:
         _on_jokers(s, f, q, item)
 
@@ -472,12 +387,12 @@ def use(s: Any, f: Any, q: Any, item: Any, bits: Any) -> None:
         _on_targets(s, f, q, item, bits)
     else:
         _without_targets(s, f, q, item)
-    if item < C_MERCURY:
-        s[TAROTS_USED] += 1
-        s[LAST_CONSUMABLE] = item
+    if item < nm.C_MERCURY:
+        s[st.TAROTS_USED] += 1
+        s[st.LAST_CONSUMABLE] = item
     elif is_planet(item):
-        s[LAST_CONSUMABLE] = item
-        for i in range(s[N_JOKERS]):
-            if s[JOKER + i] == J_CONSTELLATION and not s[J_STICKERS + i] & DEBUFFED:
-                f[J_VALUE + i] += 0.1
+        s[st.LAST_CONSUMABLE] = item
+        for i in range(s[st.N_JOKERS]):
+            if s[st.JOKER + i] == nm.J_CONSTELLATION and not s[st.J_STICKERS + i] & st.DEBUFFED:
+                f[st.J_VALUE + i] += 0.1
     refresh_debuffs(s)

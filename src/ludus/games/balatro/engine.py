@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from ludus.games.balatro import actions as act
+from ludus.games.balatro import names as nm
+from ludus.games.balatro import state as st
 from ludus.games.balatro.actions import (
     CARDS,
     SETS,
@@ -20,16 +22,6 @@ from ludus.games.balatro.consumables import use
 from ludus.games.balatro.facts import TARGETS_MAX
 from ludus.games.balatro.jokers import add_joker, swap_jokers
 from ludus.games.balatro.lineup import take_consumable
-from ludus.games.balatro.names import (
-    C_FOOL,
-    GAME_OVER,
-    PLAYING_CARD,
-    SELECTING_HAND,
-    SHOPPING,
-    TARGETING,
-    V_OVERSTOCK_NORM,
-    V_OVERSTOCK_PLUS,
-)
 from ludus.games.balatro.observation import write_observation
 from ludus.games.balatro.packs import add_to_deck, close_pack, open_pack, picked, skip_pack
 from ludus.games.balatro.rounds import discard, go_on, play
@@ -43,35 +35,6 @@ from ludus.games.balatro.shop import (
     sell_joker,
     shop_price,
     voucher_price,
-)
-from ludus.games.balatro.state import (
-    ANTE_VOUCHER,
-    CONSUMABLE,
-    DECK,
-    DRAWS,
-    HAND,
-    HAND_MOVES,
-    JOKER_MOVES,
-    LAST_ANTE,
-    MONEY,
-    N_HAND,
-    PACK,
-    PACK_CARD,
-    PACK_EDITION,
-    PACK_STICKERS,
-    PHASE,
-    R_ILLEGAL,
-    REWARD,
-    SEED_HIGH,
-    SEED_LOW,
-    SHOP,
-    SHOP_BOOSTER,
-    SHOP_VOUCHER,
-    STAKE,
-    STEPS,
-    WAITING,
-    WAITING_BACK,
-    WAITING_FROM,
 )
 from ludus.games.balatro.tags import tags_at_blind_choice
 from ludus.games.balatro.vouchers import redeem
@@ -88,7 +51,7 @@ def _after_pick(s: Any, q: Any, k: Any) -> None:
 @kernel
 def _leave_pack(s: Any, q: Any) -> None:
     close_pack(s)
-    if s[PHASE] != SHOPPING:
+    if s[st.PHASE] != nm.SHOPPING:
         tags_at_blind_choice(s, q)
 
 
@@ -96,19 +59,19 @@ def _leave_pack(s: Any, q: Any) -> None:
 def _begin_use(s: Any, f: Any, q: Any, item: Any, source: Any) -> None:
     """Uses a consumable that has left its place, or waits for its targets."""
     if TARGETS_MAX[item] > 0:
-        s[WAITING] = item
-        s[WAITING_FROM] = source
-        s[WAITING_BACK] = s[PHASE]
-        s[PHASE] = TARGETING
+        s[st.WAITING] = item
+        s[st.WAITING_FROM] = source
+        s[st.WAITING_BACK] = s[st.PHASE]
+        s[st.PHASE] = nm.TARGETING
     else:
         use(s, f, q, item, 0)
 
 
 @kernel
 def _finish_use(s: Any, f: Any, q: Any, bits: Any) -> None:
-    item, source = s[WAITING], s[WAITING_FROM]
-    s[WAITING] = 0
-    s[PHASE] = s[WAITING_BACK]
+    item, source = s[st.WAITING], s[st.WAITING_FROM]
+    s[st.WAITING] = 0
+    s[st.PHASE] = s[st.WAITING_BACK]
     use(s, f, q, item, bits)
     if source >= _FROM_PACK:
         _after_pick(s, q, source - _FROM_PACK)
@@ -116,37 +79,37 @@ def _finish_use(s: Any, f: Any, q: Any, bits: Any) -> None:
 
 @kernel
 def _pick(s: Any, f: Any, q: Any, k: Any) -> None:
-    item = s[PACK + k]
-    if item == PLAYING_CARD:
-        add_to_deck(s, f, s[PACK_CARD + k])
-    elif item < C_FOOL:
-        add_joker(s, f, q, item, s[PACK_EDITION + k], s[PACK_STICKERS + k])
+    item = s[st.PACK + k]
+    if item == nm.PLAYING_CARD:
+        add_to_deck(s, f, s[st.PACK_CARD + k])
+    elif item < nm.C_FOOL:
+        add_joker(s, f, q, item, s[st.PACK_EDITION + k], s[st.PACK_STICKERS + k])
     else:
         _begin_use(s, f, q, item, _FROM_PACK + k)
-        if s[PHASE] == TARGETING:
+        if s[st.PHASE] == nm.TARGETING:
             return
     _after_pick(s, q, k)
 
 
 @kernel
 def _redeem(s: Any, q: Any, k: Any) -> None:
-    voucher = s[SHOP_VOUCHER + k]
-    s[MONEY] -= voucher_price(s)
-    s[SHOP_VOUCHER + k] = 0
-    if voucher == s[ANTE_VOUCHER]:
-        s[ANTE_VOUCHER] = 0
+    voucher = s[st.SHOP_VOUCHER + k]
+    s[st.MONEY] -= voucher_price(s)
+    s[st.SHOP_VOUCHER + k] = 0
+    if voucher == s[st.ANTE_VOUCHER]:
+        s[st.ANTE_VOUCHER] = 0
     redeem(s, q, voucher)
-    if voucher in (V_OVERSTOCK_NORM, V_OVERSTOCK_PLUS):
+    if voucher in (nm.V_OVERSTOCK_NORM, nm.V_OVERSTOCK_PLUS):
         fill_new_places(s, q)
 
 
 @kernel
 def _move_card(s: Any, at: Any) -> None:
     """The card at a position becomes the leftmost of the hand."""
-    place = s[HAND + at]
+    place = s[st.HAND + at]
     for i in range(at, 0, -1):
-        s[HAND + i] = s[HAND + i - 1]
-    s[HAND] = place
+        s[st.HAND + i] = s[st.HAND + i - 1]
+    s[st.HAND] = place
 
 
 @kernel
@@ -159,25 +122,25 @@ def _in_shop(s: Any, f: Any, q: Any, action: Any) -> None:
         buy(s, f, q, action - act.BUY)
     elif action < act.REDEEM:
         k = action - act.BUY_AND_USE
-        s[MONEY] -= shop_price(s, k)
-        item = s[SHOP + k]
-        s[SHOP + k] = 0
+        s[st.MONEY] -= shop_price(s, k)
+        item = s[st.SHOP + k]
+        s[st.SHOP + k] = 0
         _begin_use(s, f, q, item, 0)
     elif action < act.OPEN:
         _redeem(s, q, action - act.REDEEM)
     else:
         k = action - act.OPEN
-        s[MONEY] -= booster_price(s, k)
-        booster = s[SHOP_BOOSTER + k]
-        s[SHOP_BOOSTER + k] = 0
-        open_pack(s, q, booster, SHOPPING)
+        s[st.MONEY] -= booster_price(s, k)
+        booster = s[st.SHOP_BOOSTER + k]
+        s[st.SHOP_BOOSTER + k] = 0
+        open_pack(s, q, booster, nm.SHOPPING)
 
 
 @kernel
 def _with_belongings(s: Any, f: Any, q: Any, action: Any) -> None:
     if action < act.SELL_CONSUMABLE:
         k = action - act.USE
-        item = s[CONSUMABLE + k]
+        item = s[st.CONSUMABLE + k]
         take_consumable(s, k)
         _begin_use(s, f, q, item, 0)
     elif action < act.SELL_JOKER:
@@ -190,16 +153,16 @@ def _with_belongings(s: Any, f: Any, q: Any, action: Any) -> None:
 def carry_out(s: Any, f: Any, q: Any, log: Any, action: Any) -> None:
     """Carries out a legal action in one game."""
     if action >= act.MOVE_CARD and action < CARDS:
-        s[HAND_MOVES] -= 1
+        s[st.HAND_MOVES] -= 1
         _move_card(s, action - act.MOVE_CARD)
         return
     if action >= act.SWAP_JOKERS and action < act.MOVE_CARD:
-        s[JOKER_MOVES] -= 1
+        s[st.JOKER_MOVES] -= 1
         swap_jokers(s, f, action - act.SWAP_JOKERS, action - act.SWAP_JOKERS + 1)
         return
     if action >= CARDS:
         bits = SETS[(action - CARDS) // 2]
-        if s[PHASE] == TARGETING:
+        if s[st.PHASE] == nm.TARGETING:
             _finish_use(s, f, q, bits)
         elif (action - CARDS) % 2 == 0:
             play(s, f, q, log, bits)
@@ -215,7 +178,7 @@ def carry_out(s: Any, f: Any, q: Any, log: Any, action: Any) -> None:
         cash_out(s, f, q)
     elif action == act.SKIP_PACK:
         skip_pack(s, f)
-        if s[PHASE] != SHOPPING:
+        if s[st.PHASE] != nm.SHOPPING:
             tags_at_blind_choice(s, q)
     elif action < act.PICK:
         _in_shop(s, f, q, action)
@@ -223,7 +186,7 @@ def carry_out(s: Any, f: Any, q: Any, log: Any, action: Any) -> None:
         _pick(s, f, q, action - act.PICK)
     else:
         _with_belongings(s, f, q, action)
-    if s[PHASE] == SELECTING_HAND and s[N_HAND] == 0:
+    if s[st.PHASE] == nm.SELECTING_HAND and s[st.N_HAND] == 0:
         go_on(s, f, q)  # the last card of the hand was destroyed
     refill_moves(s)
 
@@ -238,9 +201,11 @@ def begin_run(s: Any, f: Any, q: Any, seed: Any, deck: Any, stake: Any, last_ant
 @kernel
 def next_seed(s: Any) -> Any:
     """The seed of the run that follows this one, from the seed and length of this one."""
-    low = np.uint64(np.uint32(s[SEED_LOW]))
-    high = np.uint64(np.uint32(s[SEED_HIGH]))
-    x = (low | (high << np.uint64(31))) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(np.uint32(s[DRAWS]) + 1)
+    low = np.uint64(np.uint32(s[st.SEED_LOW]))
+    high = np.uint64(np.uint32(s[st.SEED_HIGH]))
+    x = (low | (high << np.uint64(31))) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(
+        np.uint32(s[st.DRAWS]) + 1
+    )
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.int64(x >> np.uint64(2))
@@ -293,20 +258,20 @@ def step_games(
         s, f = games_s[i], games_f[i]
         reach = mask_reach(s, max_hand) if in_place else len(mask[i])
         action = actions[i]
-        f[REWARD] = 0.0
-        s[STEPS] += 1
+        f[st.REWARD] = 0.0
+        s[st.STEPS] += 1
         if 0 <= action < legal.shape[1] and legal[i, action]:
             carry_out(s, f, queue, log, action)
         else:
-            f[REWARD] = f[R_ILLEGAL]
-        reward[i] = f[REWARD]
-        done[i] = 1 if s[PHASE] == GAME_OVER else (2 if s[STEPS] >= max_steps else 0)
+            f[st.REWARD] = f[st.R_ILLEGAL]
+        reward[i] = f[st.REWARD]
+        done[i] = 1 if s[st.PHASE] == nm.GAME_OVER else (2 if s[st.STEPS] >= max_steps else 0)
         if done[i] and autoreset:
             copy_row(s, final_s[i])
             copy_row(f, final_f[i])
             write_observation(s, f, final_obs[i], max_hand)
             write_mask(s, final_mask[i], max_hand)
-            begin_run(s, f, queue, next_seed(s), s[DECK], s[STAKE], s[LAST_ANTE])
+            begin_run(s, f, queue, next_seed(s), s[st.DECK], s[st.STAKE], s[st.LAST_ANTE])
         write_observation(s, f, obs[i], max_hand)
         write_mask_over(s, mask[i], max_hand, reach)
 

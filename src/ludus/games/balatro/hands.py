@@ -6,23 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ludus.games.balatro import names as nm
 from ludus.games.balatro.cards import in_flush, rank_shown, sort_key
 from ludus.games.balatro.compiled import kernel
-from ludus.games.balatro.names import (
-    FIVE_OF_A_KIND,
-    FLUSH,
-    FLUSH_FIVE,
-    FLUSH_HOUSE,
-    FOUR_OF_A_KIND,
-    FULL_HOUSE,
-    HIGH_CARD,
-    M_STONE,
-    PAIR,
-    STRAIGHT,
-    STRAIGHT_FLUSH,
-    THREE_OF_A_KIND,
-    TWO_PAIR,
-)
 
 
 @kernel
@@ -127,57 +113,57 @@ def poker_hand(cards: Any, n: Any, four_fingers: Any, shortcut: Any, smeared: An
             fives += 1
             five_bits = bits
 
-    contained = 1 << HIGH_CARD
+    contained = 1 << nm.HIGH_CARD
     if pairs + threes + fours + fives > 0:
-        contained |= 1 << PAIR
+        contained |= 1 << nm.PAIR
     if threes + fours + fives > 0:
-        contained |= 1 << THREE_OF_A_KIND
+        contained |= 1 << nm.THREE_OF_A_KIND
     if fours + fives > 0:
-        contained |= 1 << FOUR_OF_A_KIND
+        contained |= 1 << nm.FOUR_OF_A_KIND
     if fives > 0:
-        contained |= 1 << FIVE_OF_A_KIND
+        contained |= 1 << nm.FIVE_OF_A_KIND
     if pairs == 2 or (pairs == 1 and threes == 1):
-        contained |= 1 << TWO_PAIR
+        contained |= 1 << nm.TWO_PAIR
     if pairs >= 1 and threes >= 1:
-        contained |= 1 << FULL_HOUSE
+        contained |= 1 << nm.FULL_HOUSE
     if flush:
-        contained |= 1 << FLUSH
+        contained |= 1 << nm.FLUSH
     if straight:
-        contained |= 1 << STRAIGHT
+        contained |= 1 << nm.STRAIGHT
     if flush and straight:
-        contained |= 1 << STRAIGHT_FLUSH
+        contained |= 1 << nm.STRAIGHT_FLUSH
     if flush and fives > 0:
-        contained |= 1 << FLUSH_FIVE
+        contained |= 1 << nm.FLUSH_FIVE
     if flush and pairs >= 1 and threes >= 1:
-        contained |= 1 << FLUSH_HOUSE
+        contained |= 1 << nm.FLUSH_HOUSE
 
-    if contained & (1 << FLUSH_FIVE):
-        return FLUSH_FIVE, contained, five_bits
-    if contained & (1 << FLUSH_HOUSE):
-        return FLUSH_HOUSE, contained, three_bits | pair_bits
+    if contained & (1 << nm.FLUSH_FIVE):
+        return nm.FLUSH_FIVE, contained, five_bits
+    if contained & (1 << nm.FLUSH_HOUSE):
+        return nm.FLUSH_HOUSE, contained, three_bits | pair_bits
     if fives > 0:
-        return FIVE_OF_A_KIND, contained, five_bits
-    if contained & (1 << STRAIGHT_FLUSH):
-        return STRAIGHT_FLUSH, contained, straight | flush
+        return nm.FIVE_OF_A_KIND, contained, five_bits
+    if contained & (1 << nm.STRAIGHT_FLUSH):
+        return nm.STRAIGHT_FLUSH, contained, straight | flush
     if fours > 0:
-        return FOUR_OF_A_KIND, contained, four_bits
-    if contained & (1 << FULL_HOUSE):
-        return FULL_HOUSE, contained, three_bits | pair_bits
+        return nm.FOUR_OF_A_KIND, contained, four_bits
+    if contained & (1 << nm.FULL_HOUSE):
+        return nm.FULL_HOUSE, contained, three_bits | pair_bits
     if flush:
-        return FLUSH, contained, flush
+        return nm.FLUSH, contained, flush
     if straight:
-        return STRAIGHT, contained, straight
+        return nm.STRAIGHT, contained, straight
     if threes > 0:
-        return THREE_OF_A_KIND, contained, three_bits
+        return nm.THREE_OF_A_KIND, contained, three_bits
     if pairs == 2:
-        return TWO_PAIR, contained, pair_bits | second_pair
+        return nm.TWO_PAIR, contained, pair_bits | second_pair
     if pairs == 1:
-        return PAIR, contained, pair_bits
+        return nm.PAIR, contained, pair_bits
     best = 0
     for i in range(1, n):
         if sort_key(cards[i]) > sort_key(cards[best]):
             best = i
-    return HIGH_CARD, contained, 1 << best
+    return nm.HIGH_CARD, contained, 1 << best
 
 
 @kernel
@@ -185,7 +171,7 @@ def stones(cards: Any, n: Any) -> Any:
     """The positions of Stone cards as bits: they score in every hand."""
     bits = 0
     for i in range(n):
-        if ((cards[i] >> 6) & 15) == M_STONE:
+        if ((cards[i] >> 6) & 15) == nm.M_STONE:
             bits |= 1 << i
     return bits
 

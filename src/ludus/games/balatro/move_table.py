@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from ludus.games.balatro import actions as act
+from ludus.games.balatro import names as nm
+from ludus.games.balatro import state as st
 from ludus.games.balatro.actions import CARDS, N_SETS, SETS
 from ludus.games.balatro.bosses import progress
 from ludus.games.balatro.cards import FACE_MASK, HIDDEN, is_face, rank_shown
@@ -67,44 +69,8 @@ from ludus.games.balatro.moves import (
     X_USUAL,
     X_WORTH,
 )
-from ludus.games.balatro.names import (
-    C_FOOL,
-    CASHING_OUT,
-    CHOOSING_BLIND,
-    GAME_OVER,
-    OPENING_PACK,
-    PLAYING_CARD,
-    SELECTING_HAND,
-    SHOPPING,
-    TARGETING,
-)
 from ludus.games.balatro.outs import OUTS, SUIT_OUTS, at_least, count_outs, straight_draw, unseen
 from ludus.games.balatro.preview import best_hands, copy_known
-from ludus.games.balatro.state import (
-    BOOSTER_SLOTS,
-    CARD,
-    CHIPS,
-    CONSUMABLE,
-    HAND,
-    HANDS_LEFT,
-    JOKER,
-    N_CONSUMABLES,
-    N_HAND,
-    N_HANDS,
-    N_JOKERS,
-    PACK,
-    PACK_EDITION,
-    PACK_SLOTS,
-    PHASE,
-    SHOP,
-    SHOP_BOOSTER,
-    SHOP_EDITION,
-    SHOP_SLOTS,
-    SHOP_VOUCHER,
-    TARGET,
-    VOUCHER_SLOTS,
-    Games,
-)
 from ludus.games.balatro.worth import strength, swapped_strength, usual_hands
 from ludus.types import Array
 
@@ -147,42 +113,42 @@ def _booster_kind(booster: Any) -> Any:
 
 @kernel
 def _move_belongings(s: Any, legal: Any, table: Any, mask: Any) -> None:
-    for k in range(s[N_CONSUMABLES]):
-        _put(legal, table, mask, USE + s[CONSUMABLE + k] - C_FOOL, act.USE + k)
-    if s[PHASE] == SHOPPING or s[PHASE] == OPENING_PACK:
-        for i in range(s[N_JOKERS]):
-            _put(legal, table, mask, SELL_JOKER + s[JOKER + i] - 1, act.SELL_JOKER + i)
-        if s[N_CONSUMABLES] > 0:
+    for k in range(s[st.N_CONSUMABLES]):
+        _put(legal, table, mask, USE + s[st.CONSUMABLE + k] - nm.C_FOOL, act.USE + k)
+    if s[st.PHASE] == nm.SHOPPING or s[st.PHASE] == nm.OPENING_PACK:
+        for i in range(s[st.N_JOKERS]):
+            _put(legal, table, mask, SELL_JOKER + s[st.JOKER + i] - 1, act.SELL_JOKER + i)
+        if s[st.N_CONSUMABLES] > 0:
             _put(legal, table, mask, SELL_CONSUMABLE, act.SELL_CONSUMABLE)
 
 
 @kernel
 def _move_offers(s: Any, legal: Any, table: Any, mask: Any) -> None:
-    if s[PHASE] == OPENING_PACK:
+    if s[st.PHASE] == nm.OPENING_PACK:
         _put(legal, table, mask, act.SKIP_PACK, act.SKIP_PACK)
-        for k in range(PACK_SLOTS):
-            item = s[PACK + k]
-            if item == PLAYING_CARD:
+        for k in range(st.PACK_SLOTS):
+            item = s[st.PACK + k]
+            if item == nm.PLAYING_CARD:
                 _put(legal, table, mask, TAKE_CARD + k, act.PICK + k)
             elif item > 0:
                 _put(legal, table, mask, TAKE + item - 1, act.PICK + k)
         return
     _put(legal, table, mask, act.REROLL, act.REROLL)
     _put(legal, table, mask, act.NEXT_ROUND, act.NEXT_ROUND)
-    for k in range(SHOP_SLOTS):
-        item = s[SHOP + k]
-        if item == PLAYING_CARD:
+    for k in range(st.SHOP_SLOTS):
+        item = s[st.SHOP + k]
+        if item == nm.PLAYING_CARD:
             _put(legal, table, mask, TAKE_CARD + k, act.BUY + k)
         elif item > 0:
             _put(legal, table, mask, TAKE + item - 1, act.BUY + k)
-            if item >= C_FOOL:
-                _put(legal, table, mask, USE_NOW + item - C_FOOL, act.BUY_AND_USE + k)
-    for k in range(VOUCHER_SLOTS):
-        if s[SHOP_VOUCHER + k] > 0:
-            _put(legal, table, mask, REDEEM + s[SHOP_VOUCHER + k] - 1, act.REDEEM + k)
-    for k in range(BOOSTER_SLOTS):
-        if s[SHOP_BOOSTER + k] > 0:
-            _put(legal, table, mask, OPEN + _booster_kind(s[SHOP_BOOSTER + k]), act.OPEN + k)
+            if item >= nm.C_FOOL:
+                _put(legal, table, mask, USE_NOW + item - nm.C_FOOL, act.BUY_AND_USE + k)
+    for k in range(st.VOUCHER_SLOTS):
+        if s[st.SHOP_VOUCHER + k] > 0:
+            _put(legal, table, mask, REDEEM + s[st.SHOP_VOUCHER + k] - 1, act.REDEEM + k)
+    for k in range(st.BOOSTER_SLOTS):
+        if s[st.SHOP_BOOSTER + k] > 0:
+            _put(legal, table, mask, OPEN + _booster_kind(s[st.SHOP_BOOSTER + k]), act.OPEN + k)
 
 
 @kernel
@@ -197,12 +163,12 @@ def _worth_of_jokers(
     x[X_USUAL + first] = 1.0
     x[X_USUAL + second] = 0.5
     best, most = -1, -1.0
-    in_pack = s[PHASE] == OPENING_PACK
-    for k in range(PACK_SLOTS if in_pack else SHOP_SLOTS):
-        item = s[PACK + k] if in_pack else s[SHOP + k]
-        if item == 0 or item >= C_FOOL:
+    in_pack = s[st.PHASE] == nm.OPENING_PACK
+    for k in range(st.PACK_SLOTS if in_pack else st.SHOP_SLOTS):
+        item = s[st.PACK + k] if in_pack else s[st.SHOP + k]
+        if item == 0 or item >= nm.C_FOOL:
             continue
-        edition = s[PACK_EDITION + k] if in_pack else s[SHOP_EDITION + k]
+        edition = s[st.PACK_EDITION + k] if in_pack else s[st.SHOP_EDITION + k]
         gain = strength(s, f, t, g, q, log, first, second, item, edition, -1) - now
         x[X_GAIN + item - 1] = gain
         action = act.PICK + k if in_pack else act.BUY + k
@@ -212,7 +178,7 @@ def _worth_of_jokers(
         _put(legal, table, mask, TAKE_BEST, best)
         x[X_BEST_GAIN] = most
     better, most = -1, now + 1e-6
-    for i in range(s[N_JOKERS] - 1):
+    for i in range(s[st.N_JOKERS] - 1):
         if legal[act.SWAP_JOKERS + i]:
             then = swapped_strength(s, f, t, g, q, log, first, second, i)
             if then > most:
@@ -220,9 +186,9 @@ def _worth_of_jokers(
     if better >= 0:
         _put(legal, table, mask, ARRANGE, better)
     worst, least = -1, 1e9
-    for i in range(s[N_JOKERS]):
+    for i in range(s[st.N_JOKERS]):
         worth = now - strength(s, f, t, g, q, log, first, second, 0, 0, i)
-        x[X_WORTH + s[JOKER + i] - 1] = worth
+        x[X_WORTH + s[st.JOKER + i] - 1] = worth
         if legal[act.SELL_JOKER + i] and worth < least:
             worst, least = act.SELL_JOKER + i, worth
     if worst >= 0:
@@ -245,9 +211,9 @@ def _move_plays(
     x: Any,
 ) -> Any:
     """Plays by poker hand; returns the positions of the best one."""
-    missing = max(1.0, f[TARGET] - f[CHIPS])
+    missing = max(1.0, f[st.TARGET] - f[st.CHIPS])
     best, most = -1, -0.5
-    for hand in range(N_HANDS):
+    for hand in range(st.N_HANDS):
         if sets[hand] == 0:
             continue
         x[X_SCORES + hand] = progress(scores[hand], missing)
@@ -264,7 +230,7 @@ def _move_plays(
     x[X_BEST + best] = 1.0
     share = most / missing
     x[X_BEST_SHARE] = min(1.0, share)
-    x[X_BEST_SHARE + 1] = max(-2.0, min(2.0, np.log10(1e-9 + share * s[HANDS_LEFT])))
+    x[X_BEST_SHARE + 1] = max(-2.0, min(2.0, np.log10(1e-9 + share * s[st.HANDS_LEFT])))
     x[X_BEST_SHARE + 2] = max(-2.0, min(2.0, np.log10(1e-9 + share)))
     return sets[best]
 
@@ -275,7 +241,7 @@ def _with_lowest(bits: Any, s: Any, n: Any, count: Any) -> Any:
     for _ in range(count):
         worst, least = -1, 100
         for i in range(n):
-            card = s[CARD + s[HAND + i]]
+            card = s[st.CARD + s[st.HAND + i]]
             rank = 1 if card & HIDDEN else rank_shown(card)
             if not (bits >> i) & 1 and rank < least:
                 worst, least = i, rank
@@ -351,7 +317,7 @@ def _move_discards(
             _put(legal, table, mask, DISCARD + 10 + k, action + 1)
     bits, count = 0, 0
     for i in range(n):
-        card = s[CARD + s[HAND + i]]
+        card = s[st.CARD + s[st.HAND + i]]
         if count < 5 and not card & HIDDEN and is_face(card & FACE_MASK, False, False):
             bits |= 1 << i
             count += 1
@@ -379,14 +345,14 @@ def _write_moves(
     outs: Any,
     max_hand: Any,
 ) -> None:
-    phase = s[PHASE]
-    if phase == GAME_OVER:
+    phase = s[st.PHASE]
+    if phase == nm.GAME_OVER:
         return
-    if phase == CASHING_OUT:
+    if phase == nm.CASHING_OUT:
         _put(legal, table, mask, act.CASH_OUT, act.CASH_OUT)
         return
-    if phase == TARGETING:
-        n = min(s[N_HAND], max_hand)
+    if phase == nm.TARGETING:
+        n = min(s[st.N_HAND], max_hand)
         note_hand(s, n, w)
         for k in range(len(TARGET_SETS)):
             _put(legal, table, mask, CHOOSE + k, CARDS + 2 * TARGET_SETS[k])
@@ -401,14 +367,14 @@ def _write_moves(
             _put(legal, table, mask, CHOOSE_BEST + k - 1, _set_action(best, max_hand))
     else:
         _move_belongings(s, legal, table, mask)
-    if phase == CHOOSING_BLIND:
+    if phase == nm.CHOOSING_BLIND:
         for action in range(3):
             _put(legal, table, mask, action, action)
-    elif phase in (SHOPPING, OPENING_PACK):
+    elif phase in (nm.SHOPPING, nm.OPENING_PACK):
         _move_offers(s, legal, table, mask)
         _worth_of_jokers(s, f, t, g, q, log, legal, table, mask, x)
-    elif phase == SELECTING_HAND:
-        n = min(s[N_HAND], max_hand)
+    elif phase == nm.SELECTING_HAND:
+        n = min(s[st.N_HAND], max_hand)
         note_hand(s, n, w)
         best_hands(s, f, t, g, q, log, n, w, sets, scores)
         best = _move_plays(s, f, n, w, sets, scores, legal, table, mask, max_hand, x)
@@ -427,9 +393,9 @@ def _write_moves(
 
 def workroom() -> tuple[Array, ...]:
     """The last arguments of `write_moves`: a game to try things in, and places for notes. One for each thread."""
-    game = Games.empty(1)
-    notes = [np.zeros(size, dtype=np.int64) for size in (NOTES, OUTS, N_HANDS)]
-    return game.s[0], game.f[0], *notes, np.zeros(N_HANDS)
+    game = st.Games.empty(1)
+    notes = [np.zeros(size, dtype=np.int64) for size in (NOTES, OUTS, st.N_HANDS)]
+    return game.s[0], game.f[0], *notes, np.zeros(st.N_HANDS)
 
 
 @kernel

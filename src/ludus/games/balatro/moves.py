@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from ludus.games.balatro import actions as act
+from ludus.games.balatro import names as nm
+from ludus.games.balatro import state as st
 from ludus.games.balatro.actions import N_SETS, SET_SIZE, SETS
 from ludus.games.balatro.facts import (
     HANDS,
@@ -18,22 +20,14 @@ from ludus.games.balatro.facts import (
     PACK_KINDS,
     VOUCHER_NAMES,
 )
-from ludus.games.balatro.names import (
-    C_FOOL,
-    PLAYING_CARD,
-)
-from ludus.games.balatro.state import (
-    N_HANDS,
-    PACK_SLOTS,
-)
 
-N_CONSUMABLE_KINDS = PLAYING_CARD - C_FOOL
+N_CONSUMABLE_KINDS = nm.PLAYING_CARD - nm.C_FOOL
 N_BOOSTER_KINDS = 3 * len(PACK_KINDS)
 
 # the seven actions that are no choice of place keep their index
 TAKE = 7  # of the shop or of a pack: item i is TAKE + i - 1
-TAKE_CARD = TAKE + PLAYING_CARD - 1  # a playing card, by its place
-TAKE_BEST = TAKE_CARD + PACK_SLOTS  # the joker that adds most to the usual hands
+TAKE_CARD = TAKE + nm.PLAYING_CARD - 1  # a playing card, by its place
+TAKE_BEST = TAKE_CARD + st.PACK_SLOTS  # the joker that adds most to the usual hands
 USE_NOW = TAKE_BEST + 1  # buy a consumable and use it
 REDEEM = USE_NOW + N_CONSUMABLE_KINDS
 OPEN = REDEEM + 32  # a pack, by kind and size
@@ -44,8 +38,8 @@ SELL_CONSUMABLE = SELL_WORST + 1  # the leftmost
 PLAY_BEST = SELL_CONSUMABLE + 1
 PLAY_BEST_FULL = PLAY_BEST + 1  # and with it the cards least worth keeping, five in all
 PLAY = PLAY_BEST + 2  # by poker hand
-PLAY_FULL = PLAY + N_HANDS
-DISCARD = PLAY_FULL + N_HANDS
+PLAY_FULL = PLAY + st.N_HANDS
+DISCARD = PLAY_FULL + st.N_HANDS
 DISCARDS = (
     "but for the likeliest flush",
     "but for the second flush",
@@ -70,13 +64,15 @@ N_MOVES = ANYTHING + 1
 
 # what is worked out, behind the observation
 X_SCORES = 0  # by poker hand: how much of what is missing it scores
-X_LOGS = X_SCORES + N_HANDS  # and its size
-X_BEST = X_LOGS + N_HANDS  # which is the best
-X_BEST_SHARE = X_BEST + N_HANDS  # what it scores of what is missing; the same per hand left, in powers of ten
+X_LOGS = X_SCORES + st.N_HANDS  # and its size
+X_BEST = X_LOGS + st.N_HANDS  # which is the best
+X_BEST_SHARE = (
+    X_BEST + st.N_HANDS
+)  # what it scores of what is missing; the same per hand left, in powers of ten
 X_DRAWS = X_BEST_SHARE + 3
 X_STRENGTH = X_DRAWS + 9  # what the usual hands score; which they are
 X_USUAL = X_STRENGTH + 1
-X_GAIN = X_USUAL + N_HANDS  # by joker on offer: what it would add
+X_GAIN = X_USUAL + st.N_HANDS  # by joker on offer: what it would add
 X_BEST_GAIN = X_GAIN + 150
 X_WORTH = X_BEST_GAIN + 2  # by joker held: what it adds
 N_WORKED_OUT = X_WORTH + 150
@@ -87,20 +83,20 @@ def describe_move(move: int) -> str:
     if move < TAKE:
         return act.describe(move)
     for start, count, words, names in (
-        (TAKE, PLAYING_CARD - 1, "take {}", lambda i: ITEM_NAMES[i + 1]),
-        (TAKE_CARD, PACK_SLOTS, "take playing card {}", lambda i: str(i + 1)),
+        (TAKE, nm.PLAYING_CARD - 1, "take {}", lambda i: ITEM_NAMES[i + 1]),
+        (TAKE_CARD, st.PACK_SLOTS, "take playing card {}", lambda i: str(i + 1)),
         (TAKE_BEST, 1, "take the best joker", str),
-        (USE_NOW, N_CONSUMABLE_KINDS, "buy and use {}", lambda i: ITEM_NAMES[C_FOOL + i]),
+        (USE_NOW, N_CONSUMABLE_KINDS, "buy and use {}", lambda i: ITEM_NAMES[nm.C_FOOL + i]),
         (REDEEM, 32, "redeem {}", lambda i: VOUCHER_NAMES[i + 1]),
         (OPEN, N_BOOSTER_KINDS, "open a {}", _pack_name),
-        (USE, N_CONSUMABLE_KINDS, "use {}", lambda i: ITEM_NAMES[C_FOOL + i]),
+        (USE, N_CONSUMABLE_KINDS, "use {}", lambda i: ITEM_NAMES[nm.C_FOOL + i]),
         (SELL_JOKER, 150, "sell {}", lambda i: ITEM_NAMES[i + 1]),
         (SELL_WORST, 1, "sell the joker that adds least", str),
         (SELL_CONSUMABLE, 1, "sell the leftmost consumable", str),
         (PLAY_BEST, 1, "play the best hand", str),
         (PLAY_BEST_FULL, 1, "play the best hand with five cards", str),
-        (PLAY, N_HANDS, "play {}", lambda i: HANDS[i]),
-        (PLAY_FULL, N_HANDS, "play {} with five cards", lambda i: HANDS[i]),
+        (PLAY, st.N_HANDS, "play {}", lambda i: HANDS[i]),
+        (PLAY_FULL, st.N_HANDS, "play {} with five cards", lambda i: HANDS[i]),
         (DISCARD, len(DISCARDS), "discard {}", lambda i: DISCARDS[i]),
         (CHOOSE_BEST, 3, "choose the {} most worth keeping", lambda i: str(i + 1)),
         (CHOOSE_WORST, 3, "choose the {} least worth keeping", lambda i: str(i + 1)),

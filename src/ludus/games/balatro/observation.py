@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ludus.envs.finite import LARGEST
+from ludus.games.balatro import state as st
 from ludus.games.balatro.bosses import blind_target, progress
 from ludus.games.balatro.cards import (
     DEBUFF,
@@ -36,80 +37,6 @@ from ludus.games.balatro.facts import (
 from ludus.games.balatro.lineup import consumable_room, joker_room, joker_sell_value, spendable
 from ludus.games.balatro.names import BL_BIG, BL_SMALL, C_FOOL, M_STONE, OPENING_PACK, PLAYING_CARD, TARGETING
 from ludus.games.balatro.shop import booster_price, reroll_cost, shop_price
-from ludus.games.balatro.state import (
-    ANCIENT_SUIT,
-    ANTE,
-    BLIND,
-    BLIND_ON_DECK,
-    BLIND_TAG,
-    BOOSTER_SLOTS,
-    BOSS,
-    BOSS_OFF,
-    CARD,
-    CARD_BONUS,
-    CASTLE_SUIT,
-    CHIPS,
-    CONSUMABLE,
-    DEBUFFED,
-    DISCARDS_LEFT,
-    DISCARDS_PER_ROUND,
-    ETERNAL,
-    FACE_DOWN,
-    HAND,
-    HAND_SIZE,
-    HANDS_LEFT,
-    HANDS_PER_ROUND,
-    IDOL_RANK,
-    IDOL_SUIT,
-    J_COUNT,
-    J_EDITION,
-    J_STICKERS,
-    J_VALUE,
-    JOKER,
-    LEVEL,
-    LOGS,
-    MAIL_RANK,
-    MAX_CARDS,
-    MAX_CONSUMABLES,
-    MAX_JOKERS,
-    MONEY,
-    MOUTH_HAND,
-    N_CARDS,
-    N_CONSUMABLES,
-    N_DRAW,
-    N_HAND,
-    N_HANDS,
-    N_JOKERS,
-    N_TAGS,
-    PACK,
-    PACK_CARD,
-    PACK_EDITION,
-    PACK_PICKS,
-    PACK_SLOTS,
-    PACK_STICKERS,
-    PAYOUT,
-    PERISHABLE,
-    PHASE,
-    PILE_CARDS,
-    PILE_ENHANCED,
-    PLAYED,
-    PLAYED_ROUND,
-    RENTAL,
-    SHOP,
-    SHOP_BOOSTER,
-    SHOP_CARD,
-    SHOP_EDITION,
-    SHOP_SLOTS,
-    SHOP_STICKERS,
-    SHOP_VOUCHER,
-    STAKE,
-    TAG,
-    TARGET,
-    VOUCHER,
-    VOUCHER_SLOTS,
-    WAITING,
-    WAITING_BACK,
-)
 from ludus.types import Array
 
 CARD_FEATURES = 39
@@ -123,19 +50,19 @@ BLOCKS = (
     ("phase", 7),
     ("blind", 31),
     ("boss", 31),
-    ("levels", N_HANDS),
-    ("played", N_HANDS),
-    ("played_this_round", N_HANDS),
+    ("levels", st.N_HANDS),
+    ("played", st.N_HANDS),
+    ("played_this_round", st.N_HANDS),
     ("deck", 52),
     ("deck_enhancements", 9),
-    ("jokers", MAX_JOKERS * JOKER_FEATURES),
+    ("jokers", st.MAX_JOKERS * JOKER_FEATURES),
     ("jokers_held", 150),
     ("consumables_held", 52),
-    ("offers", PACK_SLOTS * OFFER_FEATURES),
+    ("offers", st.PACK_SLOTS * OFFER_FEATURES),
     ("offered", N_ITEMS),
     ("vouchers_redeemed", 32),
     ("vouchers_offered", 32),
-    ("boosters", BOOSTER_SLOTS * BOOSTER_FEATURES),
+    ("boosters", st.BOOSTER_SLOTS * BOOSTER_FEATURES),
     ("tags_held", 24),
     ("tags_offered", 24),
 )
@@ -184,14 +111,14 @@ def _sums_of(step: float, count: int) -> Array:
     return sums
 
 
-_BY_PLACE = 1.0 - np.arange(MAX_JOKERS) / MAX_JOKERS
-_TENTHS = _sums_of(0.1, MAX_CARDS + 1)
+_BY_PLACE = 1.0 - np.arange(st.MAX_JOKERS) / st.MAX_JOKERS
+_TENTHS = _sums_of(0.1, st.MAX_CARDS + 1)
 
 
 @kernel
 def _log10(f: Any, place: Any, x: Any) -> Any:
     """log10(1 + x) / 10, remembered in LOGS: most numbers stay the same for many steps."""
-    at = LOGS + 2 * place
+    at = st.LOGS + 2 * place
     if f[at] != x:
         f[at] = x
         f[at + 1] = np.log10(1.0 + min(max(0.0, x), 1e300)) / 10.0
@@ -206,50 +133,50 @@ def _ratio(x: Any, whole: Any) -> Any:
 
 @kernel
 def _write_run(s: Any, f: Any, o: Any, money: Any) -> None:
-    target = f[TARGET] if s[BLIND] else blind_target(s, _next_blind(s))
+    target = f[st.TARGET] if s[st.BLIND] else blind_target(s, _next_blind(s))
     cost = reroll_cost(s)
-    o[0] = _ratio(s[ANTE], 8.0)
-    o[1] = _ratio(s[BLIND_ON_DECK], 2.0)
-    o[2] = _log10(f, 3, float(s[MONEY]))
-    o[3] = _ratio(min(s[MONEY], 50), 50.0)
-    o[4] = _ratio(min(s[MONEY] // 5, 10), 10.0)
-    o[5] = _ratio(s[HANDS_LEFT], 5.0)
-    o[6] = _ratio(s[DISCARDS_LEFT], 5.0)
-    o[7] = _ratio(s[HANDS_PER_ROUND], 5.0)
-    o[8] = _ratio(s[DISCARDS_PER_ROUND], 5.0)
-    o[9] = _ratio(s[HAND_SIZE], 10.0)
-    o[10] = _ratio(s[N_HAND], 10.0)
+    o[0] = _ratio(s[st.ANTE], 8.0)
+    o[1] = _ratio(s[st.BLIND_ON_DECK], 2.0)
+    o[2] = _log10(f, 3, float(s[st.MONEY]))
+    o[3] = _ratio(min(s[st.MONEY], 50), 50.0)
+    o[4] = _ratio(min(s[st.MONEY] // 5, 10), 10.0)
+    o[5] = _ratio(s[st.HANDS_LEFT], 5.0)
+    o[6] = _ratio(s[st.DISCARDS_LEFT], 5.0)
+    o[7] = _ratio(s[st.HANDS_PER_ROUND], 5.0)
+    o[8] = _ratio(s[st.DISCARDS_PER_ROUND], 5.0)
+    o[9] = _ratio(s[st.HAND_SIZE], 10.0)
+    o[10] = _ratio(s[st.N_HAND], 10.0)
     o[11] = _log10(f, 0, target)
-    o[12] = _log10(f, 1, f[CHIPS])
-    o[13] = progress(f[CHIPS], target)
-    o[14] = _log10(f, 2, target - min(f[CHIPS], 1e300))
+    o[12] = _log10(f, 1, f[st.CHIPS])
+    o[13] = progress(f[st.CHIPS], target)
+    o[14] = _log10(f, 2, target - min(f[st.CHIPS], 1e300))
     o[15] = _ratio(joker_room(s), 5.0)
     o[16] = _ratio(consumable_room(s), 5.0)
     o[17] = _ratio(cost, 10.0)
     o[18] = 1.0 if cost <= money else 0.0
-    o[19] = _ratio(s[N_DRAW], 52.0)
-    o[20] = _ratio(s[N_CARDS], 52.0)
-    o[21] = float(s[BOSS_OFF])
-    o[22] = _ratio(s[PACK_PICKS], 2.0)
-    o[23] = _ratio(s[IDOL_RANK], 14.0)
-    o[24] = _ratio(s[IDOL_SUIT], 3.0)
-    o[25] = _ratio(s[MAIL_RANK], 14.0)
-    o[26 + s[ANCIENT_SUIT]] = 1.0
-    o[30 + s[CASTLE_SUIT]] = 1.0
-    o[34] = _ratio(s[STAKE], 8.0)
-    o[35] = _ratio(s[PAYOUT], 20.0)
-    o[36] = _ratio(s[N_JOKERS], 5.0)
-    o[37] = _ratio(s[MOUTH_HAND] + 1, 12.0) if s[BLIND] else 0.0
-    if s[PHASE] == TARGETING:
-        o[38] = _ratio(TARGETS_MAX[s[WAITING]], 3.0)
-        o[39] = _ratio(s[WAITING] - C_FOOL + 1, 52.0)
+    o[19] = _ratio(s[st.N_DRAW], 52.0)
+    o[20] = _ratio(s[st.N_CARDS], 52.0)
+    o[21] = float(s[st.BOSS_OFF])
+    o[22] = _ratio(s[st.PACK_PICKS], 2.0)
+    o[23] = _ratio(s[st.IDOL_RANK], 14.0)
+    o[24] = _ratio(s[st.IDOL_SUIT], 3.0)
+    o[25] = _ratio(s[st.MAIL_RANK], 14.0)
+    o[26 + s[st.ANCIENT_SUIT]] = 1.0
+    o[30 + s[st.CASTLE_SUIT]] = 1.0
+    o[34] = _ratio(s[st.STAKE], 8.0)
+    o[35] = _ratio(s[st.PAYOUT], 20.0)
+    o[36] = _ratio(s[st.N_JOKERS], 5.0)
+    o[37] = _ratio(s[st.MOUTH_HAND] + 1, 12.0) if s[st.BLIND] else 0.0
+    if s[st.PHASE] == TARGETING:
+        o[38] = _ratio(TARGETS_MAX[s[st.WAITING]], 3.0)
+        o[39] = _ratio(s[st.WAITING] - C_FOOL + 1, 52.0)
 
 
 @kernel
 def _next_blind(s: Any) -> Any:
-    if s[BLIND_ON_DECK] == 2:
-        return s[BOSS]
-    return BL_SMALL if s[BLIND_ON_DECK] == 0 else BL_BIG
+    if s[st.BLIND_ON_DECK] == 2:
+        return s[st.BOSS]
+    return BL_SMALL if s[st.BLIND_ON_DECK] == 0 else BL_BIG
 
 
 @kernel
@@ -258,11 +185,11 @@ def _write_deck(s: Any, o: Any) -> None:
     that lie face down in the hand. Without these they could be told by what is missing.
     """
     for k in range(52):
-        o[O_DECK + k] = np.float32(s[PILE_CARDS + k])
+        o[O_DECK + k] = np.float32(s[st.PILE_CARDS + k])
     for k in range(9):
-        o[O_DECK_ENHANCEMENTS + k] = _TENTHS[s[PILE_ENHANCED + k]]
-    for i in range(s[N_HAND]):
-        card = s[CARD + s[HAND + i]]
+        o[O_DECK_ENHANCEMENTS + k] = _TENTHS[s[st.PILE_ENHANCED + k]]
+    for i in range(s[st.N_HAND]):
+        card = s[st.CARD + s[st.HAND + i]]
         if card & HIDDEN:
             enhancement = enhancement_of(card)
             if enhancement != M_STONE:
@@ -272,21 +199,21 @@ def _write_deck(s: Any, o: Any) -> None:
 
 @kernel
 def _write_jokers(s: Any, f: Any, o: Any) -> None:
-    for i in range(s[N_JOKERS]):
+    for i in range(s[st.N_JOKERS]):
         at = O_JOKERS + i * JOKER_FEATURES
-        joker, stickers = s[JOKER + i], s[J_STICKERS + i]
+        joker, stickers = s[st.JOKER + i], s[st.J_STICKERS + i]
         o[at] = 1.0
-        if stickers & FACE_DOWN:
+        if stickers & st.FACE_DOWN:
             continue
         o[O_JOKERS_HELD + joker - 1] += _BY_PLACE[i]
         o[at + 1] = _ratio(JOKER_RARITY[joker], 4.0)
-        o[at + 2] = _log10(f, 4 + i, f[J_VALUE + i])
-        o[at + 3] = _ratio(s[J_COUNT + i], 10.0)
-        if s[J_EDITION + i] > 0:
-            o[at + 3 + s[J_EDITION + i]] = 1.0
-        o[at + 8] = 1.0 if stickers & ETERNAL else 0.0
-        o[at + 9] = 1.0 if stickers & PERISHABLE else 0.0
-        o[at + 10] = (1.0 if stickers & RENTAL else 0.0) + (2.0 if stickers & DEBUFFED else 0.0)
+        o[at + 2] = _log10(f, 4 + i, f[st.J_VALUE + i])
+        o[at + 3] = _ratio(s[st.J_COUNT + i], 10.0)
+        if s[st.J_EDITION + i] > 0:
+            o[at + 3 + s[st.J_EDITION + i]] = 1.0
+        o[at + 8] = 1.0 if stickers & st.ETERNAL else 0.0
+        o[at + 9] = 1.0 if stickers & st.PERISHABLE else 0.0
+        o[at + 10] = (1.0 if stickers & st.RENTAL else 0.0) + (2.0 if stickers & st.DEBUFFED else 0.0)
         o[at + 11] = _ratio(joker_sell_value(s, i), 10.0)
 
 
@@ -316,30 +243,37 @@ def _write_offer(
 @kernel
 def _write_offers(s: Any, o: Any, money: Any) -> None:
     """The open pack, or else the shop."""
-    if s[PHASE] == OPENING_PACK or (s[PHASE] == TARGETING and s[WAITING_BACK] == OPENING_PACK):
-        for k in range(PACK_SLOTS):
-            if s[PACK + k] != 0:
+    if s[st.PHASE] == OPENING_PACK or (s[st.PHASE] == TARGETING and s[st.WAITING_BACK] == OPENING_PACK):
+        for k in range(st.PACK_SLOTS):
+            if s[st.PACK + k] != 0:
                 _write_offer(
-                    o, k, s[PACK + k], s[PACK_EDITION + k], s[PACK_STICKERS + k], s[PACK_CARD + k], 0, money
+                    o,
+                    k,
+                    s[st.PACK + k],
+                    s[st.PACK_EDITION + k],
+                    s[st.PACK_STICKERS + k],
+                    s[st.PACK_CARD + k],
+                    0,
+                    money,
                 )
         return
-    for k in range(SHOP_SLOTS):
-        if s[SHOP + k] != 0:
+    for k in range(st.SHOP_SLOTS):
+        if s[st.SHOP + k] != 0:
             _write_offer(
                 o,
                 k,
-                s[SHOP + k],
-                s[SHOP_EDITION + k],
-                s[SHOP_STICKERS + k],
-                s[SHOP_CARD + k],
+                s[st.SHOP + k],
+                s[st.SHOP_EDITION + k],
+                s[st.SHOP_STICKERS + k],
+                s[st.SHOP_CARD + k],
                 shop_price(s, k),
                 money,
             )
-    for k in range(VOUCHER_SLOTS):
-        if s[SHOP_VOUCHER + k] != 0:
-            o[O_VOUCHERS_OFFERED + s[SHOP_VOUCHER + k] - 1] += 1.0 - k / 8.0
-    for k in range(BOOSTER_SLOTS):
-        booster = s[SHOP_BOOSTER + k]
+    for k in range(st.VOUCHER_SLOTS):
+        if s[st.SHOP_VOUCHER + k] != 0:
+            o[O_VOUCHERS_OFFERED + s[st.SHOP_VOUCHER + k] - 1] += 1.0 - k / 8.0
+    for k in range(st.BOOSTER_SLOTS):
+        booster = s[st.SHOP_BOOSTER + k]
         if booster != 0:
             at = O_BOOSTERS + k * BOOSTER_FEATURES
             o[at] = 1.0
@@ -351,10 +285,10 @@ def _write_offers(s: Any, o: Any, money: Any) -> None:
 
 @kernel
 def _write_hand(s: Any, o: Any, max_hand: Any) -> None:
-    for i in range(min(s[N_HAND], max_hand)):
+    for i in range(min(s[st.N_HAND], max_hand)):
         at = O_HAND + i * CARD_FEATURES
-        place = s[HAND + i]
-        card = s[CARD + place]
+        place = s[st.HAND + i]
+        card = s[st.CARD + place]
         o[at] = 1.0
         if card & FORCED:
             o[at + 1] = 1.0
@@ -373,7 +307,7 @@ def _write_hand(s: Any, o: Any, max_hand: Any) -> None:
             o[at + 28 + edition_of(card)] = 1.0
         if seal_of(card) > 0:
             o[at + 32 + seal_of(card)] = 1.0
-        o[at + 37] = _ratio(s[CARD_BONUS + place], 50.0)
+        o[at + 37] = _ratio(s[st.CARD_BONUS + place], 50.0)
         o[at + 38] = 1.0 if card & PLAYED_ANTE else 0.0
 
 
@@ -383,27 +317,27 @@ def write_observation(s: Any, f: Any, o: Any, max_hand: Any) -> None:
     o[:] = 0.0
     money = spendable(s)
     _write_run(s, f, o, money)
-    o[O_PHASE + s[PHASE]] = 1.0
-    o[O_BLIND + (s[BLIND] if s[BLIND] else _next_blind(s))] = 1.0
-    o[O_BOSS + s[BOSS]] = 1.0
-    for hand in range(N_HANDS):
-        o[O_LEVELS + hand] = _ratio(s[LEVEL + hand], 10.0)
-    for hand in range(N_HANDS):
-        o[O_PLAYED + hand] = _ratio(s[PLAYED + hand], 20.0)
-    for hand in range(N_HANDS):
-        o[O_PLAYED_ROUND + hand] = _ratio(s[PLAYED_ROUND + hand], 4.0)
+    o[O_PHASE + s[st.PHASE]] = 1.0
+    o[O_BLIND + (s[st.BLIND] if s[st.BLIND] else _next_blind(s))] = 1.0
+    o[O_BOSS + s[st.BOSS]] = 1.0
+    for hand in range(st.N_HANDS):
+        o[O_LEVELS + hand] = _ratio(s[st.LEVEL + hand], 10.0)
+    for hand in range(st.N_HANDS):
+        o[O_PLAYED + hand] = _ratio(s[st.PLAYED + hand], 20.0)
+    for hand in range(st.N_HANDS):
+        o[O_PLAYED_ROUND + hand] = _ratio(s[st.PLAYED_ROUND + hand], 4.0)
     _write_deck(s, o)
     _write_jokers(s, f, o)
-    for k in range(s[N_CONSUMABLES]):
-        o[O_CONSUMABLES + s[CONSUMABLE + k] - C_FOOL] += 1.0 - k / MAX_CONSUMABLES
+    for k in range(s[st.N_CONSUMABLES]):
+        o[O_CONSUMABLES + s[st.CONSUMABLE + k] - C_FOOL] += 1.0 - k / st.MAX_CONSUMABLES
     _write_offers(s, o, money)
     for v in range(32):
-        o[O_VOUCHERS + v] = s[VOUCHER + 1 + v]
-    for k in range(s[N_TAGS]):
-        o[O_TAGS + s[TAG + k] - 1] += 1.0
+        o[O_VOUCHERS + v] = s[st.VOUCHER + 1 + v]
+    for k in range(s[st.N_TAGS]):
+        o[O_TAGS + s[st.TAG + k] - 1] += 1.0
     for k in range(2):
-        if s[BLIND_ON_DECK] <= k:
-            o[O_TAGS_OFFERED + s[BLIND_TAG + k] - 1] += 1.0 - 0.5 * k
+        if s[st.BLIND_ON_DECK] <= k:
+            o[O_TAGS_OFFERED + s[st.BLIND_TAG + k] - 1] += 1.0 - 0.5 * k
     _write_hand(s, o, max_hand)
 
 
@@ -426,7 +360,7 @@ def row_is_finite(o: Any, n_jokers: Any, max_hand: Any) -> Any:
     )
 
 
-N_IDS = MAX_JOKERS + MAX_CONSUMABLES + PACK_SLOTS  # and one for each position of the hand
+N_IDS = st.MAX_JOKERS + st.MAX_CONSUMABLES + st.PACK_SLOTS  # and one for each position of the hand
 STONE_ID, FACE_DOWN_ID = 53, 54
 N_CARD_IDS = 55
 
@@ -438,20 +372,20 @@ def write_ids(s: Any, ids: Any, max_hand: Any) -> None:
     A card is 1 + 13 * suit + rank - 2, or STONE_ID or FACE_DOWN_ID; an empty place is 0 in every part.
     """
     ids[:] = 0
-    for i in range(s[N_JOKERS]):
-        if not s[J_STICKERS + i] & FACE_DOWN:
-            ids[i] = s[JOKER + i]
-    for k in range(s[N_CONSUMABLES]):
-        ids[MAX_JOKERS + k] = s[CONSUMABLE + k]
-    offers = MAX_JOKERS + MAX_CONSUMABLES
-    if s[PHASE] == OPENING_PACK or (s[PHASE] == TARGETING and s[WAITING_BACK] == OPENING_PACK):
-        for k in range(PACK_SLOTS):
-            ids[offers + k] = s[PACK + k]
+    for i in range(s[st.N_JOKERS]):
+        if not s[st.J_STICKERS + i] & st.FACE_DOWN:
+            ids[i] = s[st.JOKER + i]
+    for k in range(s[st.N_CONSUMABLES]):
+        ids[st.MAX_JOKERS + k] = s[st.CONSUMABLE + k]
+    offers = st.MAX_JOKERS + st.MAX_CONSUMABLES
+    if s[st.PHASE] == OPENING_PACK or (s[st.PHASE] == TARGETING and s[st.WAITING_BACK] == OPENING_PACK):
+        for k in range(st.PACK_SLOTS):
+            ids[offers + k] = s[st.PACK + k]
     else:
-        for k in range(SHOP_SLOTS):
-            ids[offers + k] = s[SHOP + k]
-    for i in range(min(s[N_HAND], max_hand)):
-        card = s[CARD + s[HAND + i]]
+        for k in range(st.SHOP_SLOTS):
+            ids[offers + k] = s[st.SHOP + k]
+    for i in range(min(s[st.N_HAND], max_hand)):
+        card = s[st.CARD + s[st.HAND + i]]
         if card & HIDDEN:
             number = FACE_DOWN_ID
         elif enhancement_of(card) == M_STONE:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.games.balatro import names as nm
+from ludus.games.balatro import state as st
 from ludus.games.balatro.bosses import refresh_debuffs
 from ludus.games.balatro.cards import (
     collect_cards,
@@ -25,19 +27,6 @@ from ludus.games.balatro.drawing import draw, hand_limit
 from ludus.games.balatro.facts import BOOSTER_CARDS, BOOSTER_KIND, BOOSTER_PICKS, HAND_PLANET
 from ludus.games.balatro.joker_hands import cards_added
 from ludus.games.balatro.lineup import acting, consumable_room, luck
-from ludus.games.balatro.names import (
-    ARCANA,
-    BUFFOON,
-    CELESTIAL,
-    J_HALLUCINATION,
-    J_RED_CARD,
-    OPENING_PACK,
-    PLAYING_CARD,
-    SPECTRAL,
-    STANDARD,
-    V_OMEN_GLOBE,
-    V_TELESCOPE,
-)
 from ludus.games.balatro.pools import (
     create_tarot,
     new_edition,
@@ -51,40 +40,21 @@ from ludus.games.balatro.pools import (
     random_card,
     random_seal,
 )
-from ludus.games.balatro.state import (
-    DEBUFFED,
-    J_STICKERS,
-    J_VALUE,
-    JOKER,
-    N_HANDS,
-    N_JOKERS,
-    PACK,
-    PACK_BACK,
-    PACK_CARD,
-    PACK_EDITION,
-    PACK_KIND,
-    PACK_PICKS,
-    PACK_SLOTS,
-    PACK_STICKERS,
-    PHASE,
-    PLAYED,
-    VOUCHER,
-)
 
 
 @kernel
 def _telescope_planet(s: Any) -> Any:
     """The planet of the hand played most, the higher of equals; 0 before any hand was played."""
     most = -1
-    for hand in range(N_HANDS):
-        if s[PLAYED + hand] > 0 and (most < 0 or s[PLAYED + hand] >= s[PLAYED + most]):
+    for hand in range(st.N_HANDS):
+        if s[st.PLAYED + hand] > 0 and (most < 0 or s[st.PLAYED + hand] >= s[st.PLAYED + most]):
             most = hand
     return HAND_PLANET[most] if most >= 0 else 0
 
 
 @kernel
 def _arcana(s: Any) -> Any:
-    if s[VOUCHER + V_OMEN_GLOBE] and uniform(s) > 0.8:
+    if s[st.VOUCHER + nm.V_OMEN_GLOBE] and uniform(s) > 0.8:
         return _spectral(s)
     soul = pack_soul(s)
     return soul if soul else new_tarot(s)
@@ -92,7 +62,7 @@ def _arcana(s: Any) -> Any:
 
 @kernel
 def _celestial(s: Any, first: Any) -> Any:
-    if first and s[VOUCHER + V_TELESCOPE]:
+    if first and s[st.VOUCHER + nm.V_TELESCOPE]:
         planet = _telescope_planet(s)
         if planet > 0:
             return planet
@@ -125,58 +95,58 @@ def _standard(s: Any, q: Any) -> Any:
 def _fill(s: Any, q: Any, kind: Any, k: Any) -> None:
     """Puts an item into place k of the pack."""
     item = given(q, GIVEN_PACK)
-    if kind == STANDARD:
-        s[PACK_CARD + k] = _standard(s, q)
-        s[PACK + k] = PLAYING_CARD
+    if kind == nm.STANDARD:
+        s[st.PACK_CARD + k] = _standard(s, q)
+        s[st.PACK + k] = nm.PLAYING_CARD
         return
     if item <= 0:
-        if kind == ARCANA:
+        if kind == nm.ARCANA:
             item = _arcana(s)
-        elif kind == CELESTIAL:
+        elif kind == nm.CELESTIAL:
             item = _celestial(s, k == 0)
-        elif kind == SPECTRAL:
+        elif kind == nm.SPECTRAL:
             item = _spectral(s)
         else:
             item = new_joker(s, 0)
-    if kind == BUFFOON:
+    if kind == nm.BUFFOON:
         edition = given(q, GIVEN_PACK_EDITION)
-        s[PACK_EDITION + k] = edition if edition >= 0 else new_edition(s, 1.0, True)
-        s[PACK_STICKERS + k] = new_stickers(s, item)
-    s[PACK + k] = item
+        s[st.PACK_EDITION + k] = edition if edition >= 0 else new_edition(s, 1.0, True)
+        s[st.PACK_STICKERS + k] = new_stickers(s, item)
+    s[st.PACK + k] = item
 
 
 @kernel
 def open_pack(s: Any, q: Any, booster: Any, back: Any) -> None:
     """Opens a booster; when it is done with, the game is in phase `back` again."""
     kind = BOOSTER_KIND[booster]
-    s[PACK_KIND] = kind
-    s[PACK_PICKS] = BOOSTER_PICKS[booster]
-    s[PACK_BACK] = back
+    s[st.PACK_KIND] = kind
+    s[st.PACK_PICKS] = BOOSTER_PICKS[booster]
+    s[st.PACK_BACK] = back
     clear_pack(s)
-    for k in range(min(BOOSTER_CARDS[booster], PACK_SLOTS)):
+    for k in range(min(BOOSTER_CARDS[booster], st.PACK_SLOTS)):
         _fill(s, q, kind, k)
-    for i in range(s[N_JOKERS]):
+    for i in range(s[st.N_JOKERS]):
         at = acting(s, i)
         if (
             at >= 0
-            and s[JOKER + at] == J_HALLUCINATION
+            and s[st.JOKER + at] == nm.J_HALLUCINATION
             and consumable_room(s) > 0
             and happens(s, q, luck(s), 2)
         ):
             create_tarot(s, q)
-    if kind in (ARCANA, SPECTRAL):
+    if kind in (nm.ARCANA, nm.SPECTRAL):
         collect_cards(s)
         draw(s, q, hand_limit(s))
-    s[PHASE] = OPENING_PACK
+    s[st.PHASE] = nm.OPENING_PACK
 
 
 @kernel
 def clear_pack(s: Any) -> None:
-    for k in range(PACK_SLOTS):
-        s[PACK + k] = 0
-        s[PACK_EDITION + k] = 0
-        s[PACK_STICKERS + k] = 0
-        s[PACK_CARD + k] = 0
+    for k in range(st.PACK_SLOTS):
+        s[st.PACK + k] = 0
+        s[st.PACK_EDITION + k] = 0
+        s[st.PACK_STICKERS + k] = 0
+        s[st.PACK_CARD + k] = 0
 
 
 @kernel
@@ -194,13 +164,13 @@ def add_to_deck(s: Any, f: Any, card: Any) -> Any:
 @kernel
 def picked(s: Any, k: Any) -> Any:
     """The item in place k was taken; whether the pack is done with."""
-    s[PACK + k] = 0
-    s[PACK_PICKS] -= 1
+    s[st.PACK + k] = 0
+    s[st.PACK_PICKS] -= 1
     left = 0
-    for i in range(PACK_SLOTS):
-        if s[PACK + i] != 0:
+    for i in range(st.PACK_SLOTS):
+        if s[st.PACK + i] != 0:
             left += 1
-    return s[PACK_PICKS] <= 0 or left == 0
+    return s[st.PACK_PICKS] <= 0 or left == 0
 
 
 @kernel
@@ -208,13 +178,13 @@ def close_pack(s: Any) -> None:
     """Puts the rest and the hand away."""
     clear_pack(s)
     collect_cards(s)
-    s[PHASE] = s[PACK_BACK]
+    s[st.PHASE] = s[st.PACK_BACK]
 
 
 @kernel
 def skip_pack(s: Any, f: Any) -> None:
     """Leaves the pack without taking what is left: Red Card grows."""
-    for i in range(s[N_JOKERS]):
-        if s[JOKER + i] == J_RED_CARD and not s[J_STICKERS + i] & DEBUFFED:
-            f[J_VALUE + i] += 3.0
+    for i in range(s[st.N_JOKERS]):
+        if s[st.JOKER + i] == nm.J_RED_CARD and not s[st.J_STICKERS + i] & st.DEBUFFED:
+            f[st.J_VALUE + i] += 3.0
     close_pack(s)

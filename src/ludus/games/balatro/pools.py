@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.games.balatro import names as nm
+from ludus.games.balatro import state as st
 from ludus.games.balatro.cards import count_enhancement, make_card
 from ludus.games.balatro.chance import GIVEN_ITEM, below, given, uniform
 from ludus.games.balatro.compiled import kernel
@@ -22,47 +24,6 @@ from ludus.games.balatro.facts import (
     UNCOMMONS,
 )
 from ludus.games.balatro.lineup import add_consumable, consumable_room, count_joker
-from ludus.games.balatro.names import (
-    BASE,
-    C_BLACK_HOLE,
-    C_ERIS,
-    C_FAMILIAR,
-    C_FOOL,
-    C_INCANTATION,
-    C_MERCURY,
-    C_PLANET_X,
-    C_PLUTO,
-    C_SOUL,
-    C_STRENGTH,
-    FOIL,
-    HOLOGRAPHIC,
-    J_CAVENDISH,
-    J_GROS_MICHEL,
-    J_JOKER,
-    J_RING_MASTER,
-    NEGATIVE,
-    POLYCHROME,
-    V_GLOW_UP,
-    V_HONE,
-)
-from ludus.games.balatro.state import (
-    CONSUMABLE,
-    ETERNAL,
-    GROS_MICHEL_GONE,
-    JOKER,
-    N_CONSUMABLES,
-    N_JOKERS,
-    PACK,
-    PACK_SLOTS,
-    PERISHABLE,
-    PLAYED,
-    RENTAL,
-    SHOP,
-    SHOP_SLOTS,
-    STAKE,
-    VOUCHER,
-    WAITING,
-)
 
 _TRIES = 300
 
@@ -70,29 +31,29 @@ _TRIES = 300
 @kernel
 def available(s: Any, item: Any) -> Any:
     """Whether an item may be offered: it is nowhere in the game, or Showman is held."""
-    if count_joker(s, J_RING_MASTER) > 0:
+    if count_joker(s, nm.J_RING_MASTER) > 0:
         return True
-    for i in range(s[N_JOKERS]):
-        if s[JOKER + i] == item:
+    for i in range(s[st.N_JOKERS]):
+        if s[st.JOKER + i] == item:
             return False
-    for i in range(s[N_CONSUMABLES]):
-        if s[CONSUMABLE + i] == item:
+    for i in range(s[st.N_CONSUMABLES]):
+        if s[st.CONSUMABLE + i] == item:
             return False
-    for i in range(SHOP_SLOTS):
-        if s[SHOP + i] == item:
+    for i in range(st.SHOP_SLOTS):
+        if s[st.SHOP + i] == item:
             return False
-    for i in range(PACK_SLOTS):
-        if s[PACK + i] == item:
+    for i in range(st.PACK_SLOTS):
+        if s[st.PACK + i] == item:
             return False
-    return s[WAITING] != item
+    return s[st.WAITING] != item
 
 
 @kernel
 def joker_in_pool(s: Any, joker: Any) -> Any:
     """Whether the rules of the run let this joker appear at all."""
-    if joker == J_GROS_MICHEL and s[GROS_MICHEL_GONE]:
+    if joker == nm.J_GROS_MICHEL and s[st.GROS_MICHEL_GONE]:
         return False
-    if joker == J_CAVENDISH and not s[GROS_MICHEL_GONE]:
+    if joker == nm.J_CAVENDISH and not s[st.GROS_MICHEL_GONE]:
         return False
     gate = ENHANCEMENT_GATE[joker]
     return gate == 0 or count_enhancement(s, gate) > 0
@@ -115,38 +76,38 @@ def new_joker(s: Any, rarity: Any) -> Any:
             joker = LEGENDARIES[below(s, len(LEGENDARIES))]
         if available(s, joker) and joker_in_pool(s, joker):
             return joker
-    return J_JOKER
+    return nm.J_JOKER
 
 
 @kernel
 def new_tarot(s: Any) -> Any:
     for _ in range(_TRIES):
-        item = C_FOOL + below(s, 22)
+        item = nm.C_FOOL + below(s, 22)
         if available(s, item):
             return item
-    return C_STRENGTH
+    return nm.C_STRENGTH
 
 
 @kernel
 def new_planet(s: Any) -> Any:
     """A planet; those of the three secret hands only once their hand was played."""
     for _ in range(_TRIES):
-        item = C_MERCURY + below(s, 12)
-        if item >= C_PLANET_X and s[PLAYED + PLANET_HAND[item - C_MERCURY]] == 0:
+        item = nm.C_MERCURY + below(s, 12)
+        if item >= nm.C_PLANET_X and s[st.PLAYED + PLANET_HAND[item - nm.C_MERCURY]] == 0:
             continue
         if available(s, item):
             return item
-    return C_PLUTO
+    return nm.C_PLUTO
 
 
 @kernel
 def new_spectral(s: Any) -> Any:
     """A spectral other than The Soul and Black Hole, which only packs hold."""
     for _ in range(_TRIES):
-        item = C_FAMILIAR + below(s, 16)
+        item = nm.C_FAMILIAR + below(s, 16)
         if available(s, item):
             return item
-    return C_INCANTATION
+    return nm.C_INCANTATION
 
 
 @kernel
@@ -155,7 +116,7 @@ def create_tarot(s: Any, q: Any) -> Any:
     if consumable_room(s) <= 0:
         return False
     item = given(q, GIVEN_ITEM)
-    return add_consumable(s, item if item > 0 else new_tarot(s), BASE)
+    return add_consumable(s, item if item > 0 else new_tarot(s), nm.BASE)
 
 
 @kernel
@@ -164,7 +125,7 @@ def create_planet(s: Any, q: Any) -> Any:
     if consumable_room(s) <= 0:
         return False
     item = given(q, GIVEN_ITEM)
-    return add_consumable(s, item if item > 0 else new_planet(s), BASE)
+    return add_consumable(s, item if item > 0 else new_planet(s), nm.BASE)
 
 
 @kernel
@@ -173,35 +134,35 @@ def create_spectral(s: Any, q: Any) -> Any:
     if consumable_room(s) <= 0:
         return False
     item = given(q, GIVEN_ITEM)
-    return add_consumable(s, item if item > 0 else new_spectral(s), BASE)
+    return add_consumable(s, item if item > 0 else new_spectral(s), nm.BASE)
 
 
 @kernel
 def pack_soul(s: Any) -> Any:
     """The Soul, in 3 of 1,000 tarots and spectrals of a pack; 0 otherwise."""
-    return C_SOUL if uniform(s) > 0.997 and available(s, C_SOUL) else 0
+    return nm.C_SOUL if uniform(s) > 0.997 and available(s, nm.C_SOUL) else 0
 
 
 @kernel
 def pack_black_hole(s: Any) -> Any:
     """Black Hole, in 3 of 1,000 planets and spectrals of a pack; 0 otherwise."""
-    return C_BLACK_HOLE if uniform(s) > 0.997 and available(s, C_BLACK_HOLE) else 0
+    return nm.C_BLACK_HOLE if uniform(s) > 0.997 and available(s, nm.C_BLACK_HOLE) else 0
 
 
 @kernel
 def new_edition(s: Any, factor: Any, negative_too: Any) -> Any:
     """An edition at the odds of shops and packs; Hone and Glow Up multiply all but Negative."""
     poll = uniform(s)
-    rate = factor * (4.0 if s[VOUCHER + V_GLOW_UP] else (2.0 if s[VOUCHER + V_HONE] else 1.0))
+    rate = factor * (4.0 if s[st.VOUCHER + nm.V_GLOW_UP] else (2.0 if s[st.VOUCHER + nm.V_HONE] else 1.0))
     if negative_too and poll > 1 - 0.003 * factor:
-        return NEGATIVE
+        return nm.NEGATIVE
     if poll > 1 - 0.006 * rate:
-        return POLYCHROME
+        return nm.POLYCHROME
     if poll > 1 - 0.02 * rate:
-        return HOLOGRAPHIC
+        return nm.HOLOGRAPHIC
     if poll > 1 - 0.04 * rate:
-        return FOIL
-    return BASE
+        return nm.FOIL
+    return nm.BASE
 
 
 @kernel
@@ -209,24 +170,24 @@ def sure_edition(s: Any) -> Any:
     """Foil, Holographic or Polychrome at 50, 35 and 15 %: Wheel of Fortune and Aura."""
     poll = uniform(s)
     if poll > 0.85:
-        return POLYCHROME
-    return HOLOGRAPHIC if poll > 0.5 else FOIL
+        return nm.POLYCHROME
+    return nm.HOLOGRAPHIC if poll > 0.5 else nm.FOIL
 
 
 @kernel
 def new_stickers(s: Any, joker: Any) -> Any:
     """Eternal, Perishable and Rental at the odds of the stake, for a joker in a shop or pack."""
     stickers = 0
-    if s[STAKE] < 4:
+    if s[st.STAKE] < 4:
         return stickers
     poll = uniform(s)
     if poll > 0.7:
         if ETERNAL_OK[joker]:
-            stickers |= ETERNAL
-    elif s[STAKE] >= 7 and poll > 0.4 and PERISHABLE_OK[joker]:
-        stickers |= PERISHABLE
-    if s[STAKE] >= 8 and uniform(s) > 0.7:
-        stickers |= RENTAL
+            stickers |= st.ETERNAL
+    elif s[st.STAKE] >= 7 and poll > 0.4 and PERISHABLE_OK[joker]:
+        stickers |= st.PERISHABLE
+    if s[st.STAKE] >= 8 and uniform(s) > 0.7:
+        stickers |= st.RENTAL
     return stickers
 
 
@@ -244,4 +205,4 @@ def random_card(s: Any, enhanced: Any) -> Any:
 
 def is_hidden_planet(item: int) -> bool:
     """Whether a planet waits for its hand to be played first."""
-    return C_PLANET_X <= item <= C_ERIS
+    return nm.C_PLANET_X <= item <= nm.C_ERIS

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ludus.games.balatro import state as st
 from ludus.games.balatro.cards import DEBUFF, HIDDEN, make_card
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.engine import copy_row
@@ -27,33 +28,6 @@ from ludus.games.balatro.hand_notes import (
 from ludus.games.balatro.lineup import count_joker
 from ludus.games.balatro.names import BL_PSYCHIC, J_FOUR_FINGERS, J_SHORTCUT, M_STONE
 from ludus.games.balatro.scoring import evaluate
-from ludus.games.balatro.state import (
-    BLIND,
-    BLIND_ON_DECK,
-    BOSS_OFF,
-    CARD,
-    CARD_BONUS,
-    CARD_TOP,
-    DRAWS,
-    FACE_DOWN,
-    HAND,
-    HAND_SCORE,
-    HANDS_LEFT,
-    J_STICKERS,
-    N_CARDS,
-    N_DRAW,
-    N_HAND,
-    N_HANDS,
-    N_JOKERS,
-    N_PLAY,
-    PLAY,
-    REWARD,
-    SEED_HIGH,
-    SEED_LOW,
-    TAG,
-    VOUCHER,
-    W_HAND,
-)
 
 # the score of a poker hand that cannot be played
 NONE = -1.0
@@ -76,19 +50,19 @@ def put_back(s: Any, f: Any, t: Any, g: Any) -> None:
     Those change a third of the row: nothing of vouchers, draw pile, tags, shop and pack. (A Chaos the Clown that comes
     or goes changes free rerolls, which scoring does not read.)
     """
-    for place in range(max(STANDARD_CARDS, s[CARD_TOP], t[CARD_TOP])):
-        t[CARD + place] = s[CARD + place]
-        t[CARD_BONUS + place] = s[CARD_BONUS + place]
-    t[N_CARDS] = s[N_CARDS]
-    t[CARD_TOP] = s[CARD_TOP]
-    t[N_DRAW] = s[N_DRAW]
-    for k in range(VOUCHER):
+    for place in range(max(STANDARD_CARDS, s[st.CARD_TOP], t[st.CARD_TOP])):
+        t[st.CARD + place] = s[st.CARD + place]
+        t[st.CARD_BONUS + place] = s[st.CARD_BONUS + place]
+    t[st.N_CARDS] = s[st.N_CARDS]
+    t[st.CARD_TOP] = s[st.CARD_TOP]
+    t[st.N_DRAW] = s[st.N_DRAW]
+    for k in range(st.VOUCHER):
         t[k] = s[k]
-    for k in range(BLIND_ON_DECK, CARD):
+    for k in range(st.BLIND_ON_DECK, st.CARD):
         t[k] = s[k]
-    for k in range(HAND, TAG):
+    for k in range(st.HAND, st.TAG):
         t[k] = s[k]
-    for k in range(HAND_SCORE, REWARD):
+    for k in range(st.HAND_SCORE, st.REWARD):
         g[k] = f[k]
     _forget(t)
 
@@ -96,17 +70,17 @@ def put_back(s: Any, f: Any, t: Any, g: Any) -> None:
 @kernel
 def _forget(t: Any) -> None:
     """Takes from a copy what its player does not know."""
-    t[SEED_LOW] = 20240220
-    t[SEED_HIGH] = 7
-    t[DRAWS] = 0
-    for i in range(t[N_HAND]):
-        place = t[HAND + i]
-        if t[CARD + place] & HIDDEN:
-            t[CARD + place] = make_card(2, 0, M_STONE, 0, 0) | DEBUFF
-            t[CARD_BONUS + place] = 0
-    for i in range(t[N_JOKERS]):
-        if t[J_STICKERS + i] & FACE_DOWN:
-            t[N_JOKERS] = 0
+    t[st.SEED_LOW] = 20240220
+    t[st.SEED_HIGH] = 7
+    t[st.DRAWS] = 0
+    for i in range(t[st.N_HAND]):
+        place = t[st.HAND + i]
+        if t[st.CARD + place] & HIDDEN:
+            t[st.CARD + place] = make_card(2, 0, M_STONE, 0, 0) | DEBUFF
+            t[st.CARD_BONUS + place] = 0
+    for i in range(t[st.N_JOKERS]):
+        if t[st.J_STICKERS + i] & st.FACE_DOWN:
+            t[st.N_JOKERS] = 0
             break
 
 
@@ -115,19 +89,19 @@ def preview(s: Any, f: Any, t: Any, g: Any, q: Any, log: Any, bits: Any) -> Any:
     """(poker hand, score) of playing the cards at these positions of the hand, in a copy `t`, `g` of the game."""
     put_back(s, f, t, g)
     n, kept = 0, 0
-    for i in range(s[N_HAND]):
-        place = s[HAND + i]
+    for i in range(s[st.N_HAND]):
+        place = s[st.HAND + i]
         if (bits >> i) & 1:
-            t[PLAY + n] = place
+            t[st.PLAY + n] = place
             n += 1
         else:
-            t[HAND + kept] = place
+            t[st.HAND + kept] = place
             kept += 1
-    t[N_PLAY] = n
-    t[N_HAND] = kept
-    t[HANDS_LEFT] -= 1
+    t[st.N_PLAY] = n
+    t[st.N_HAND] = kept
+    t[st.HANDS_LEFT] -= 1
     evaluate(t, g, q, log)
-    return np.int64(t[W_HAND]), g[HAND_SCORE]
+    return np.int64(t[st.W_HAND]), g[st.HAND_SCORE]
 
 
 @kernel
@@ -155,7 +129,7 @@ def _try(
     if bits == 0:
         return
     bits |= forced_cards(s)
-    if s[BLIND] == BL_PSYCHIC and not s[BOSS_OFF]:
+    if s[st.BLIND] == BL_PSYCHIC and not s[st.BOSS_OFF]:
         bits = fill_up(bits, 0, n, w, 5)
     if count_bits(bits) > 5:
         return
@@ -234,7 +208,7 @@ def best_hands(
     s: Any, f: Any, t: Any, g: Any, q: Any, log: Any, n: Any, w: Any, sets: Any, scores: Any
 ) -> None:
     """For each poker hand that the first n cards of the hand can make: a set that scores well, and its score."""
-    for hand in range(N_HANDS):
+    for hand in range(st.N_HANDS):
         sets[hand] = 0
         scores[hand] = NONE
     copy_known(s, f, t, g)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.games.balatro import names as nm
+from ludus.games.balatro import state as st
 from ludus.games.balatro.bosses import (
     after_draw,
     begin_blind,
@@ -54,131 +56,22 @@ from ludus.games.balatro.lineup import (
     luck,
     note_acting,
 )
-from ludus.games.balatro.names import (
-    B_GREEN,
-    BL_HOOK,
-    BL_SMALL,
-    BL_TOOTH,
-    BLUE_SEAL,
-    CASHING_OUT,
-    GAME_OVER,
-    J_BURGLAR,
-    J_CAMPFIRE,
-    J_CARTOMANCER,
-    J_CAVENDISH,
-    J_CEREMONIAL,
-    J_CERTIFICATE,
-    J_CHAOS,
-    J_CHICOT,
-    J_CLOUD_9,
-    J_DELAYED_GRAT,
-    J_EGG,
-    J_GIFT,
-    J_GOLDEN,
-    J_GROS_MICHEL,
-    J_HIT_THE_ROAD,
-    J_INVISIBLE,
-    J_MADNESS,
-    J_MARBLE,
-    J_MR_BONES,
-    J_POPCORN,
-    J_RIFF_RAFF,
-    J_ROCKET,
-    J_SATELLITE,
-    J_TO_THE_MOON,
-    J_TODO_LIST,
-    J_TURTLE_BEAN,
-    M_GOLD,
-    M_STONE,
-    RED_SEAL,
-    SELECTING_HAND,
-    V_MONEY_TREE,
-    V_SEED_MONEY,
-)
 from ludus.games.balatro.pools import create_tarot, random_card, random_seal
 from ludus.games.balatro.scoring import evaluate
-from ludus.games.balatro.state import (
-    ANCIENT_SUIT,
-    ANTE,
-    BEST_HAND,
-    BLIND,
-    BOSS_OFF,
-    C_EXTRA,
-    CARD,
-    CARD_TOP,
-    CASTLE_SUIT,
-    CHIPS,
-    DEBUFFED,
-    DECK,
-    DISCARDS_LEFT,
-    DISCARDS_PER_ROUND,
-    DISCARDS_USED,
-    ETERNAL,
-    FREE_REROLLS,
-    GROS_MICHEL_GONE,
-    HAND,
-    HAND_SCORE,
-    HANDS_LEFT,
-    HANDS_PER_ROUND,
-    HANDS_PLAYED,
-    HANDS_THIS_ROUND,
-    IDOL_RANK,
-    IDOL_SUIT,
-    J_COUNT,
-    J_EXTRA,
-    J_PERISH,
-    J_STICKERS,
-    J_VALUE,
-    JOKER,
-    LAST_ANTE,
-    LAST_HAND,
-    LOST_TO,
-    MAIL_RANK,
-    MONEY,
-    MOST_PLAYED,
-    N_CARDS,
-    N_CONSUMABLES,
-    N_HAND,
-    N_HANDS,
-    N_JOKERS,
-    N_PLAY,
-    PAYOUT,
-    PERISHABLE,
-    PHASE,
-    PLANETS_USED,
-    PLAY,
-    PLAYED,
-    PLAYED_ROUND,
-    PREPPED,
-    R_BLIND,
-    R_CHIPS,
-    R_WIN,
-    RENTAL,
-    REROLLS,
-    REWARD,
-    ROUND,
-    ROUND_HAND_SIZE,
-    SAVED,
-    STAKE,
-    TARGET,
-    UNUSED_DISCARDS,
-    VOUCHER,
-    WON,
-)
 
 
 @kernel
 def _madness_victim(s: Any, q: Any, i: Any, doomed: Any) -> Any:
     """Another joker that can be destroyed and is not yet doomed, by chance; -1 for none."""
     count = 0
-    for k in range(s[N_JOKERS]):
-        if k != i and not s[J_STICKERS + k] & ETERNAL and not (doomed >> k) & 1:
+    for k in range(s[st.N_JOKERS]):
+        if k != i and not s[st.J_STICKERS + k] & st.ETERNAL and not (doomed >> k) & 1:
             count += 1
     if count == 0:
         return -1
     wanted = position(s, q, count)
-    for k in range(s[N_JOKERS]):
-        if k != i and not s[J_STICKERS + k] & ETERNAL and not (doomed >> k) & 1:
+    for k in range(s[st.N_JOKERS]):
+        if k != i and not s[st.J_STICKERS + k] & st.ETERNAL and not (doomed >> k) & 1:
             if wanted == 0:
                 return k
             wanted -= 1
@@ -192,44 +85,44 @@ def _jokers_at_blind(s: Any, f: Any, q: Any) -> None:
     What is destroyed leaves, what is made comes and the boss is disabled once every joker had its turn: a doomed joker
     does nothing more but keeps its place, and only Ceremonial Dagger's is free for Riff-raff.
     """
-    boss = s[BLIND] >= BL_HOOK
+    boss = s[st.BLIND] >= nm.BL_HOOK
     doomed, made, freed = 0, 0, 0
     disabled = False
-    for i in range(s[N_JOKERS]):
+    for i in range(s[st.N_JOKERS]):
         at = acting(s, i)
         if at < 0 or (doomed >> i) & 1 or (doomed >> at) & 1:
             continue
-        joker = s[JOKER + at]
-        if joker == J_BURGLAR:
-            s[HANDS_LEFT] += 3
-            s[DISCARDS_LEFT] = 0
-        elif joker == J_RIFF_RAFF:
+        joker = s[st.JOKER + at]
+        if joker == nm.J_BURGLAR:
+            s[st.HANDS_LEFT] += 3
+            s[st.DISCARDS_LEFT] = 0
+        elif joker == nm.J_RIFF_RAFF:
             made += max(0, min(2, joker_room(s) + freed - made))
-        elif joker == J_CARTOMANCER:
+        elif joker == nm.J_CARTOMANCER:
             create_tarot(s, q)
-        elif joker == J_MARBLE:
-            place = new_card(s, make_card(2 + below(s, 13), below(s, 4), M_STONE, 0, 0))
+        elif joker == nm.J_MARBLE:
+            place = new_card(s, make_card(2 + below(s, 13), below(s, 4), nm.M_STONE, 0, 0))
             if place >= 0:
                 to_draw_pile(s, place)
                 cards_added(s, f, 1)
         elif at == i:
-            if joker == J_CHICOT:
+            if joker == nm.J_CHICOT:
                 disabled = boss
-            elif joker == J_CEREMONIAL:
+            elif joker == nm.J_CEREMONIAL:
                 if (
-                    i + 1 < s[N_JOKERS]
-                    and not s[J_STICKERS + i + 1] & ETERNAL
+                    i + 1 < s[st.N_JOKERS]
+                    and not s[st.J_STICKERS + i + 1] & st.ETERNAL
                     and not (doomed >> (i + 1)) & 1
                 ):
-                    f[J_VALUE + i] += 2.0 * joker_sell_value(s, i + 1)
+                    f[st.J_VALUE + i] += 2.0 * joker_sell_value(s, i + 1)
                     doomed |= 1 << (i + 1)
                     freed += 1
-            elif joker == J_MADNESS and not boss:
-                f[J_VALUE + i] += 0.5
+            elif joker == nm.J_MADNESS and not boss:
+                f[st.J_VALUE + i] += 0.5
                 victim = _madness_victim(s, q, i, doomed)
                 if victim >= 0:
                     doomed |= 1 << victim
-    for i in range(s[N_JOKERS] - 1, -1, -1):
+    for i in range(s[st.N_JOKERS] - 1, -1, -1):
         if (doomed >> i) & 1:
             remove_joker(s, f, q, i)
     for _ in range(made):
@@ -241,9 +134,9 @@ def _jokers_at_blind(s: Any, f: Any, q: Any) -> None:
 @kernel
 def _certificates(s: Any, f: Any, q: Any) -> None:
     """Certificate: a playing card with a seal joins the first hand of a round."""
-    for i in range(s[N_JOKERS]):
+    for i in range(s[st.N_JOKERS]):
         at = acting(s, i)
-        if at >= 0 and s[JOKER + at] == J_CERTIFICATE:
+        if at >= 0 and s[st.JOKER + at] == nm.J_CERTIFICATE:
             place = new_card(s, with_seal(random_card(s, False), random_seal(s)))
             if place >= 0:
                 to_hand(s, place)
@@ -255,33 +148,33 @@ def _certificates(s: Any, f: Any, q: Any) -> None:
 @kernel
 def reset_round(s: Any) -> None:
     """Hands, discards and rerolls as a round begins with them."""
-    s[HANDS_LEFT] = max(1, s[HANDS_PER_ROUND])
-    s[DISCARDS_LEFT] = max(0, s[DISCARDS_PER_ROUND])
-    s[HANDS_THIS_ROUND] = 0
-    s[DISCARDS_USED] = 0
-    for hand in range(N_HANDS):
-        s[PLAYED_ROUND + hand] = 0
-    s[REROLLS] = 0
-    s[FREE_REROLLS] = count_joker(s, J_CHAOS)
+    s[st.HANDS_LEFT] = max(1, s[st.HANDS_PER_ROUND])
+    s[st.DISCARDS_LEFT] = max(0, s[st.DISCARDS_PER_ROUND])
+    s[st.HANDS_THIS_ROUND] = 0
+    s[st.DISCARDS_USED] = 0
+    for hand in range(st.N_HANDS):
+        s[st.PLAYED_ROUND + hand] = 0
+    s[st.REROLLS] = 0
+    s[st.FREE_REROLLS] = count_joker(s, nm.J_CHAOS)
 
 
 @kernel
 def start_round(s: Any, f: Any, q: Any) -> None:
     """Takes on the blind on deck and draws the first hand. Juggle Tags have been used before."""
-    s[ROUND] += 1
+    s[st.ROUND] += 1
     reset_round(s)
-    f[CHIPS] = 0.0
-    s[SAVED] = 0
+    f[st.CHIPS] = 0.0
+    s[st.SAVED] = 0
     collect_cards(s)
     begin_blind(s, f, q)
     _jokers_at_blind(s, f, q)
     shuffle_jokers(s, f, q)
     refresh_debuffs(s)
-    s[PHASE] = SELECTING_HAND
+    s[st.PHASE] = nm.SELECTING_HAND
     draw_up(s, q)
     _certificates(s, f, q)
     after_draw(s, q)
-    if s[N_HAND] == 0:
+    if s[st.N_HAND] == 0:
         end_round(s, f, q)
 
 
@@ -289,44 +182,44 @@ def start_round(s: Any, f: Any, q: Any) -> None:
 def _hook(s: Any, f: Any, q: Any) -> None:
     """The Hook discards two cards of those left in hand, before the played ones score."""
     bits = 0
-    for _ in range(min(2, s[N_HAND])):
+    for _ in range(min(2, s[st.N_HAND])):
         at = given(q, GIVEN_DISCARD)
-        if at < 0 or at >= s[N_HAND] or (bits >> at) & 1:
-            at = below(s, s[N_HAND])
+        if at < 0 or at >= s[st.N_HAND] or (bits >> at) & 1:
+            at = below(s, s[st.N_HAND])
             while (bits >> at) & 1:
-                at = below(s, s[N_HAND])
+                at = below(s, s[st.N_HAND])
         bits |= 1 << at
     if bits == 0:
         return
-    n = s[N_PLAY]
-    p0, p1, p2, p3, p4 = s[PLAY], s[PLAY + 1], s[PLAY + 2], s[PLAY + 3], s[PLAY + 4]
+    n = s[st.N_PLAY]
+    p0, p1, p2, p3, p4 = s[st.PLAY], s[st.PLAY + 1], s[st.PLAY + 2], s[st.PLAY + 3], s[st.PLAY + 4]
     discard_cards(s, f, q, bits, True)
-    s[PLAY], s[PLAY + 1], s[PLAY + 2], s[PLAY + 3], s[PLAY + 4] = p0, p1, p2, p3, p4
-    s[N_PLAY] = n
+    s[st.PLAY], s[st.PLAY + 1], s[st.PLAY + 2], s[st.PLAY + 3], s[st.PLAY + 4] = p0, p1, p2, p3, p4
+    s[st.N_PLAY] = n
 
 
 @kernel
 def play(s: Any, f: Any, q: Any, log: Any, bits: Any) -> None:
     """Plays the cards at these positions of the hand."""
     take_from_hand(s, bits)
-    for k in range(s[N_PLAY]):
-        s[CARD + s[PLAY + k]] |= PLAYED_ANTE
-    s[HANDS_LEFT] -= 1
-    if not s[BOSS_OFF]:
-        if s[BLIND] == BL_HOOK:
+    for k in range(s[st.N_PLAY]):
+        s[st.CARD + s[st.PLAY + k]] |= PLAYED_ANTE
+    s[st.HANDS_LEFT] -= 1
+    if not s[st.BOSS_OFF]:
+        if s[st.BLIND] == nm.BL_HOOK:
             _hook(s, f, q)
-        elif s[BLIND] == BL_TOOTH:
-            s[MONEY] -= s[N_PLAY]
-    s[PREPPED] = 1
+        elif s[st.BLIND] == nm.BL_TOOTH:
+            s[st.MONEY] -= s[st.N_PLAY]
+    s[st.PREPPED] = 1
     evaluate(s, f, q, log)
-    s[HANDS_PLAYED] += 1
-    s[HANDS_THIS_ROUND] += 1
-    s[N_PLAY] = 0
-    before = progress(f[CHIPS], f[TARGET])
-    f[CHIPS] += f[HAND_SCORE]
-    f[BEST_HAND] = max(f[BEST_HAND], f[HAND_SCORE])
-    f[REWARD] += f[R_CHIPS] * (progress(f[CHIPS], f[TARGET]) - before)
-    if f[CHIPS] >= f[TARGET] or s[HANDS_LEFT] < 1:
+    s[st.HANDS_PLAYED] += 1
+    s[st.HANDS_THIS_ROUND] += 1
+    s[st.N_PLAY] = 0
+    before = progress(f[st.CHIPS], f[st.TARGET])
+    f[st.CHIPS] += f[st.HAND_SCORE]
+    f[st.BEST_HAND] = max(f[st.BEST_HAND], f[st.HAND_SCORE])
+    f[st.REWARD] += f[st.R_CHIPS] * (progress(f[st.CHIPS], f[st.TARGET]) - before)
+    if f[st.CHIPS] >= f[st.TARGET] or s[st.HANDS_LEFT] < 1:
         end_round(s, f, q)
     else:
         go_on(s, f, q)
@@ -337,16 +230,16 @@ def go_on(s: Any, f: Any, q: Any) -> None:
     """Draws the next hand; without a card left, or a hand that holds none, the round is over."""
     draw_up(s, q)
     after_draw(s, q)
-    if s[N_HAND] == 0:
+    if s[st.N_HAND] == 0:
         end_round(s, f, q)
 
 
 @kernel
 def discard(s: Any, f: Any, q: Any, bits: Any) -> None:
     """Discards the cards at these positions of the hand and draws."""
-    s[DISCARDS_LEFT] -= 1
+    s[st.DISCARDS_LEFT] -= 1
     discard_cards(s, f, q, bits, False)
-    s[DISCARDS_USED] += 1
+    s[st.DISCARDS_USED] += 1
     go_on(s, f, q)
 
 
@@ -355,56 +248,56 @@ def _held_at_end(s: Any, q: Any) -> None:
     """Gold cards pay and Blue seals make planets, with Mime and Red seals repeating them."""
     note_acting(s)
     mimes = held_triggers(s)
-    for k in range(s[N_HAND]):
-        card = s[CARD + s[HAND + k]]
+    for k in range(s[st.N_HAND]):
+        card = s[st.CARD + s[st.HAND + k]]
         if card & DEBUFF:
             continue
-        gold, blue = enhancement_of(card) == M_GOLD, seal_of(card) == BLUE_SEAL
+        gold, blue = enhancement_of(card) == nm.M_GOLD, seal_of(card) == nm.BLUE_SEAL
         if not gold and not blue:
             continue
-        for _ in range(1 + mimes + (1 if seal_of(card) == RED_SEAL else 0)):
+        for _ in range(1 + mimes + (1 if seal_of(card) == nm.RED_SEAL else 0)):
             if gold:
-                s[MONEY] += 3
+                s[st.MONEY] += 3
             if blue and consumable_room(s) > 0:
-                add_consumable(s, HAND_PLANET[s[LAST_HAND]], 0)
+                add_consumable(s, HAND_PLANET[s[st.LAST_HAND]], 0)
 
 
 @kernel
 def _grow_old(s: Any, f: Any, q: Any, i: Any, boss: Any) -> Any:
     """What the end of a round does to one joker; whether it is gone."""
-    joker = s[JOKER + i]
-    if joker == J_CAMPFIRE:
+    joker = s[st.JOKER + i]
+    if joker == nm.J_CAMPFIRE:
         if boss:
-            f[J_VALUE + i] = 1.0
-    elif joker == J_ROCKET:
+            f[st.J_VALUE + i] = 1.0
+    elif joker == nm.J_ROCKET:
         if boss:
-            s[J_COUNT + i] += 2
-    elif joker == J_TURTLE_BEAN:
-        if s[J_COUNT + i] <= 1:
+            s[st.J_COUNT + i] += 2
+    elif joker == nm.J_TURTLE_BEAN:
+        if s[st.J_COUNT + i] <= 1:
             return True
-        s[J_COUNT + i] -= 1
+        s[st.J_COUNT + i] -= 1
         change_hand_size(s, q, -1)
-    elif joker == J_INVISIBLE:
-        s[J_COUNT + i] += 1
-    elif joker == J_POPCORN:
-        f[J_VALUE + i] -= 4.0
-        return f[J_VALUE + i] <= 0
-    elif joker == J_TODO_LIST:
-        s[J_COUNT + i] = random_hand_type(s, q, s[J_COUNT + i])
-    elif joker == J_EGG:
-        s[J_EXTRA + i] += 3
-    elif joker == J_GIFT:
-        for k in range(s[N_JOKERS]):
-            s[J_EXTRA + k] += 1
-        for k in range(s[N_CONSUMABLES]):
-            s[C_EXTRA + k] += 1
-    elif joker == J_HIT_THE_ROAD:
-        f[J_VALUE + i] = 1.0
-    elif joker == J_GROS_MICHEL:
+    elif joker == nm.J_INVISIBLE:
+        s[st.J_COUNT + i] += 1
+    elif joker == nm.J_POPCORN:
+        f[st.J_VALUE + i] -= 4.0
+        return f[st.J_VALUE + i] <= 0
+    elif joker == nm.J_TODO_LIST:
+        s[st.J_COUNT + i] = random_hand_type(s, q, s[st.J_COUNT + i])
+    elif joker == nm.J_EGG:
+        s[st.J_EXTRA + i] += 3
+    elif joker == nm.J_GIFT:
+        for k in range(s[st.N_JOKERS]):
+            s[st.J_EXTRA + k] += 1
+        for k in range(s[st.N_CONSUMABLES]):
+            s[st.C_EXTRA + k] += 1
+    elif joker == nm.J_HIT_THE_ROAD:
+        f[st.J_VALUE + i] = 1.0
+    elif joker == nm.J_GROS_MICHEL:
         if happens(s, q, luck(s), 6):
-            s[GROS_MICHEL_GONE] = 1
+            s[st.GROS_MICHEL_GONE] = 1
             return True
-    elif joker == J_CAVENDISH:
+    elif joker == nm.J_CAVENDISH:
         return happens(s, q, luck(s), 1000)
     return False
 
@@ -414,20 +307,20 @@ def _jokers_at_end(s: Any, f: Any, q: Any, boss: Any, lost: Any) -> Any:
     """The end of the round, joker by joker; whether Mr. Bones prevented a loss."""
     saved = False
     i = 0
-    while i < s[N_JOKERS]:
+    while i < s[st.N_JOKERS]:
         gone = False
-        if not s[J_STICKERS + i] & DEBUFFED:
-            if s[JOKER + i] == J_MR_BONES:
-                if lost and not saved and f[CHIPS] >= 0.25 * f[TARGET]:
+        if not s[st.J_STICKERS + i] & st.DEBUFFED:
+            if s[st.JOKER + i] == nm.J_MR_BONES:
+                if lost and not saved and f[st.CHIPS] >= 0.25 * f[st.TARGET]:
                     saved = True
                     gone = True
             else:
                 gone = _grow_old(s, f, q, i, boss)
-        if s[J_STICKERS + i] & RENTAL:
-            s[MONEY] -= 3
-        if not gone and s[J_STICKERS + i] & PERISHABLE and s[J_PERISH + i] > 0:
-            s[J_PERISH + i] -= 1
-            if s[J_PERISH + i] == 0:
+        if s[st.J_STICKERS + i] & st.RENTAL:
+            s[st.MONEY] -= 3
+        if not gone and s[st.J_STICKERS + i] & st.PERISHABLE and s[st.J_PERISH + i] > 0:
+            s[st.J_PERISH + i] -= 1
+            if s[st.J_PERISH + i] == 0:
                 set_debuffed(s, q, i, True)
         if gone:
             remove_joker(s, f, q, i)
@@ -439,25 +332,25 @@ def _jokers_at_end(s: Any, f: Any, q: Any, boss: Any, lost: Any) -> Any:
 @kernel
 def _joker_pay(s: Any, i: Any) -> Any:
     """What a joker pays at the cash-out."""
-    joker = s[JOKER + i]
-    if s[J_STICKERS + i] & DEBUFFED:
+    joker = s[st.JOKER + i]
+    if s[st.J_STICKERS + i] & st.DEBUFFED:
         return 0
-    if joker == J_GOLDEN:
+    if joker == nm.J_GOLDEN:
         return 4
-    if joker == J_ROCKET:
-        return int(s[J_COUNT + i])
-    if joker == J_DELAYED_GRAT:
-        return 2 * int(s[DISCARDS_LEFT]) if s[DISCARDS_USED] == 0 else 0
-    if joker == J_CLOUD_9:
+    if joker == nm.J_ROCKET:
+        return int(s[st.J_COUNT + i])
+    if joker == nm.J_DELAYED_GRAT:
+        return 2 * int(s[st.DISCARDS_LEFT]) if s[st.DISCARDS_USED] == 0 else 0
+    if joker == nm.J_CLOUD_9:
         nines = 0
-        for place in range(s[CARD_TOP]):
-            if rank_shown(s[CARD + place]) == 9:
+        for place in range(s[st.CARD_TOP]):
+            if rank_shown(s[st.CARD + place]) == 9:
                 nines += 1
         return nines
-    if joker == J_SATELLITE:
+    if joker == nm.J_SATELLITE:
         planets = 0
         for k in range(12):
-            planets += (s[PLANETS_USED] >> k) & 1
+            planets += (s[st.PLANETS_USED] >> k) & 1
         return planets
     return 0
 
@@ -466,27 +359,27 @@ def _joker_pay(s: Any, i: Any) -> Any:
 def _payout(s: Any, blind: Any) -> Any:
     """What the cash-out pays; interest counts the money held before it."""
     pay = 0
-    if not s[SAVED] and not (blind == BL_SMALL and s[STAKE] >= 2):
+    if not s[st.SAVED] and not (blind == nm.BL_SMALL and s[st.STAKE] >= 2):
         pay += BLIND_DOLLARS[blind]
-    green = s[DECK] == B_GREEN
-    pay += s[HANDS_LEFT] * (2 if green else 1)
+    green = s[st.DECK] == nm.B_GREEN
+    pay += s[st.HANDS_LEFT] * (2 if green else 1)
     if green:
-        pay += s[DISCARDS_LEFT]
-    for i in range(s[N_JOKERS]):
+        pay += s[st.DISCARDS_LEFT]
+    for i in range(s[st.N_JOKERS]):
         pay += _joker_pay(s, i)
-    if not green and s[MONEY] >= 5:
-        cap = 20 if s[VOUCHER + V_MONEY_TREE] else (10 if s[VOUCHER + V_SEED_MONEY] else 5)
-        pay += (1 + count_joker(s, J_TO_THE_MOON)) * min(s[MONEY] // 5, cap)
+    if not green and s[st.MONEY] >= 5:
+        cap = 20 if s[st.VOUCHER + nm.V_MONEY_TREE] else (10 if s[st.VOUCHER + nm.V_SEED_MONEY] else 5)
+        pay += (1 + count_joker(s, nm.J_TO_THE_MOON)) * min(s[st.MONEY] // 5, cap)
     return pay
 
 
 @kernel
 def _random_card_of_deck(s: Any) -> Any:
     """A card of the full deck that is not Stone; 0 when there is none."""
-    if s[N_CARDS] == 0:
+    if s[st.N_CARDS] == 0:
         return 0
     for _ in range(200):
-        card = s[CARD + below(s, s[CARD_TOP])]
+        card = s[st.CARD + below(s, s[st.CARD_TOP])]
         if card != 0 and rank_shown(card) > 0:
             return card
     return 0
@@ -496,47 +389,47 @@ def _random_card_of_deck(s: Any) -> Any:
 def new_targets(s: Any, q: Any) -> None:
     """The ranks and suits that The Idol, Mail-In Rebate, Ancient Joker and Castle ask for until the next round ends."""
     card = _random_card_of_deck(s)
-    s[IDOL_RANK] = rank_shown(card) if card else 14
-    s[IDOL_SUIT] = suit_of(card) if card else 0
+    s[st.IDOL_RANK] = rank_shown(card) if card else 14
+    s[st.IDOL_SUIT] = suit_of(card) if card else 0
     card = _random_card_of_deck(s)
     rank = given(q, GIVEN_RANK)
-    s[MAIL_RANK] = rank if rank > 0 else (rank_shown(card) if card else 14)
+    s[st.MAIL_RANK] = rank if rank > 0 else (rank_shown(card) if card else 14)
     suit = given(q, GIVEN_SUIT)
-    s[ANCIENT_SUIT] = suit if suit >= 0 else (s[ANCIENT_SUIT] + 1 + below(s, 3)) % 4
+    s[st.ANCIENT_SUIT] = suit if suit >= 0 else (s[st.ANCIENT_SUIT] + 1 + below(s, 3)) % 4
     card = _random_card_of_deck(s)
-    s[CASTLE_SUIT] = suit_of(card) if card else 0
+    s[st.CASTLE_SUIT] = suit_of(card) if card else 0
 
 
 @kernel
 def end_round(s: Any, f: Any, q: Any) -> None:
     """The round is over: lost, or won with its payout ready. The next blind is set up by the caller of the cash-out."""
-    blind = s[BLIND]
-    boss = blind >= BL_HOOK
-    lost = f[CHIPS] < f[TARGET]
-    s[PHASE] = CASHING_OUT  # a hand that grows now draws no more cards
+    blind = s[st.BLIND]
+    boss = blind >= nm.BL_HOOK
+    lost = f[st.CHIPS] < f[st.TARGET]
+    s[st.PHASE] = nm.CASHING_OUT  # a hand that grows now draws no more cards
     saved = _jokers_at_end(s, f, q, boss, lost)
     if lost and not saved:
-        s[LOST_TO] = blind
-        s[PHASE] = GAME_OVER
+        s[st.LOST_TO] = blind
+        s[st.PHASE] = nm.GAME_OVER
         return
-    s[SAVED] = saved
-    s[UNUSED_DISCARDS] += s[DISCARDS_LEFT]
+    s[st.SAVED] = saved
+    s[st.UNUSED_DISCARDS] += s[st.DISCARDS_LEFT]
     _held_at_end(s, q)
     if boss:  # The Ox takes what was played most when the last boss was beaten, High Card before that
-        for hand in range(N_HANDS):
-            if hand == 0 or s[PLAYED + hand] >= s[PLAYED + s[MOST_PLAYED]]:
-                s[MOST_PLAYED] = hand
-    s[PAYOUT] = _payout(s, blind)
-    f[REWARD] += f[R_BLIND]
+        for hand in range(st.N_HANDS):
+            if hand == 0 or s[st.PLAYED + hand] >= s[st.PLAYED + s[st.MOST_PLAYED]]:
+                s[st.MOST_PLAYED] = hand
+    s[st.PAYOUT] = _payout(s, blind)
+    f[st.REWARD] += f[st.R_BLIND]
     end_blind(s, q)
-    s[ROUND_HAND_SIZE] = 0
+    s[st.ROUND_HAND_SIZE] = 0
     collect_cards(s)
     if boss:
-        for place in range(s[CARD_TOP]):
-            s[CARD + place] &= ~PLAYED_ANTE
-        if s[LAST_ANTE] > 0 and s[ANTE] >= s[LAST_ANTE]:
-            s[WON] = 1
-            f[REWARD] += f[R_WIN]
-            s[PHASE] = GAME_OVER
+        for place in range(s[st.CARD_TOP]):
+            s[st.CARD + place] &= ~PLAYED_ANTE
+        if s[st.LAST_ANTE] > 0 and s[st.ANTE] >= s[st.LAST_ANTE]:
+            s[st.WON] = 1
+            f[st.REWARD] += f[st.R_WIN]
+            s[st.PHASE] = nm.GAME_OVER
             return
     new_targets(s, q)

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ludus.games.balatro import names as nm
+from ludus.games.balatro import state as st
 from ludus.games.balatro.bosses import boss_forbids, flint_halves
 from ludus.games.balatro.cards import (
     DEBUFF,
@@ -47,62 +49,7 @@ from ludus.games.balatro.joker_hands import (
     jokers_before,
 )
 from ludus.games.balatro.lineup import luck, note_acting
-from ludus.games.balatro.names import (
-    B_PLASMA,
-    C_ERIS,
-    C_MERCURY,
-    FOIL,
-    GOLD_SEAL,
-    HOLOGRAPHIC,
-    J_BASEBALL,
-    J_MATADOR,
-    J_SIXTH_SENSE,
-    M_BONUS,
-    M_GLASS,
-    M_LUCKY,
-    M_MULT,
-    M_STEEL,
-    M_STONE,
-    POLYCHROME,
-    RED_SEAL,
-    V_OBSERVATORY,
-)
 from ludus.games.balatro.pools import create_spectral
-from ludus.games.balatro.state import (
-    CARD,
-    CARD_BONUS,
-    CONSUMABLE,
-    DEBUFFED,
-    DECK,
-    HAND,
-    HAND_SCORE,
-    HANDS_THIS_ROUND,
-    J_EDITION,
-    J_STICKERS,
-    JOKER,
-    LAST_HAND,
-    LEVEL,
-    MONEY,
-    N_CONSUMABLES,
-    N_HAND,
-    N_JOKERS,
-    N_PLAY,
-    PLAY,
-    PLAYED,
-    PLAYED_ROUND,
-    TRIGGERED,
-    VOUCHER,
-    W_ACTING,
-    W_ALL_FACES,
-    W_BENDS,
-    W_CARDS,
-    W_CHIPS,
-    W_CONTAINED,
-    W_HAND,
-    W_MONEY,
-    W_MULT,
-    W_SCORING,
-)
 from ludus.games.balatro.tally import (
     FROM_BLIND,
     FROM_CARD,
@@ -123,7 +70,7 @@ from ludus.games.balatro.tally import (
 @kernel
 def name_hand(s: Any, cards: Any, n: Any) -> Any:
     """`poker_hand` with the jokers that bend it, after `note_acting`; Splash and Stone cards are in `scoring`."""
-    bends = s[W_BENDS]
+    bends = s[st.W_BENDS]
     hand, contained, scoring = poker_hand(cards, n, bends & FOUR_FINGERS, bends & SHORTCUT, bends & SMEARED)
     if bends & SPLASH:
         scoring = (1 << n) - 1
@@ -135,47 +82,47 @@ def name_hand(s: Any, cards: Any, n: Any) -> Any:
 @kernel
 def hand_base(s: Any, f: Any, hand: Any) -> None:
     """Chips and mult of a poker hand at its level."""
-    ups = s[LEVEL + hand] - 1
-    f[W_CHIPS] = max(HAND_CHIPS[hand] + HAND_CHIPS_UP[hand] * ups, 0.0)
-    f[W_MULT] = max(HAND_MULT[hand] + HAND_MULT_UP[hand] * ups, 1.0)
+    ups = s[st.LEVEL + hand] - 1
+    f[st.W_CHIPS] = max(HAND_CHIPS[hand] + HAND_CHIPS_UP[hand] * ups, 0.0)
+    f[st.W_MULT] = max(HAND_MULT[hand] + HAND_MULT_UP[hand] * ups, 1.0)
 
 
 @kernel
 def _score_card(s: Any, f: Any, q: Any, log: Any, place: Any) -> None:
     """One trigger of a scoring card: its own chips, mult, money, factor and edition, then the jokers."""
-    card = s[CARD + place]
+    card = s[st.CARD + place]
     enhancement = enhancement_of(card)
-    chips = s[CARD_BONUS + place]
-    if enhancement == M_STONE:
+    chips = s[st.CARD_BONUS + place]
+    if enhancement == nm.M_STONE:
         chips += 50
     else:
         chips += chips_of_rank(rank_of(card))
-        if enhancement == M_BONUS:
+        if enhancement == nm.M_BONUS:
             chips += 30
     add_chips(f, log, FROM_CARD, place, float(chips))
     lucky = False
     money = 0
-    if enhancement == M_MULT:
+    if enhancement == nm.M_MULT:
         add_mult(f, log, FROM_CARD, place, 4.0)
-    elif enhancement == M_LUCKY:
+    elif enhancement == nm.M_LUCKY:
         if happens(s, q, luck(s), 5):
             lucky = True
             add_mult(f, log, FROM_CARD, place, 20.0)
         if happens(s, q, luck(s), 15):
             lucky = True
             money = 20
-    if seal_of(card) == GOLD_SEAL:
+    if seal_of(card) == nm.GOLD_SEAL:
         money += 3
     if money:
         add_money(s, f, log, FROM_CARD, place, money)
-    if enhancement == M_GLASS:
+    if enhancement == nm.M_GLASS:
         times_mult(f, log, FROM_CARD, place, 2.0)
     edition = edition_of(card)
-    if edition == FOIL:
+    if edition == nm.FOIL:
         add_chips(f, log, FROM_CARD, place, 50.0)
-    elif edition == HOLOGRAPHIC:
+    elif edition == nm.HOLOGRAPHIC:
         add_mult(f, log, FROM_CARD, place, 10.0)
-    elif edition == POLYCHROME:
+    elif edition == nm.POLYCHROME:
         times_mult(f, log, FROM_CARD, place, 1.5)
     jokers_for_scored(s, f, q, log, place, lucky)
 
@@ -183,15 +130,15 @@ def _score_card(s: Any, f: Any, q: Any, log: Any, place: Any) -> None:
 @kernel
 def _score_played(s: Any, f: Any, q: Any, log: Any) -> None:
     first = True
-    for k in range(s[N_PLAY]):
-        if not (s[W_SCORING] >> k) & 1:
+    for k in range(s[st.N_PLAY]):
+        if not (s[st.W_SCORING] >> k) & 1:
             continue
-        place = s[PLAY + k]
-        if s[CARD + place] & DEBUFF:
-            s[TRIGGERED] = 1
+        place = s[st.PLAY + k]
+        if s[st.CARD + place] & DEBUFF:
+            s[st.TRIGGERED] = 1
         else:
             times = 1 + extra_triggers(s, place, first)
-            if seal_of(s[CARD + place]) == RED_SEAL:
+            if seal_of(s[st.CARD + place]) == nm.RED_SEAL:
                 times += 1
             for _ in range(times):
                 _score_card(s, f, q, log, place)
@@ -201,17 +148,17 @@ def _score_played(s: Any, f: Any, q: Any, log: Any) -> None:
 @kernel
 def _score_held(s: Any, f: Any, q: Any, log: Any) -> None:
     mimes = held_triggers(s)
-    for k in range(s[N_HAND]):
-        place = s[HAND + k]
-        card = s[CARD + place]
+    for k in range(s[st.N_HAND]):
+        place = s[st.HAND + k]
+        card = s[st.CARD + place]
         if card & DEBUFF:
             continue
-        steel = enhancement_of(card) == M_STEEL
+        steel = enhancement_of(card) == nm.M_STEEL
         if steel:
             times_mult(f, log, FROM_HELD, place, 1.5)
         did = jokers_for_held(s, f, q, log, place) or steel
         if did:
-            more = mimes + (1 if seal_of(card) == RED_SEAL else 0)
+            more = mimes + (1 if seal_of(card) == nm.RED_SEAL else 0)
             for _ in range(more):
                 if steel:
                     times_mult(f, log, FROM_HELD, place, 1.5)
@@ -221,30 +168,30 @@ def _score_held(s: Any, f: Any, q: Any, log: Any) -> None:
 @kernel
 def _jokers_on_joker(s: Any, f: Any, log: Any, other: Any) -> None:
     """Baseball Card answers to every Uncommon joker's turn."""
-    if JOKER_RARITY[s[JOKER + other]] != 2:
+    if JOKER_RARITY[s[st.JOKER + other]] != 2:
         return
-    for i in range(s[N_JOKERS]):
-        at = s[W_ACTING + i]
-        if at >= 0 and s[JOKER + at] == J_BASEBALL:
+    for i in range(s[st.N_JOKERS]):
+        at = s[st.W_ACTING + i]
+        if at >= 0 and s[st.JOKER + at] == nm.J_BASEBALL:
             times_mult(f, log, FROM_JOKER, i, 1.5)
 
 
 @kernel
 def _score_jokers(s: Any, f: Any, q: Any, log: Any, stones: Any, steels: Any, enhanced: Any) -> None:
-    for i in range(s[N_JOKERS]):
-        edition = 0 if s[J_STICKERS + i] & DEBUFFED else s[J_EDITION + i]
-        if edition == FOIL:
+    for i in range(s[st.N_JOKERS]):
+        edition = 0 if s[st.J_STICKERS + i] & st.DEBUFFED else s[st.J_EDITION + i]
+        if edition == nm.FOIL:
             add_chips(f, log, FROM_JOKER, i, 50.0)
-        elif edition == HOLOGRAPHIC:
+        elif edition == nm.HOLOGRAPHIC:
             add_mult(f, log, FROM_JOKER, i, 10.0)
         joker_turn(s, f, q, log, i, stones, steels, enhanced)
         _jokers_on_joker(s, f, log, i)
-        if edition == POLYCHROME:
+        if edition == nm.POLYCHROME:
             times_mult(f, log, FROM_JOKER, i, 1.5)
-    if s[VOUCHER + V_OBSERVATORY]:
-        for k in range(s[N_CONSUMABLES]):
-            item = s[CONSUMABLE + k]
-            if C_MERCURY <= item <= C_ERIS and PLANET_HAND[item - C_MERCURY] == s[W_HAND]:
+    if s[st.VOUCHER + nm.V_OBSERVATORY]:
+        for k in range(s[st.N_CONSUMABLES]):
+            item = s[st.CONSUMABLE + k]
+            if nm.C_MERCURY <= item <= nm.C_ERIS and PLANET_HAND[item - nm.C_MERCURY] == s[st.W_HAND]:
                 times_mult(f, log, FROM_CONSUMABLE, k, 1.5)
 
 
@@ -253,26 +200,26 @@ def _break_cards(s: Any, f: Any, q: Any) -> None:
     """Sixth Sense takes its six, and glass may break."""
     faces, glasses = 0, 0
     sixth = False
-    if s[N_PLAY] == 1 and s[HANDS_THIS_ROUND] == 0 and rank_shown(s[CARD + s[PLAY]]) == 6:
-        for i in range(s[N_JOKERS]):
-            if s[JOKER + i] == J_SIXTH_SENSE and not s[J_STICKERS + i] & DEBUFFED and not sixth:
+    if s[st.N_PLAY] == 1 and s[st.HANDS_THIS_ROUND] == 0 and rank_shown(s[st.CARD + s[st.PLAY]]) == 6:
+        for i in range(s[st.N_JOKERS]):
+            if s[st.JOKER + i] == nm.J_SIXTH_SENSE and not s[st.J_STICKERS + i] & st.DEBUFFED and not sixth:
                 sixth = True
                 create_spectral(s, q)
     broken = 0
-    for k in range(s[N_PLAY]):
-        if not (s[W_SCORING] >> k) & 1:
+    for k in range(s[st.N_PLAY]):
+        if not (s[st.W_SCORING] >> k) & 1:
             continue
-        card = s[CARD + s[PLAY + k]]
-        glass = enhancement_of(card) == M_GLASS
+        card = s[st.CARD + s[st.PLAY + k]]
+        glass = enhancement_of(card) == nm.M_GLASS
         if sixth or (glass and not card & DEBUFF and happens(s, q, luck(s), 4)):
-            if is_face(card, s[W_ALL_FACES], False):
+            if is_face(card, s[st.W_ALL_FACES], False):
                 faces += 1
             if glass:
                 glasses += 1
             broken |= 1 << k
-    for k in range(s[N_PLAY] - 1, -1, -1):
+    for k in range(s[st.N_PLAY] - 1, -1, -1):
         if (broken >> k) & 1:
-            destroy_card(s, s[PLAY + k])
+            destroy_card(s, s[st.PLAY + k])
     if faces + glasses > 0:
         cards_destroyed(s, f, faces, glasses)
 
@@ -280,42 +227,42 @@ def _break_cards(s: Any, f: Any, q: Any) -> None:
 @entry
 def evaluate(s: Any, f: Any, q: Any, log: Any) -> None:
     """Scores the cards in PLAY: sets HAND_SCORE and W_HAND, and does all that playing the hand does."""
-    n = s[N_PLAY]
+    n = s[st.N_PLAY]
     note_acting(s)
     for k in range(n):
-        s[W_CARDS + k] = s[CARD + s[PLAY + k]]
-    hand, contained, scoring = name_hand(s, s[W_CARDS : W_CARDS + 5], n)
-    s[W_HAND], s[W_CONTAINED], s[W_SCORING] = hand, contained, scoring
-    s[PLAYED + hand] += 1
-    s[PLAYED_ROUND + hand] += 1
-    s[LAST_HAND] = hand
-    f[HAND_SCORE] = 0.0
+        s[st.W_CARDS + k] = s[st.CARD + s[st.PLAY + k]]
+    hand, contained, scoring = name_hand(s, s[st.W_CARDS : st.W_CARDS + 5], n)
+    s[st.W_HAND], s[st.W_CONTAINED], s[st.W_SCORING] = hand, contained, scoring
+    s[st.PLAYED + hand] += 1
+    s[st.PLAYED_ROUND + hand] += 1
+    s[st.LAST_HAND] = hand
+    f[st.HAND_SCORE] = 0.0
     if boss_forbids(s, hand, n):
-        f[W_CHIPS] = 0.0
-        f[W_MULT] = 0.0
+        f[st.W_CHIPS] = 0.0
+        f[st.W_MULT] = 0.0
         note(f, log, FROM_BLIND, 0, SET_BOTH, 0.0)
-        for i in range(s[N_JOKERS]):
-            at = s[W_ACTING + i]
-            if at >= 0 and s[JOKER + at] == J_MATADOR and s[TRIGGERED]:
+        for i in range(s[st.N_JOKERS]):
+            at = s[st.W_ACTING + i]
+            if at >= 0 and s[st.JOKER + at] == nm.J_MATADOR and s[st.TRIGGERED]:
                 add_money(s, f, log, FROM_JOKER, i, 8)
     else:
-        s[W_MONEY] = s[MONEY]
+        s[st.W_MONEY] = s[st.MONEY]
         stones, steels, enhanced = count_deck(s)
         jokers_before(s, f, q, log)
         hand_base(s, f, hand)
         note(f, log, FROM_HAND, hand, SET_BOTH, 0.0)
         if flint_halves(s):
-            f[W_MULT] = max(np.floor(f[W_MULT] * 0.5 + 0.5), 1.0)
-            f[W_CHIPS] = max(np.floor(f[W_CHIPS] * 0.5 + 0.5), 0.0)
+            f[st.W_MULT] = max(np.floor(f[st.W_MULT] * 0.5 + 0.5), 1.0)
+            f[st.W_CHIPS] = max(np.floor(f[st.W_CHIPS] * 0.5 + 0.5), 0.0)
             note(f, log, FROM_BLIND, 0, SET_BOTH, 0.5)
         _score_played(s, f, q, log)
         _score_held(s, f, q, log)
         _score_jokers(s, f, q, log, stones, steels, enhanced)
-        if s[DECK] == B_PLASMA:
-            half = np.floor((f[W_CHIPS] + f[W_MULT]) / 2)
-            f[W_CHIPS] = half
-            f[W_MULT] = half
+        if s[st.DECK] == nm.B_PLASMA:
+            half = np.floor((f[st.W_CHIPS] + f[st.W_MULT]) / 2)
+            f[st.W_CHIPS] = half
+            f[st.W_MULT] = half
             note(f, log, FROM_DECK, 0, SET_BOTH, 0.0)
-        f[HAND_SCORE] = np.floor(f[W_CHIPS] * f[W_MULT])
+        f[st.HAND_SCORE] = np.floor(f[st.W_CHIPS] * f[st.W_MULT])
         _break_cards(s, f, q)
     jokers_after(s, f, q)

@@ -9,25 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ludus.games.balatro import state as st
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.jokers import add_joker, remove_joker, swap_jokers
 from ludus.games.balatro.preview import STANDARD_CARDS, put_back
 from ludus.games.balatro.scoring import evaluate
-from ludus.games.balatro.state import (
-    BLIND,
-    CARD,
-    CARD_BONUS,
-    HAND,
-    HAND_SCORE,
-    HANDS_LEFT,
-    HANDS_PER_ROUND,
-    LEVEL,
-    N_HAND,
-    N_HANDS,
-    N_PLAY,
-    PLAY,
-    PLAYED,
-)
 
 # Hands that stand for a poker hand where no cards are held: what is played, then what is held. Rank and suit.
 _K, _Q, _J, _A = 13, 12, 11, 14
@@ -46,7 +32,7 @@ _STANDARD: tuple[tuple[tuple[int, int], ...], ...] = (
     ((10, 1), (10, 1), (10, 1), (10, 1), (10, 1)),
 )
 _HELD = ((_A, 2), (_Q, 3), (5, 0))
-STANDARD_HAND = np.zeros((N_HANDS, 5), dtype=np.int64)
+STANDARD_HAND = np.zeros((st.N_HANDS, 5), dtype=np.int64)
 STANDARD_SIZE = np.array([len(hand) for hand in _STANDARD], dtype=np.int64)
 for _row, _hand in enumerate(_STANDARD):
     for _column, (_rank, _suit) in enumerate(_hand):
@@ -62,9 +48,9 @@ def usual_hands(s: Any) -> Any:
     """The two poker hands that this run scores with: often played, or of a high level."""
     first, second = 0, 1
     top, next_top = -1.0, -1.0
-    for hand in range(N_HANDS):
-        weight = LIKELY[hand] + s[PLAYED + hand] * 0.3 + (s[LEVEL + hand] - 1)
-        if s[PLAYED + hand] == 0 and hand > 8:
+    for hand in range(st.N_HANDS):
+        weight = LIKELY[hand] + s[st.PLAYED + hand] * 0.3 + (s[st.LEVEL + hand] - 1)
+        if s[st.PLAYED + hand] == 0 and hand > 8:
             weight = 0.0
         if weight > top:
             first, second, top, next_top = hand, first, weight, top
@@ -78,19 +64,19 @@ def standard_score(t: Any, g: Any, q: Any, log: Any, hand: Any) -> Any:
     """What a poker hand of plain cards scores in the copy `t`, which is used up."""
     n = STANDARD_SIZE[hand]
     for k in range(n):
-        t[CARD + k] = STANDARD_HAND[hand, k]
-        t[CARD_BONUS + k] = 0
-        t[PLAY + k] = k
+        t[st.CARD + k] = STANDARD_HAND[hand, k]
+        t[st.CARD_BONUS + k] = 0
+        t[st.PLAY + k] = k
     for k in range(3):
-        t[CARD + n + k] = STANDARD_HELD[k]
-        t[CARD_BONUS + n + k] = 0
-        t[HAND + k] = n + k
-    t[N_PLAY] = n
-    t[N_HAND] = 3
-    t[BLIND] = 0
-    t[HANDS_LEFT] = max(1, t[HANDS_PER_ROUND] - 2)
+        t[st.CARD + n + k] = STANDARD_HELD[k]
+        t[st.CARD_BONUS + n + k] = 0
+        t[st.HAND + k] = n + k
+    t[st.N_PLAY] = n
+    t[st.N_HAND] = 3
+    t[st.BLIND] = 0
+    t[st.HANDS_LEFT] = max(1, t[st.HANDS_PER_ROUND] - 2)
     evaluate(t, g, q, log)
-    return g[HAND_SCORE]
+    return g[st.HAND_SCORE]
 
 
 @kernel
