@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ludus.games.balatro.facts import EDITIONS, ENHANCEMENTS, FACTS, HANDS, SEALS
+from ludus.games.balatro.facts import EDITIONS, ENHANCEMENTS, HANDS, SEALS
+from ludus.games.balatro.names import FACTS
 
 # kind -> names of what the engine does not do yet
 MISSING: dict[str, tuple[str, ...]] = {}

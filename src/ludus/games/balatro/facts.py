@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ludus.games.balatro import names as n
+from ludus.games.balatro.names import FACTS, ITEMS
 from ludus.types import Array
-
-FACTS: dict[str, Any] = json.loads(Path(__file__).with_name("facts.json").read_text(encoding="utf-8"))
 
 HANDS: tuple[str, ...] = tuple(hand["name"] for hand in FACTS["hands"])
 SUITS = ("Spades", "Hearts", "Clubs", "Diamonds")
@@ -25,20 +22,14 @@ SEALS = ("None", "Gold", "Red", "Blue", "Purple")
 PACK_KINDS = ("Arcana", "Celestial", "Standard", "Buffoon", "Spectral")
 
 N_ITEMS = n.PLAYING_CARD + 1
-_ITEMS: list[dict[str, Any]] = [
-    *FACTS["jokers"],
-    *FACTS["tarots"],
-    *FACTS["planets"],
-    *FACTS["spectrals"],
-]
 
 
 def _numbered(rows: Iterable[Mapping[str, Any]], first: int, field: str) -> dict[int, str]:
     return {first + index: str(row[field]) for index, row in enumerate(rows)}
 
 
-ITEM_NAMES = {**_numbered(_ITEMS, 1, "name"), n.PLAYING_CARD: "Playing card"}
-ITEM_KEYS = _numbered(_ITEMS, 1, "key")
+ITEM_NAMES = {**_numbered(ITEMS, 1, "name"), n.PLAYING_CARD: "Playing card"}
+ITEM_KEYS = _numbered(ITEMS, 1, "key")
 VOUCHER_NAMES = _numbered(FACTS["vouchers"], 1, "name")
 VOUCHER_KEYS = _numbered(FACTS["vouchers"], 1, "key")
 TAG_NAMES = _numbered(FACTS["tags"], 1, "name")
@@ -93,7 +84,7 @@ def _hand_number(row: Mapping[str, Any], key: str) -> int:
 
 
 _JOKERS = FACTS["jokers"]
-ITEM_COST = np.concatenate([_ints(item["cost"] for item in _ITEMS), np.array([1], dtype=np.int64)])
+ITEM_COST = np.concatenate([_ints(item["cost"] for item in ITEMS), np.array([1], dtype=np.int64)])
 JOKER_RARITY = _ints(joker["rarity"] for joker in _JOKERS)
 ETERNAL_OK = _ints(joker["eternal_compat"] for joker in _JOKERS)
 PERISHABLE_OK = _ints(joker["perishable_compat"] for joker in _JOKERS)
@@ -140,7 +131,7 @@ HAND_PLANET = np.array([n.C_MERCURY + list(PLANET_HAND).index(hand) for hand in 
 
 # How many cards of the hand a consumable takes, by item; 0 where it takes none.
 TARGETS_MAX = np.concatenate(
-    [_ints(0 if i < 150 else _config(item).get("max_highlighted", 0) for i, item in enumerate(_ITEMS)), [0]]
+    [_ints(0 if i < 150 else _config(item).get("max_highlighted", 0) for i, item in enumerate(ITEMS)), [0]]
 ).astype(np.int64)
 TARGETS_MAX[n.C_AURA] = 1
 TARGETS_MIN = np.minimum(TARGETS_MAX, 1).astype(np.int64)
