@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _FOLDER = Path(__file__).parent
 _STAMP = _FOLDER / "__pycache__" / "kernels.stamp"
-_IMPORTED = re.compile(r"^from ludus\.envs\.balatro(?:\.(\w+) import| import (\w+))", re.MULTILINE)
+_IMPORTED = re.compile(rf"^from {re.escape(__name__.rpartition('.')[0])}[. ](.+)", re.MULTILINE)
 
 
 def kernel(function: F) -> F:
@@ -175,7 +175,7 @@ def _files_of_rules() -> list[Path]:
     sources = {path.stem: path.read_text(encoding="utf-8") for path in _FOLDER.glob("*.py")}
     found = [name for name, source in sources.items() if "@kernel" in source or "@entry" in source]
     for name in found:  # which grows on the way
-        imported = {a or b for a, b in _IMPORTED.findall(sources[name])} & set(sources)
+        imported = set(re.findall(r"\w+", " ".join(_IMPORTED.findall(sources[name])))) & set(sources)
         found += sorted(imported - set(found))
     return [_FOLDER / f"{name}.py" for name in found]
 

@@ -4,43 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.games.balatro import cards, lineup
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
 from ludus.games.balatro.bosses import refresh_debuffs
-from ludus.games.balatro.cards import (
-    DEBUFF,
-    FACE_MASK,
-    FORCED,
-    PLAYED_ANTE,
-    destroy_card,
-    edition_of,
-    enhancement_of,
-    is_face,
-    make_card,
-    new_card,
-    rank_of,
-    to_hand,
-    with_edition,
-    with_enhancement,
-    with_rank,
-    with_seal,
-    with_suit,
-)
 from ludus.games.balatro.chance import GIVEN_EDITION, GIVEN_RANK, GIVEN_SUIT, below, given, happens, position
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.drawing import change_hand_size
 from ludus.games.balatro.facts import PLANET_HAND, TARGETS_MAX
 from ludus.games.balatro.joker_hands import cards_added, cards_destroyed
 from ludus.games.balatro.jokers import create_joker, duplicate_joker, remove_joker
-from ludus.games.balatro.lineup import (
-    add_consumable,
-    consumable_room,
-    count_joker,
-    joker_limit,
-    joker_room,
-    joker_sell_value,
-    luck,
-)
 from ludus.games.balatro.pools import create_planet, create_tarot, sure_edition
 
 
@@ -65,7 +38,7 @@ def _forced(s: Any) -> Any:
     if s[st.BLIND] != nm.BL_FINAL_BELL:
         return -1
     for i in range(s[st.N_HAND]):
-        if s[st.CARD + s[st.HAND + i]] & FORCED:
+        if s[st.CARD + s[st.HAND + i]] & cards.FORCED:
             return i
     return -1
 
@@ -87,16 +60,16 @@ def can_use(s: Any, item: Any, held: Any, reach: Any) -> Any:
     if is_planet(item) or item in (nm.C_BLACK_HOLE, nm.C_HERMIT, nm.C_TEMPERANCE):
         return True
     if item in (nm.C_EMPEROR, nm.C_HIGH_PRIESTESS):
-        return held or consumable_room(s) > 0
+        return held or lineup.consumable_room(s) > 0
     if item == nm.C_FOOL:
         copied = s[st.LAST_CONSUMABLE]
-        return copied != 0 and copied != nm.C_FOOL and (held or consumable_room(s) > 0)
+        return copied != 0 and copied != nm.C_FOOL and (held or lineup.consumable_room(s) > 0)
     if item in (nm.C_JUDGEMENT, nm.C_WRAITH, nm.C_SOUL):
-        return joker_room(s) > 0
+        return lineup.joker_room(s) > 0
     if item in (nm.C_WHEEL_OF_FORTUNE, nm.C_ECTOPLASM, nm.C_HEX):
         return _plain_jokers(s) > 0
     if item == nm.C_ANKH:
-        return s[st.N_JOKERS] > 0 and joker_limit(s) > 1 and joker_room(s) > 0
+        return s[st.N_JOKERS] > 0 and lineup.joker_limit(s) > 1 and lineup.joker_room(s) > 0
     if nm.C_FAMILIAR <= item <= nm.C_INCANTATION:
         return s[st.N_HAND] > 1 and s[st.N_CARDS] <= st.MAX_CARDS - 3
     return s[st.N_HAND] > 1
@@ -106,7 +79,7 @@ def can_use(s: Any, item: Any, held: Any, reach: Any) -> Any:
 def _can_aura(s: Any, reach: Any) -> Any:
     forced = _forced(s)
     for i in range(min(s[st.N_HAND], reach)):
-        if (forced < 0 or forced == i) and edition_of(s[st.CARD + s[st.HAND + i]]) == 0:
+        if (forced < 0 or forced == i) and cards.edition_of(s[st.CARD + s[st.HAND + i]]) == 0:
             return True
     return False
 
@@ -119,7 +92,7 @@ def can_target(s: Any, item: Any, bits: Any) -> Any:
         return False
     if item == nm.C_AURA:
         for i in range(s[st.N_HAND]):
-            if (bits >> i) & 1 and edition_of(s[st.CARD + s[st.HAND + i]]) != 0:
+            if (bits >> i) & 1 and cards.edition_of(s[st.CARD + s[st.HAND + i]]) != 0:
                 return False
     return True
 
@@ -177,43 +150,43 @@ def _change_card(s: Any, q: Any, item: Any, place: Any) -> None:
     card = s[st.CARD + place]
     enhancement, seal, suit = _enhancement_given(item), _seal_given(item), _suit_given(item)
     if enhancement > 0:
-        card = with_enhancement(card, enhancement)
+        card = cards.with_enhancement(card, enhancement)
     elif seal > 0:
-        card = with_seal(card, seal)
+        card = cards.with_seal(card, seal)
     elif suit >= 0:
-        card = with_suit(card, suit)
+        card = cards.with_suit(card, suit)
     elif item == nm.C_STRENGTH:
-        rank = rank_of(card) + 1
-        card = with_rank(card, 2 if rank > 14 else rank)
+        rank = cards.rank_of(card) + 1
+        card = cards.with_rank(card, 2 if rank > 14 else rank)
     elif item == nm.C_AURA:
         edition = given(q, GIVEN_EDITION)
-        card = with_edition(card, edition if edition > 0 else sure_edition(s))
+        card = cards.with_edition(card, edition if edition > 0 else sure_edition(s))
     s[st.CARD + place] = card
 
 
 @kernel
 def _destroy_hand_cards(s: Any, f: Any, bits: Any, breaks_glass: Any) -> None:
     """Destroys the cards at these positions of the hand; Glass Joker sees it only where `breaks_glass`."""
-    all_faces = count_joker(s, nm.J_PAREIDOLIA) > 0
+    all_faces = lineup.count_joker(s, nm.J_PAREIDOLIA) > 0
     faces, glasses = 0, 0
     for i in range(s[st.N_HAND] - 1, -1, -1):
         if (bits >> i) & 1:
             place = s[st.HAND + i]
             card = s[st.CARD + place]
-            if is_face(card, all_faces, False):
+            if cards.is_face(card, all_faces, False):
                 faces += 1
-            if breaks_glass and enhancement_of(card) == nm.M_GLASS:
+            if breaks_glass and cards.enhancement_of(card) == nm.M_GLASS:
                 glasses += 1
-            destroy_card(s, place)
+            cards.destroy_card(s, place)
     cards_destroyed(s, f, faces, glasses)
 
 
 @kernel
 def _copy_card(s: Any, source: Any) -> Any:
-    place = new_card(s, s[st.CARD + source] & (FACE_MASK | DEBUFF | PLAYED_ANTE))
+    place = cards.new_card(s, s[st.CARD + source] & (cards.FACE_MASK | cards.DEBUFF | cards.PLAYED_ANTE))
     if place >= 0:
         s[st.CARD_BONUS + place] = s[st.CARD_BONUS + source]
-        to_hand(s, place)
+        cards.to_hand(s, place)
     return place
 
 
@@ -229,8 +202,8 @@ def _on_targets(s: Any, f: Any, q: Any, item: Any, bits: Any) -> None:
                 first = s[st.HAND + i]
             last = s[st.HAND + i]
     if item == nm.C_DEATH:
-        kept = s[st.CARD + first] & FORCED
-        s[st.CARD + first] = s[st.CARD + last] & (FACE_MASK | PLAYED_ANTE) | kept
+        kept = s[st.CARD + first] & cards.FORCED
+        s[st.CARD + first] = s[st.CARD + last] & (cards.FACE_MASK | cards.PLAYED_ANTE) | kept
         s[st.CARD_BONUS + first] = s[st.CARD_BONUS + last]
     elif item == nm.C_CRYPTID:
         _copy_card(s, first)
@@ -270,9 +243,9 @@ def _replace_one_card(s: Any, f: Any, q: Any, item: Any) -> None:
         enhancement = 1 + below(s, 7)
         if enhancement >= nm.M_STONE:
             enhancement += 1
-        place = new_card(s, make_card(rank, below(s, 4), enhancement, 0, 0))
+        place = cards.new_card(s, cards.make_card(rank, below(s, 4), enhancement, 0, 0))
         if place >= 0:
-            to_hand(s, place)
+            cards.to_hand(s, place)
             added += 1
     cards_added(s, f, added)
 
@@ -285,13 +258,13 @@ def _all_hand_cards(s: Any, q: Any, item: Any) -> None:
         if suit < 0:
             suit = below(s, 4)
         for i in range(s[st.N_HAND]):
-            s[st.CARD + s[st.HAND + i]] = with_suit(s[st.CARD + s[st.HAND + i]], suit)
+            s[st.CARD + s[st.HAND + i]] = cards.with_suit(s[st.CARD + s[st.HAND + i]], suit)
     else:
         rank = given(q, GIVEN_RANK)
         if rank < 0:
             rank = 2 + below(s, 13)
         for i in range(s[st.N_HAND]):
-            s[st.CARD + s[st.HAND + i]] = with_rank(s[st.CARD + s[st.HAND + i]], rank)
+            s[st.CARD + s[st.HAND + i]] = cards.with_rank(s[st.CARD + s[st.HAND + i]], rank)
         change_hand_size(s, q, -1)
 
 
@@ -323,7 +296,7 @@ def _destroy_other_jokers(s: Any, f: Any, q: Any, kept: Any) -> Any:
 @kernel
 def _on_jokers(s: Any, f: Any, q: Any, item: Any) -> None:
     if item == nm.C_WHEEL_OF_FORTUNE:
-        if happens(s, q, luck(s), 4):
+        if happens(s, q, lineup.luck(s), 4):
             at = _pick_plain_joker(s, q)
             edition = given(q, GIVEN_EDITION)
             s[st.J_EDITION + at] = edition if edition > 0 else sure_edition(s)
@@ -355,7 +328,7 @@ def _without_targets(s: Any, f: Any, q: Any, item: Any) -> None:
         for hand in range(12):
             s[st.LEVEL + hand] += 1
     elif item == nm.C_FOOL:
-        add_consumable(s, s[st.LAST_CONSUMABLE], 0)
+        lineup.add_consumable(s, s[st.LAST_CONSUMABLE], 0)
     elif item == nm.C_HIGH_PRIESTESS:
         create_planet(s, q)
         create_planet(s, q)
@@ -367,7 +340,7 @@ def _without_targets(s: Any, f: Any, q: Any, item: Any) -> None:
     elif item == nm.C_TEMPERANCE:
         total = 0
         for i in range(s[st.N_JOKERS]):
-            total += joker_sell_value(s, i)
+            total += lineup.joker_sell_value(s, i)
         s[st.MONEY] += min(50, total)
     elif nm.C_FAMILIAR <= item <= nm.C_INCANTATION:
         _replace_one_card(s, f, q, item)

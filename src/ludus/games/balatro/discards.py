@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.games.balatro import cards
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
-from ludus.games.balatro.cards import (
-    DEBUFF,
-    FORCED,
-    HIDDEN,
-    destroy_card,
-    enhancement_of,
-    is_face,
-    is_suit,
-    rank_shown,
-    seal_of,
-)
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.joker_hands import cards_destroyed
 from ludus.games.balatro.jokers import remove_joker
@@ -41,13 +31,13 @@ def _burn(s: Any, n: Any) -> None:
 @kernel
 def _jokers_on_discard(s: Any, f: Any, q: Any, card: Any, last: Any, n: Any, faces: Any) -> Any:
     """Every joker, left to right, sees one card go; whether it is destroyed instead."""
-    debuffed = (card & DEBUFF) != 0
+    debuffed = (card & cards.DEBUFF) != 0
     destroyed = False
     for i in range(s[st.N_JOKERS]):
         at = s[st.W_ACTING + i]
         joker = s[st.JOKER + at] if at >= 0 else 0
         if joker == nm.J_MAIL:
-            if not debuffed and rank_shown(card) == s[st.MAIL_RANK]:
+            if not debuffed and cards.rank_shown(card) == s[st.MAIL_RANK]:
                 s[st.MONEY] += 5
         elif joker == nm.J_FACELESS:
             if last and faces >= 3:
@@ -65,10 +55,10 @@ def _jokers_on_discard(s: Any, f: Any, q: Any, card: Any, last: Any, n: Any, fac
                     s[st.MONEY] += 3
                     destroyed = True
             elif joker == nm.J_CASTLE:
-                if is_suit(card, s[st.CASTLE_SUIT], s[st.W_SMEARED], False):
+                if cards.is_suit(card, s[st.CASTLE_SUIT], s[st.W_SMEARED], False):
                     f[st.J_VALUE + i] += 3.0
             elif joker == nm.J_HIT_THE_ROAD:
-                if not debuffed and rank_shown(card) == 11:
+                if not debuffed and cards.rank_shown(card) == 11:
                     f[st.J_VALUE + i] += 0.5
             elif joker == nm.J_GREEN_JOKER and last:
                 f[st.J_VALUE + i] = max(0.0, f[st.J_VALUE + i] - 1.0)
@@ -101,7 +91,7 @@ def take_from_hand(s: Any, bits: Any) -> None:
     for i in range(s[st.N_HAND]):
         place = s[st.HAND + i]
         takes = (bits >> i) & 1
-        s[st.CARD + place] &= ~((HIDDEN | FORCED) * takes)
+        s[st.CARD + place] &= ~((cards.HIDDEN | cards.FORCED) * takes)
         s[st.PLAY + taken] = place
         s[st.HAND + kept] = place
         taken += takes
@@ -120,21 +110,21 @@ def discard_cards(s: Any, f: Any, q: Any, bits: Any, by_hook: Any) -> None:
     faces = 0
     for k in range(n):
         s[st.W_CARDS + k] = s[st.CARD + s[st.PLAY + k]]
-        if is_face(s[st.W_CARDS + k], all_faces, False):
+        if cards.is_face(s[st.W_CARDS + k], all_faces, False):
             faces += 1
     if not by_hook and s[st.DISCARDS_USED] == 0:
         _burn(s, n)
     lost_faces, lost_glass = 0, 0
     for k in range(n):
         card = s[st.W_CARDS + k]
-        if seal_of(card) == nm.PURPLE_SEAL and not card & DEBUFF:
+        if cards.seal_of(card) == nm.PURPLE_SEAL and not card & cards.DEBUFF:
             create_tarot(s, q)
         if _jokers_on_discard(s, f, q, card, k == n - 1, n, faces):
-            if is_face(card, all_faces, False):
+            if cards.is_face(card, all_faces, False):
                 lost_faces += 1
-            if enhancement_of(card) == nm.M_GLASS:
+            if cards.enhancement_of(card) == nm.M_GLASS:
                 lost_glass += 1
-            destroy_card(
+            cards.destroy_card(
                 s, s[st.PLAY + k]
             )  # only a single card is ever destroyed, so the others keep their place
     s[st.N_PLAY] = 0

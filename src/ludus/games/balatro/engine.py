@@ -8,15 +8,8 @@ import numpy as np
 
 from ludus.games.balatro import actions as act
 from ludus.games.balatro import names as nm
+from ludus.games.balatro import shop
 from ludus.games.balatro import state as st
-from ludus.games.balatro.actions import (
-    CARDS,
-    SETS,
-    mask_reach,
-    refill_moves,
-    write_mask,
-    write_mask_over,
-)
 from ludus.games.balatro.compiled import for_python, kernel
 from ludus.games.balatro.consumables import use
 from ludus.games.balatro.facts import TARGETS_MAX
@@ -26,16 +19,6 @@ from ludus.games.balatro.observation import write_observation
 from ludus.games.balatro.packs import add_to_deck, close_pack, open_pack, picked, skip_pack
 from ludus.games.balatro.rounds import discard, go_on, play
 from ludus.games.balatro.runs import cash_out, next_round, reroll_boss, skip_blind, start_run, take_blind
-from ludus.games.balatro.shop import (
-    booster_price,
-    buy,
-    fill_new_places,
-    reroll,
-    sell_consumable,
-    sell_joker,
-    shop_price,
-    voucher_price,
-)
 from ludus.games.balatro.tags import tags_at_blind_choice
 from ludus.games.balatro.vouchers import redeem
 
@@ -94,13 +77,13 @@ def _pick(s: Any, f: Any, q: Any, k: Any) -> None:
 @kernel
 def _redeem(s: Any, q: Any, k: Any) -> None:
     voucher = s[st.SHOP_VOUCHER + k]
-    s[st.MONEY] -= voucher_price(s)
+    s[st.MONEY] -= shop.voucher_price(s)
     s[st.SHOP_VOUCHER + k] = 0
     if voucher == s[st.ANTE_VOUCHER]:
         s[st.ANTE_VOUCHER] = 0
     redeem(s, q, voucher)
     if voucher in (nm.V_OVERSTOCK_NORM, nm.V_OVERSTOCK_PLUS):
-        fill_new_places(s, q)
+        shop.fill_new_places(s, q)
 
 
 @kernel
@@ -115,14 +98,14 @@ def _move_card(s: Any, at: Any) -> None:
 @kernel
 def _in_shop(s: Any, f: Any, q: Any, action: Any) -> None:
     if action == act.REROLL:
-        reroll(s, f, q)
+        shop.reroll(s, f, q)
     elif action == act.NEXT_ROUND:
         next_round(s, q)
     elif action < act.BUY_AND_USE:
-        buy(s, f, q, action - act.BUY)
+        shop.buy(s, f, q, action - act.BUY)
     elif action < act.REDEEM:
         k = action - act.BUY_AND_USE
-        s[st.MONEY] -= shop_price(s, k)
+        s[st.MONEY] -= shop.shop_price(s, k)
         item = s[st.SHOP + k]
         s[st.SHOP + k] = 0
         _begin_use(s, f, q, item, 0)
@@ -130,7 +113,7 @@ def _in_shop(s: Any, f: Any, q: Any, action: Any) -> None:
         _redeem(s, q, action - act.REDEEM)
     else:
         k = action - act.OPEN
-        s[st.MONEY] -= booster_price(s, k)
+        s[st.MONEY] -= shop.booster_price(s, k)
         booster = s[st.SHOP_BOOSTER + k]
         s[st.SHOP_BOOSTER + k] = 0
         open_pack(s, q, booster, nm.SHOPPING)
@@ -144,15 +127,15 @@ def _with_belongings(s: Any, f: Any, q: Any, action: Any) -> None:
         take_consumable(s, k)
         _begin_use(s, f, q, item, 0)
     elif action < act.SELL_JOKER:
-        sell_consumable(s, f, action - act.SELL_CONSUMABLE)
+        shop.sell_consumable(s, f, action - act.SELL_CONSUMABLE)
     else:
-        sell_joker(s, f, q, action - act.SELL_JOKER)
+        shop.sell_joker(s, f, q, action - act.SELL_JOKER)
 
 
 @kernel
 def carry_out(s: Any, f: Any, q: Any, log: Any, action: Any) -> None:
     """Carries out a legal action in one game."""
-    if action >= act.MOVE_CARD and action < CARDS:
+    if action >= act.MOVE_CARD and action < act.CARDS:
         s[st.HAND_MOVES] -= 1
         _move_card(s, action - act.MOVE_CARD)
         return
@@ -160,11 +143,11 @@ def carry_out(s: Any, f: Any, q: Any, log: Any, action: Any) -> None:
         s[st.JOKER_MOVES] -= 1
         swap_jokers(s, f, action - act.SWAP_JOKERS, action - act.SWAP_JOKERS + 1)
         return
-    if action >= CARDS:
-        bits = SETS[(action - CARDS) // 2]
+    if action >= act.CARDS:
+        bits = act.SETS[(action - act.CARDS) // 2]
         if s[st.PHASE] == nm.TARGETING:
             _finish_use(s, f, q, bits)
-        elif (action - CARDS) % 2 == 0:
+        elif (action - act.CARDS) % 2 == 0:
             play(s, f, q, log, bits)
         else:
             discard(s, f, q, bits)
@@ -188,14 +171,14 @@ def carry_out(s: Any, f: Any, q: Any, log: Any, action: Any) -> None:
         _with_belongings(s, f, q, action)
     if s[st.PHASE] == nm.SELECTING_HAND and s[st.N_HAND] == 0:
         go_on(s, f, q)  # the last card of the hand was destroyed
-    refill_moves(s)
+    act.refill_moves(s)
 
 
 @kernel
 def begin_run(s: Any, f: Any, q: Any, seed: Any, deck: Any, stake: Any, last_ante: Any) -> None:
     """Begins a run in one game, ready for its first action."""
     start_run(s, f, q, seed, deck, stake, last_ante)
-    refill_moves(s)
+    act.refill_moves(s)
 
 
 @kernel
@@ -223,7 +206,7 @@ def look_at_games(games_s: Any, games_f: Any, obs: Any, mask: Any, max_hand: Any
     """Writes observation and mask of every game."""
     for i in range(len(games_s)):
         write_observation(games_s[i], games_f[i], obs[i], max_hand)
-        write_mask(games_s[i], mask[i], max_hand)
+        act.write_mask(games_s[i], mask[i], max_hand)
 
 
 @kernel
@@ -256,7 +239,7 @@ def step_games(
     in_place = legal is mask  # which to numba are two arrays with one address and shape
     for i in range(len(games_s)):
         s, f = games_s[i], games_f[i]
-        reach = mask_reach(s, max_hand) if in_place else len(mask[i])
+        reach = act.mask_reach(s, max_hand) if in_place else len(mask[i])
         action = actions[i]
         f[st.REWARD] = 0.0
         s[st.STEPS] += 1
@@ -270,10 +253,10 @@ def step_games(
             copy_row(s, final_s[i])
             copy_row(f, final_f[i])
             write_observation(s, f, final_obs[i], max_hand)
-            write_mask(s, final_mask[i], max_hand)
+            act.write_mask(s, final_mask[i], max_hand)
             begin_run(s, f, queue, next_seed(s), s[st.DECK], s[st.STAKE], s[st.LAST_ANTE])
         write_observation(s, f, obs[i], max_hand)
-        write_mask_over(s, mask[i], max_hand, reach)
+        act.write_mask_over(s, mask[i], max_hand, reach)
 
 
 apply, begin = for_python(carry_out), for_python(begin_run)

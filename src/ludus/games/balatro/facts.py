@@ -33,7 +33,6 @@ ITEM_KEYS = _numbered(ITEMS, 1, "key")
 VOUCHER_NAMES = _numbered(FACTS["vouchers"], 1, "name")
 VOUCHER_KEYS = _numbered(FACTS["vouchers"], 1, "key")
 TAG_NAMES = _numbered(FACTS["tags"], 1, "name")
-TAG_KEYS = _numbered(FACTS["tags"], 1, "key")
 BLIND_NAMES = _numbered(FACTS["blinds"], 1, "name")
 BLIND_KEYS = _numbered(FACTS["blinds"], 1, "key")
 BOOSTER_NAMES = _numbered(FACTS["boosters"], 1, "name")
@@ -88,7 +87,6 @@ ITEM_COST = np.concatenate([_ints(item["cost"] for item in ITEMS), np.array([1],
 JOKER_RARITY = _ints(joker["rarity"] for joker in _JOKERS)
 ETERNAL_OK = _ints(joker["eternal_compat"] for joker in _JOKERS)
 PERISHABLE_OK = _ints(joker["perishable_compat"] for joker in _JOKERS)
-COPY_OK = _ints(joker["blueprint_compat"] for joker in _JOKERS)
 
 _GATES = {
     "m_steel": n.M_STEEL,

@@ -7,17 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ludus.games.balatro.cards import (
-    DEBUFF,
-    FORCED,
-    HIDDEN,
-    chips_of_rank,
-    enhancement_of,
-    in_flush,
-    rank_of,
-    rank_shown,
-    suit_of,
-)
+from ludus.games.balatro import cards
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.lineup import count_joker
 from ludus.games.balatro.names import BL_FINAL_BELL, J_SMEARED, M_BONUS, M_GLASS, M_LUCKY, M_MULT, M_STONE
@@ -37,12 +27,14 @@ def _value(s: Any, i: Any) -> Any:
     """What a card of the hand adds by itself, about; for choosing between equal ranks and suits."""
     place = s[HAND + i]
     card = s[CARD + place]
-    if card & HIDDEN:
+    if card & cards.HIDDEN:
         return 1
-    if card & DEBUFF:
+    if card & cards.DEBUFF:
         return 0
-    enhancement = enhancement_of(card)
-    value = s[CARD_BONUS + place] + (50 if enhancement == M_STONE else chips_of_rank(rank_of(card)))
+    enhancement = cards.enhancement_of(card)
+    value = s[CARD_BONUS + place] + (
+        50 if enhancement == M_STONE else cards.chips_of_rank(cards.rank_of(card))
+    )
     if enhancement == M_BONUS:
         value += 30
     elif enhancement in (M_MULT, M_LUCKY):
@@ -69,24 +61,26 @@ def note_hand(s: Any, n: Any, w: Any) -> None:
         card = s[CARD + s[HAND + i]]
         w[VALUE + i] = _value(s, i)
         w[RANK + i] = 0
-        if not card & HIDDEN:
-            rank = rank_shown(card)
+        if not card & cards.HIDDEN:
+            rank = cards.rank_shown(card)
             w[RANK + i] = rank
             w[OF_RANK + rank] |= 1 << i
             for suit in range(4):
-                if in_flush(card, suit, smeared):
+                if cards.in_flush(card, suit, smeared):
                     w[OF_SUIT + suit] |= 1 << i
     for i in range(n):
         card = s[CARD + s[HAND + i]]
         worth = w[VALUE + i]
-        if not card & HIDDEN:
+        if not card & cards.HIDDEN:
             rank = w[RANK + i]
             near = 0
             for k in range(OF_RANK + rank - 3, OF_RANK + rank + 4):
                 near |= w[k]
             worth += 4 * count_bits(near)
             if rank > 0:
-                worth += 100 * count_bits(w[OF_RANK + rank]) + 25 * count_bits(w[OF_SUIT + suit_of(card)])
+                worth += 100 * count_bits(w[OF_RANK + rank]) + 25 * count_bits(
+                    w[OF_SUIT + cards.suit_of(card)]
+                )
         w[KEEPING + i] = worth
     order_hand(n, w)
 
@@ -153,7 +147,7 @@ def forced_cards(s: Any) -> Any:
     bits = 0
     if s[BLIND] == BL_FINAL_BELL:
         for i in range(s[N_HAND]):
-            if s[CARD + s[HAND + i]] & FORCED:
+            if s[CARD + s[HAND + i]] & cards.FORCED:
                 bits |= 1 << i
     return bits
 

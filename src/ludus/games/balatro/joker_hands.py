@@ -5,22 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.games.balatro import cards
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
-from ludus.games.balatro.cards import (
-    DEBUFF,
-    FACE_MASK,
-    PLAYED_ANTE,
-    count_enhancement,
-    enhancement_of,
-    in_flush,
-    is_face,
-    is_suit,
-    new_card,
-    rank_shown,
-    to_hand,
-    with_enhancement,
-)
 from ludus.games.balatro.chance import GIVEN_NUMBER, below, given, happens
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.facts import JOKER_TYPE, TYPE_CHIPS, TYPE_MULT, TYPE_XMULT
@@ -57,7 +44,7 @@ def _scores(s: Any, position: Any) -> Any:
 @kernel
 def _any_face_scores(s: Any) -> Any:
     for k in range(s[st.N_PLAY]):
-        if _scores(s, k) and is_face(s[st.CARD + s[st.PLAY + k]], s[st.W_ALL_FACES], False):
+        if _scores(s, k) and cards.is_face(s[st.CARD + s[st.PLAY + k]], s[st.W_ALL_FACES], False):
             return True
     return False
 
@@ -66,8 +53,8 @@ def _any_face_scores(s: Any) -> Any:
 def _midas(s: Any) -> None:
     for k in range(s[st.N_PLAY]):
         place = s[st.PLAY + k]
-        if _scores(s, k) and is_face(s[st.CARD + place], s[st.W_ALL_FACES], False):
-            s[st.CARD + place] = with_enhancement(s[st.CARD + place], nm.M_GOLD)
+        if _scores(s, k) and cards.is_face(s[st.CARD + place], s[st.W_ALL_FACES], False):
+            s[st.CARD + place] = cards.with_enhancement(s[st.CARD + place], nm.M_GOLD)
 
 
 @kernel
@@ -76,8 +63,13 @@ def _drink(s: Any, drunk: Any) -> Any:
     for k in range(s[st.N_PLAY]):
         place = s[st.PLAY + k]
         card = s[st.CARD + place]
-        if _scores(s, k) and enhancement_of(card) != 0 and not card & DEBUFF and not (drunk >> k) & 1:
-            s[st.CARD + place] = with_enhancement(card, 0)
+        if (
+            _scores(s, k)
+            and cards.enhancement_of(card) != 0
+            and not card & cards.DEBUFF
+            and not (drunk >> k) & 1
+        ):
+            s[st.CARD + place] = cards.with_enhancement(card, 0)
             drunk |= 1 << k
     return drunk
 
@@ -95,10 +87,10 @@ def _is_most_played(s: Any, hand: Any) -> Any:
 @kernel
 def _copy_played_card(s: Any, f: Any) -> None:
     source = s[st.PLAY]
-    place = new_card(s, s[st.CARD + source] & (FACE_MASK | DEBUFF | PLAYED_ANTE))
+    place = cards.new_card(s, s[st.CARD + source] & (cards.FACE_MASK | cards.DEBUFF | cards.PLAYED_ANTE))
     if place >= 0:
         s[st.CARD_BONUS + place] = s[st.CARD_BONUS + source]
-        to_hand(s, place)
+        cards.to_hand(s, place)
         cards_added(s, f, 1)
 
 
@@ -159,7 +151,10 @@ def jokers_before(s: Any, f: Any, q: Any, log: Any) -> None:
 def _all_black(s: Any) -> Any:
     for k in range(s[st.N_HAND]):
         card = s[st.CARD + s[st.HAND + k]]
-        if not (in_flush(card, nm.CLUBS, s[st.W_SMEARED]) or in_flush(card, nm.SPADES, s[st.W_SMEARED])):
+        if not (
+            cards.in_flush(card, nm.CLUBS, s[st.W_SMEARED])
+            or cards.in_flush(card, nm.SPADES, s[st.W_SMEARED])
+        ):
             return False
     return True
 
@@ -171,10 +166,10 @@ def _has_all_suits(s: Any) -> Any:
     for wild in range(2):
         for k in range(s[st.N_PLAY]):
             card = s[st.CARD + s[st.PLAY + k]]
-            if not _scores(s, k) or (enhancement_of(card) == nm.M_WILD) != (wild == 1):
+            if not _scores(s, k) or (cards.enhancement_of(card) == nm.M_WILD) != (wild == 1):
                 continue
             for suit in (nm.HEARTS, nm.DIAMONDS, nm.SPADES, nm.CLUBS):
-                if not (seen >> suit) & 1 and is_suit(card, suit, s[st.W_SMEARED], wild == 0):
+                if not (seen >> suit) & 1 and cards.is_suit(card, suit, s[st.W_SMEARED], wild == 0):
                     seen |= 1 << suit
                     break
     return seen == 15
@@ -186,13 +181,13 @@ def _has_club_and_other(s: Any) -> Any:
     seen = 0
     for k in range(s[st.N_PLAY]):
         card = s[st.CARD + s[st.PLAY + k]]
-        if _scores(s, k) and enhancement_of(card) != nm.M_WILD:
+        if _scores(s, k) and cards.enhancement_of(card) != nm.M_WILD:
             for suit in range(4):
-                if is_suit(card, suit, s[st.W_SMEARED], False):
+                if cards.is_suit(card, suit, s[st.W_SMEARED], False):
                     seen |= 1 << suit
     for k in range(s[st.N_PLAY]):
         card = s[st.CARD + s[st.PLAY + k]]
-        if _scores(s, k) and enhancement_of(card) == nm.M_WILD and not card & DEBUFF:
+        if _scores(s, k) and cards.enhancement_of(card) == nm.M_WILD and not card & cards.DEBUFF:
             for suit in (nm.CLUBS, nm.DIAMONDS, nm.SPADES, nm.HEARTS):
                 if not (seen >> suit) & 1:
                     seen |= 1 << suit
@@ -204,7 +199,7 @@ def _has_club_and_other(s: Any) -> Any:
 @kernel
 def _ace_scores(s: Any) -> Any:
     for k in range(s[st.N_PLAY]):
-        if _scores(s, k) and rank_shown(s[st.CARD + s[st.PLAY + k]]) == 14:
+        if _scores(s, k) and cards.rank_shown(s[st.CARD + s[st.PLAY + k]]) == 14:
             return True
     return False
 
@@ -213,7 +208,7 @@ def _ace_scores(s: Any) -> Any:
 def _enhanced_cards(s: Any) -> Any:
     count = 0
     for place in range(s[st.CARD_TOP]):
-        if s[st.CARD + place] != 0 and enhancement_of(s[st.CARD + place]) != 0:
+        if s[st.CARD + place] != 0 and cards.enhancement_of(s[st.CARD + place]) != 0:
             count += 1
     return count
 
@@ -252,9 +247,9 @@ def count_deck(s: Any) -> Any:
     stones, steels, enhanced = 0, 0, 0
     for i in range(s[st.N_JOKERS]):
         if s[st.JOKER + i] == nm.J_STONE:
-            stones = count_enhancement(s, nm.M_STONE)
+            stones = cards.count_enhancement(s, nm.M_STONE)
         elif s[st.JOKER + i] == nm.J_STEEL_JOKER:
-            steels = count_enhancement(s, nm.M_STEEL)
+            steels = cards.count_enhancement(s, nm.M_STEEL)
         elif s[st.JOKER + i] == nm.J_DRIVERS_LICENSE:
             enhanced = _enhanced_cards(s)
     return stones, steels, enhanced

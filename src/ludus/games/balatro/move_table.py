@@ -11,64 +11,13 @@ from typing import Any
 import numpy as np
 
 from ludus.games.balatro import actions as act
+from ludus.games.balatro import facts, hand_notes, moves
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
 from ludus.games.balatro.actions import CARDS, N_SETS, SETS
 from ludus.games.balatro.bosses import progress
 from ludus.games.balatro.cards import FACE_MASK, HIDDEN, is_face, rank_shown
 from ludus.games.balatro.compiled import for_python, kernel
-from ludus.games.balatro.facts import (
-    BOOSTER_CARDS,
-    BOOSTER_KIND,
-    BOOSTER_PICKS,
-)
-from ludus.games.balatro.hand_notes import (
-    KEEPING,
-    NOTES,
-    OF_RANK,
-    OF_SUIT,
-    RANK,
-    count_bits,
-    fill_up,
-    forced_cards,
-    note_hand,
-    order_hand,
-)
-from ludus.games.balatro.moves import (
-    ANYTHING,
-    ARRANGE,
-    CHOOSE,
-    CHOOSE_BEST,
-    CHOOSE_WORST,
-    DISCARD,
-    N_MOVES,
-    N_WORKED_OUT,
-    OPEN,
-    PLAY,
-    PLAY_BEST,
-    PLAY_BEST_FULL,
-    PLAY_FULL,
-    REDEEM,
-    SELL_CONSUMABLE,
-    SELL_JOKER,
-    SELL_WORST,
-    TAKE,
-    TAKE_BEST,
-    TAKE_CARD,
-    TARGET_SETS,
-    USE,
-    USE_NOW,
-    X_BEST,
-    X_BEST_GAIN,
-    X_BEST_SHARE,
-    X_DRAWS,
-    X_GAIN,
-    X_LOGS,
-    X_SCORES,
-    X_STRENGTH,
-    X_USUAL,
-    X_WORTH,
-)
 from ludus.games.balatro.outs import OUTS, SUIT_OUTS, at_least, count_outs, straight_draw, unseen
 from ludus.games.balatro.preview import best_hands, copy_known
 from ludus.games.balatro.worth import strength, swapped_strength, usual_hands
@@ -107,19 +56,19 @@ def _set_action(bits: Any, max_hand: Any) -> Any:
 
 @kernel
 def _booster_kind(booster: Any) -> Any:
-    size = 2 if BOOSTER_PICKS[booster] == 2 else (1 if BOOSTER_CARDS[booster] >= 4 else 0)
-    return BOOSTER_KIND[booster] * 3 + size
+    size = 2 if facts.BOOSTER_PICKS[booster] == 2 else (1 if facts.BOOSTER_CARDS[booster] >= 4 else 0)
+    return facts.BOOSTER_KIND[booster] * 3 + size
 
 
 @kernel
 def _move_belongings(s: Any, legal: Any, table: Any, mask: Any) -> None:
     for k in range(s[st.N_CONSUMABLES]):
-        _put(legal, table, mask, USE + s[st.CONSUMABLE + k] - nm.C_FOOL, act.USE + k)
+        _put(legal, table, mask, moves.USE + s[st.CONSUMABLE + k] - nm.C_FOOL, act.USE + k)
     if s[st.PHASE] == nm.SHOPPING or s[st.PHASE] == nm.OPENING_PACK:
         for i in range(s[st.N_JOKERS]):
-            _put(legal, table, mask, SELL_JOKER + s[st.JOKER + i] - 1, act.SELL_JOKER + i)
+            _put(legal, table, mask, moves.SELL_JOKER + s[st.JOKER + i] - 1, act.SELL_JOKER + i)
         if s[st.N_CONSUMABLES] > 0:
-            _put(legal, table, mask, SELL_CONSUMABLE, act.SELL_CONSUMABLE)
+            _put(legal, table, mask, moves.SELL_CONSUMABLE, act.SELL_CONSUMABLE)
 
 
 @kernel
@@ -129,26 +78,26 @@ def _move_offers(s: Any, legal: Any, table: Any, mask: Any) -> None:
         for k in range(st.PACK_SLOTS):
             item = s[st.PACK + k]
             if item == nm.PLAYING_CARD:
-                _put(legal, table, mask, TAKE_CARD + k, act.PICK + k)
+                _put(legal, table, mask, moves.TAKE_CARD + k, act.PICK + k)
             elif item > 0:
-                _put(legal, table, mask, TAKE + item - 1, act.PICK + k)
+                _put(legal, table, mask, moves.TAKE + item - 1, act.PICK + k)
         return
     _put(legal, table, mask, act.REROLL, act.REROLL)
     _put(legal, table, mask, act.NEXT_ROUND, act.NEXT_ROUND)
     for k in range(st.SHOP_SLOTS):
         item = s[st.SHOP + k]
         if item == nm.PLAYING_CARD:
-            _put(legal, table, mask, TAKE_CARD + k, act.BUY + k)
+            _put(legal, table, mask, moves.TAKE_CARD + k, act.BUY + k)
         elif item > 0:
-            _put(legal, table, mask, TAKE + item - 1, act.BUY + k)
+            _put(legal, table, mask, moves.TAKE + item - 1, act.BUY + k)
             if item >= nm.C_FOOL:
-                _put(legal, table, mask, USE_NOW + item - nm.C_FOOL, act.BUY_AND_USE + k)
+                _put(legal, table, mask, moves.USE_NOW + item - nm.C_FOOL, act.BUY_AND_USE + k)
     for k in range(st.VOUCHER_SLOTS):
         if s[st.SHOP_VOUCHER + k] > 0:
-            _put(legal, table, mask, REDEEM + s[st.SHOP_VOUCHER + k] - 1, act.REDEEM + k)
+            _put(legal, table, mask, moves.REDEEM + s[st.SHOP_VOUCHER + k] - 1, act.REDEEM + k)
     for k in range(st.BOOSTER_SLOTS):
         if s[st.SHOP_BOOSTER + k] > 0:
-            _put(legal, table, mask, OPEN + _booster_kind(s[st.SHOP_BOOSTER + k]), act.OPEN + k)
+            _put(legal, table, mask, moves.OPEN + _booster_kind(s[st.SHOP_BOOSTER + k]), act.OPEN + k)
 
 
 @kernel
@@ -159,9 +108,9 @@ def _worth_of_jokers(
     copy_known(s, f, t, g)
     first, second = usual_hands(s)
     now = strength(s, f, t, g, q, log, first, second, 0, 0, -1)
-    x[X_STRENGTH] = now / 5.0
-    x[X_USUAL + first] = 1.0
-    x[X_USUAL + second] = 0.5
+    x[moves.X_STRENGTH] = now / 5.0
+    x[moves.X_USUAL + first] = 1.0
+    x[moves.X_USUAL + second] = 0.5
     best, most = -1, -1.0
     in_pack = s[st.PHASE] == nm.OPENING_PACK
     for k in range(st.PACK_SLOTS if in_pack else st.SHOP_SLOTS):
@@ -170,13 +119,13 @@ def _worth_of_jokers(
             continue
         edition = s[st.PACK_EDITION + k] if in_pack else s[st.SHOP_EDITION + k]
         gain = strength(s, f, t, g, q, log, first, second, item, edition, -1) - now
-        x[X_GAIN + item - 1] = gain
+        x[moves.X_GAIN + item - 1] = gain
         action = act.PICK + k if in_pack else act.BUY + k
         if legal[action] and gain > most:
             best, most = action, gain
     if best >= 0:
-        _put(legal, table, mask, TAKE_BEST, best)
-        x[X_BEST_GAIN] = most
+        _put(legal, table, mask, moves.TAKE_BEST, best)
+        x[moves.X_BEST_GAIN] = most
     better, most = -1, now + 1e-6
     for i in range(s[st.N_JOKERS] - 1):
         if legal[act.SWAP_JOKERS + i]:
@@ -184,16 +133,16 @@ def _worth_of_jokers(
             if then > most:
                 better, most = act.SWAP_JOKERS + i, then
     if better >= 0:
-        _put(legal, table, mask, ARRANGE, better)
+        _put(legal, table, mask, moves.ARRANGE, better)
     worst, least = -1, 1e9
     for i in range(s[st.N_JOKERS]):
         worth = now - strength(s, f, t, g, q, log, first, second, 0, 0, i)
-        x[X_WORTH + s[st.JOKER + i] - 1] = worth
+        x[moves.X_WORTH + s[st.JOKER + i] - 1] = worth
         if legal[act.SELL_JOKER + i] and worth < least:
             worst, least = act.SELL_JOKER + i, worth
     if worst >= 0:
-        _put(legal, table, mask, SELL_WORST, worst)
-        x[X_BEST_GAIN + 1] = least
+        _put(legal, table, mask, moves.SELL_WORST, worst)
+        x[moves.X_BEST_GAIN + 1] = least
 
 
 @kernel
@@ -216,22 +165,22 @@ def _move_plays(
     for hand in range(st.N_HANDS):
         if sets[hand] == 0:
             continue
-        x[X_SCORES + hand] = progress(scores[hand], missing)
-        x[X_LOGS + hand] = np.log10(1.0 + scores[hand]) / 5.0
-        _put(legal, table, mask, PLAY + hand, _set_action(sets[hand], max_hand))
-        full = fill_up(sets[hand], 0, n, w, 5)
-        _put(legal, table, mask, PLAY_FULL + hand, _set_action(full, max_hand))
+        x[moves.X_SCORES + hand] = progress(scores[hand], missing)
+        x[moves.X_LOGS + hand] = np.log10(1.0 + scores[hand]) / 5.0
+        _put(legal, table, mask, moves.PLAY + hand, _set_action(sets[hand], max_hand))
+        full = hand_notes.fill_up(sets[hand], 0, n, w, 5)
+        _put(legal, table, mask, moves.PLAY_FULL + hand, _set_action(full, max_hand))
         if scores[hand] > most:
             best, most = hand, scores[hand]
     if best < 0:
         return 0
-    _put(legal, table, mask, PLAY_BEST, table[PLAY + best])
-    _put(legal, table, mask, PLAY_BEST_FULL, table[PLAY_FULL + best])
-    x[X_BEST + best] = 1.0
+    _put(legal, table, mask, moves.PLAY_BEST, table[moves.PLAY + best])
+    _put(legal, table, mask, moves.PLAY_BEST_FULL, table[moves.PLAY_FULL + best])
+    x[moves.X_BEST + best] = 1.0
     share = most / missing
-    x[X_BEST_SHARE] = min(1.0, share)
-    x[X_BEST_SHARE + 1] = max(-2.0, min(2.0, np.log10(1e-9 + share * s[st.HANDS_LEFT])))
-    x[X_BEST_SHARE + 2] = max(-2.0, min(2.0, np.log10(1e-9 + share)))
+    x[moves.X_BEST_SHARE] = min(1.0, share)
+    x[moves.X_BEST_SHARE + 1] = max(-2.0, min(2.0, np.log10(1e-9 + share * s[st.HANDS_LEFT])))
+    x[moves.X_BEST_SHARE + 2] = max(-2.0, min(2.0, np.log10(1e-9 + share)))
     return sets[best]
 
 
@@ -256,11 +205,11 @@ def _put_discard(
     kind: Any, keep: Any, s: Any, n: Any, w: Any, legal: Any, table: Any, mask: Any, max_hand: Any
 ) -> None:
     """Discards up to five cards that are not kept, those least worth keeping first."""
-    bits = fill_up(forced_cards(s), keep, n, w, 5)
+    bits = hand_notes.fill_up(hand_notes.forced_cards(s), keep, n, w, 5)
     if bits:
         action = _set_action(bits, max_hand)
         if action >= 0:
-            _put(legal, table, mask, DISCARD + kind, action + 1)
+            _put(legal, table, mask, moves.DISCARD + kind, action + 1)
 
 
 @kernel
@@ -271,50 +220,50 @@ def _move_discards(
     count_outs(s, outs)
     first, second, top, next_top = -1, -1, -1.0, -1.0
     for suit in range(4):
-        hope = count_bits(w[OF_SUIT + suit]) + outs[SUIT_OUTS + suit] / (pile + 1.0)
+        hope = hand_notes.count_bits(w[hand_notes.OF_SUIT + suit]) + outs[SUIT_OUTS + suit] / (pile + 1.0)
         if hope > top:
             first, second, top, next_top = suit, first, hope, top
         elif hope > next_top:
             second, next_top = suit, hope
     for k in range(2):
         suit = first if k == 0 else second
-        keep = w[OF_SUIT + suit]
+        keep = w[hand_notes.OF_SUIT + suit]
         _put_discard(k, keep, s, n, w, legal, table, mask, max_hand)
-        count = count_bits(keep)
-        x[X_DRAWS + 2 * k] = count / 5.0
-        x[X_DRAWS + 2 * k + 1] = at_least(5 - count, min(5, n - count), outs[SUIT_OUTS + suit], pile)
+        count = hand_notes.count_bits(keep)
+        x[moves.X_DRAWS + 2 * k] = count / 5.0
+        x[moves.X_DRAWS + 2 * k + 1] = at_least(5 - count, min(5, n - count), outs[SUIT_OUTS + suit], pile)
     kinds, pairs, most, helpful = 0, 0, 0, 0
     for i in range(n):
-        rank = w[RANK + i]
+        rank = w[hand_notes.RANK + i]
         if rank == 0:
             continue
-        count = count_bits(w[OF_RANK + rank])
+        count = hand_notes.count_bits(w[hand_notes.OF_RANK + rank])
         if count >= 2:
             kinds |= 1 << i
             pairs += 1
             helpful = max(helpful, outs[rank])
         most = max(most, count)
     _put_discard(2, kinds, s, n, w, legal, table, mask, max_hand)
-    x[X_DRAWS + 4] = most / 4.0
-    x[X_DRAWS + 5] = pairs / 6.0
-    x[X_DRAWS + 6] = at_least(1, 5, helpful, pile)
+    x[moves.X_DRAWS + 4] = most / 4.0
+    x[moves.X_DRAWS + 5] = pairs / 6.0
+    x[moves.X_DRAWS + 6] = at_least(1, 5, helpful, pile)
     bits, length, missing = straight_draw(w, n, outs)
     _put_discard(3, bits, s, n, w, legal, table, mask, max_hand)
-    x[X_DRAWS + 7] = length / 5.0
-    x[X_DRAWS + 8] = missing / (pile + 1.0)
+    x[moves.X_DRAWS + 7] = length / 5.0
+    x[moves.X_DRAWS + 8] = missing / (pile + 1.0)
     _put_discard(4, best, s, n, w, legal, table, mask, max_hand)
-    bits = forced_cards(s)
+    bits = hand_notes.forced_cards(s)
     for k in range(1, 6):
-        bits = fill_up(bits, 0, n, w, k)
+        bits = hand_notes.fill_up(bits, 0, n, w, k)
         action = _set_action(bits, max_hand)
         if action >= 0:
-            _put(legal, table, mask, DISCARD + 4 + k, action + 1)
+            _put(legal, table, mask, moves.DISCARD + 4 + k, action + 1)
     bits = 0
     for k in range(2):
         bits = _with_lowest(bits, s, n, 3 - k)
         action = _set_action(bits, max_hand)
         if action >= 0:
-            _put(legal, table, mask, DISCARD + 10 + k, action + 1)
+            _put(legal, table, mask, moves.DISCARD + 10 + k, action + 1)
     bits, count = 0, 0
     for i in range(n):
         card = s[st.CARD + s[st.HAND + i]]
@@ -324,7 +273,7 @@ def _move_discards(
     if bits:
         action = _set_action(bits, max_hand)
         if action >= 0:
-            _put(legal, table, mask, DISCARD + 12, action + 1)
+            _put(legal, table, mask, moves.DISCARD + 12, action + 1)
 
 
 @kernel
@@ -353,18 +302,18 @@ def _write_moves(
         return
     if phase == nm.TARGETING:
         n = min(s[st.N_HAND], max_hand)
-        note_hand(s, n, w)
-        for k in range(len(TARGET_SETS)):
-            _put(legal, table, mask, CHOOSE + k, CARDS + 2 * TARGET_SETS[k])
+        hand_notes.note_hand(s, n, w)
+        for k in range(len(moves.TARGET_SETS)):
+            _put(legal, table, mask, moves.CHOOSE + k, CARDS + 2 * moves.TARGET_SETS[k])
         for k in range(1, 4):
-            worst = fill_up(0, 0, n, w, k)
-            _put(legal, table, mask, CHOOSE_WORST + k - 1, _set_action(worst, max_hand))
+            worst = hand_notes.fill_up(0, 0, n, w, k)
+            _put(legal, table, mask, moves.CHOOSE_WORST + k - 1, _set_action(worst, max_hand))
         for i in range(n):
-            w[KEEPING + i] = -w[KEEPING + i]
-        order_hand(n, w)
+            w[hand_notes.KEEPING + i] = -w[hand_notes.KEEPING + i]
+        hand_notes.order_hand(n, w)
         for k in range(1, 4):
-            best = fill_up(0, 0, n, w, k)
-            _put(legal, table, mask, CHOOSE_BEST + k - 1, _set_action(best, max_hand))
+            best = hand_notes.fill_up(0, 0, n, w, k)
+            _put(legal, table, mask, moves.CHOOSE_BEST + k - 1, _set_action(best, max_hand))
     else:
         _move_belongings(s, legal, table, mask)
     if phase == nm.CHOOSING_BLIND:
@@ -375,26 +324,26 @@ def _write_moves(
         _worth_of_jokers(s, f, t, g, q, log, legal, table, mask, x)
     elif phase == nm.SELECTING_HAND:
         n = min(s[st.N_HAND], max_hand)
-        note_hand(s, n, w)
+        hand_notes.note_hand(s, n, w)
         best_hands(s, f, t, g, q, log, n, w, sets, scores)
         best = _move_plays(s, f, n, w, sets, scores, legal, table, mask, max_hand, x)
-        if legal[CARDS + 1] or forced_cards(s):
+        if legal[CARDS + 1] or hand_notes.forced_cards(s):
             _move_discards(s, n, w, best, legal, table, mask, max_hand, outs, x)
-    if mask[PLAY_BEST]:
+    if mask[moves.PLAY_BEST]:
         return
-    for move in range(ANYTHING):
+    for move in range(moves.ANYTHING):
         if mask[move]:
             return
     for action in range(len(legal)):
         if legal[action]:
-            _put(legal, table, mask, ANYTHING, action)
+            _put(legal, table, mask, moves.ANYTHING, action)
             return
 
 
 def workroom() -> tuple[Array, ...]:
     """The last arguments of `write_moves`: a game to try things in, and places for notes. One for each thread."""
     game = st.Games.empty(1)
-    notes = [np.zeros(size, dtype=np.int64) for size in (NOTES, OUTS, st.N_HANDS)]
+    notes = [np.zeros(size, dtype=np.int64) for size in (hand_notes.NOTES, OUTS, st.N_HANDS)]
     return game.s[0], game.f[0], *notes, np.zeros(st.N_HANDS)
 
 
@@ -420,13 +369,13 @@ def write_moves_of_games(
 
     `legal` are the masks of `actions.py`; what is worked out goes to the end of the rows of `obs`.
     """
-    start = obs.shape[1] - N_WORKED_OUT
+    start = obs.shape[1] - moves.N_WORKED_OUT
     for i in range(len(games_s)):
-        for move in range(N_MOVES):
+        for move in range(moves.N_MOVES):
             table[i, move] = -1
             mask[i, move] = False
         x = obs[i, start:]
-        for k in range(N_WORKED_OUT):
+        for k in range(moves.N_WORKED_OUT):
             x[k] = 0.0
         _write_moves(
             games_s[i],

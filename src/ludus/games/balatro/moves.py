@@ -11,18 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from ludus.games.balatro import actions as act
+from ludus.games.balatro import facts
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
 from ludus.games.balatro.actions import N_SETS, SET_SIZE, SETS
-from ludus.games.balatro.facts import (
-    HANDS,
-    ITEM_NAMES,
-    PACK_KINDS,
-    VOUCHER_NAMES,
-)
 
 N_CONSUMABLE_KINDS = nm.PLAYING_CARD - nm.C_FOOL
-N_BOOSTER_KINDS = 3 * len(PACK_KINDS)
+N_BOOSTER_KINDS = 3 * len(facts.PACK_KINDS)
 
 # the seven actions that are no choice of place keep their index
 TAKE = 7  # of the shop or of a pack: item i is TAKE + i - 1
@@ -83,20 +78,20 @@ def describe_move(move: int) -> str:
     if move < TAKE:
         return act.describe(move)
     for start, count, words, names in (
-        (TAKE, nm.PLAYING_CARD - 1, "take {}", lambda i: ITEM_NAMES[i + 1]),
+        (TAKE, nm.PLAYING_CARD - 1, "take {}", lambda i: facts.ITEM_NAMES[i + 1]),
         (TAKE_CARD, st.PACK_SLOTS, "take playing card {}", lambda i: str(i + 1)),
         (TAKE_BEST, 1, "take the best joker", str),
-        (USE_NOW, N_CONSUMABLE_KINDS, "buy and use {}", lambda i: ITEM_NAMES[nm.C_FOOL + i]),
-        (REDEEM, 32, "redeem {}", lambda i: VOUCHER_NAMES[i + 1]),
+        (USE_NOW, N_CONSUMABLE_KINDS, "buy and use {}", lambda i: facts.ITEM_NAMES[nm.C_FOOL + i]),
+        (REDEEM, 32, "redeem {}", lambda i: facts.VOUCHER_NAMES[i + 1]),
         (OPEN, N_BOOSTER_KINDS, "open a {}", _pack_name),
-        (USE, N_CONSUMABLE_KINDS, "use {}", lambda i: ITEM_NAMES[nm.C_FOOL + i]),
-        (SELL_JOKER, 150, "sell {}", lambda i: ITEM_NAMES[i + 1]),
+        (USE, N_CONSUMABLE_KINDS, "use {}", lambda i: facts.ITEM_NAMES[nm.C_FOOL + i]),
+        (SELL_JOKER, 150, "sell {}", lambda i: facts.ITEM_NAMES[i + 1]),
         (SELL_WORST, 1, "sell the joker that adds least", str),
         (SELL_CONSUMABLE, 1, "sell the leftmost consumable", str),
         (PLAY_BEST, 1, "play the best hand", str),
         (PLAY_BEST_FULL, 1, "play the best hand with five cards", str),
-        (PLAY, st.N_HANDS, "play {}", lambda i: HANDS[i]),
-        (PLAY_FULL, st.N_HANDS, "play {} with five cards", lambda i: HANDS[i]),
+        (PLAY, st.N_HANDS, "play {}", lambda i: facts.HANDS[i]),
+        (PLAY_FULL, st.N_HANDS, "play {} with five cards", lambda i: facts.HANDS[i]),
         (DISCARD, len(DISCARDS), "discard {}", lambda i: DISCARDS[i]),
         (CHOOSE_BEST, 3, "choose the {} most worth keeping", lambda i: str(i + 1)),
         (CHOOSE_WORST, 3, "choose the {} least worth keeping", lambda i: str(i + 1)),
@@ -109,7 +104,7 @@ def describe_move(move: int) -> str:
 
 
 def _pack_name(index: int) -> str:
-    return f"{('', 'Jumbo ', 'Mega ')[index % 3]}{PACK_KINDS[index // 3]} Pack"
+    return f"{('', 'Jumbo ', 'Mega ')[index % 3]}{facts.PACK_KINDS[index // 3]} Pack"
 
 
 def _cards_of_target(index: int) -> str:

@@ -12,28 +12,10 @@ from typing import Any
 import numpy as np
 
 from ludus.envs.finite import LARGEST
+from ludus.games.balatro import cards, facts
 from ludus.games.balatro import state as st
 from ludus.games.balatro.bosses import blind_target, progress
-from ludus.games.balatro.cards import (
-    DEBUFF,
-    FORCED,
-    HIDDEN,
-    PLAYED_ANTE,
-    edition_of,
-    enhancement_of,
-    rank_of,
-    seal_of,
-    suit_of,
-)
 from ludus.games.balatro.compiled import entry, kernel
-from ludus.games.balatro.facts import (
-    BOOSTER_CARDS,
-    BOOSTER_KIND,
-    BOOSTER_PICKS,
-    JOKER_RARITY,
-    N_ITEMS,
-    TARGETS_MAX,
-)
 from ludus.games.balatro.lineup import consumable_room, joker_room, joker_sell_value, spendable
 from ludus.games.balatro.names import BL_BIG, BL_SMALL, C_FOOL, M_STONE, OPENING_PACK, PLAYING_CARD, TARGETING
 from ludus.games.balatro.shop import booster_price, reroll_cost, shop_price
@@ -59,7 +41,7 @@ BLOCKS = (
     ("jokers_held", 150),
     ("consumables_held", 52),
     ("offers", st.PACK_SLOTS * OFFER_FEATURES),
-    ("offered", N_ITEMS),
+    ("offered", facts.N_ITEMS),
     ("vouchers_redeemed", 32),
     ("vouchers_offered", 32),
     ("boosters", st.BOOSTER_SLOTS * BOOSTER_FEATURES),
@@ -168,7 +150,7 @@ def _write_run(s: Any, f: Any, o: Any, money: Any) -> None:
     o[36] = _ratio(s[st.N_JOKERS], 5.0)
     o[37] = _ratio(s[st.MOUTH_HAND] + 1, 12.0) if s[st.BLIND] else 0.0
     if s[st.PHASE] == TARGETING:
-        o[38] = _ratio(TARGETS_MAX[s[st.WAITING]], 3.0)
+        o[38] = _ratio(facts.TARGETS_MAX[s[st.WAITING]], 3.0)
         o[39] = _ratio(s[st.WAITING] - C_FOOL + 1, 52.0)
 
 
@@ -190,10 +172,10 @@ def _write_deck(s: Any, o: Any) -> None:
         o[O_DECK_ENHANCEMENTS + k] = _TENTHS[s[st.PILE_ENHANCED + k]]
     for i in range(s[st.N_HAND]):
         card = s[st.CARD + s[st.HAND + i]]
-        if card & HIDDEN:
-            enhancement = enhancement_of(card)
+        if card & cards.HIDDEN:
+            enhancement = cards.enhancement_of(card)
             if enhancement != M_STONE:
-                o[O_DECK + suit_of(card) * 13 + rank_of(card) - 2] += 1.0
+                o[O_DECK + cards.suit_of(card) * 13 + cards.rank_of(card) - 2] += 1.0
             o[O_DECK_ENHANCEMENTS + enhancement] += 0.1
 
 
@@ -206,7 +188,7 @@ def _write_jokers(s: Any, f: Any, o: Any) -> None:
         if stickers & st.FACE_DOWN:
             continue
         o[O_JOKERS_HELD + joker - 1] += _BY_PLACE[i]
-        o[at + 1] = _ratio(JOKER_RARITY[joker], 4.0)
+        o[at + 1] = _ratio(facts.JOKER_RARITY[joker], 4.0)
         o[at + 2] = _log10(f, 4 + i, f[st.J_VALUE + i])
         o[at + 3] = _ratio(s[st.J_COUNT + i], 10.0)
         if s[st.J_EDITION + i] > 0:
@@ -229,12 +211,12 @@ def _write_offer(
         o[at + 2 + edition] = 1.0
     o[at + 7] = float(stickers)
     if item == PLAYING_CARD:
-        o[at + 8] = _ratio(rank_of(card), 14.0)
-        o[at + 9] = _ratio(suit_of(card), 3.0)
-        o[at + 10] = _ratio(enhancement_of(card), 8.0)
-        o[at + 11] = _ratio(seal_of(card), 4.0)
+        o[at + 8] = _ratio(cards.rank_of(card), 14.0)
+        o[at + 9] = _ratio(cards.suit_of(card), 3.0)
+        o[at + 10] = _ratio(cards.enhancement_of(card), 8.0)
+        o[at + 11] = _ratio(cards.seal_of(card), 4.0)
     elif item < C_FOOL:
-        o[at + 12] = _ratio(JOKER_RARITY[item], 4.0)
+        o[at + 12] = _ratio(facts.JOKER_RARITY[item], 4.0)
     else:
         o[at + 13] = 1.0
     o[O_OFFERED + item] += 1.0 - k / 8.0
@@ -277,9 +259,9 @@ def _write_offers(s: Any, o: Any, money: Any) -> None:
         if booster != 0:
             at = O_BOOSTERS + k * BOOSTER_FEATURES
             o[at] = 1.0
-            o[at + 1 + BOOSTER_KIND[booster]] = 1.0
-            o[at + 6] = _ratio(BOOSTER_CARDS[booster], 5.0)
-            o[at + 7] = _ratio(BOOSTER_PICKS[booster], 2.0)
+            o[at + 1 + facts.BOOSTER_KIND[booster]] = 1.0
+            o[at + 6] = _ratio(facts.BOOSTER_CARDS[booster], 5.0)
+            o[at + 7] = _ratio(facts.BOOSTER_PICKS[booster], 2.0)
             o[at + 8] = _ratio(booster_price(s, k), 10.0)
 
 
@@ -290,25 +272,25 @@ def _write_hand(s: Any, o: Any, max_hand: Any) -> None:
         place = s[st.HAND + i]
         card = s[st.CARD + place]
         o[at] = 1.0
-        if card & FORCED:
+        if card & cards.FORCED:
             o[at + 1] = 1.0
-        if card & HIDDEN:
+        if card & cards.HIDDEN:
             o[at + 2] = 1.0
             continue
-        if card & DEBUFF:
+        if card & cards.DEBUFF:
             o[at + 3] = 1.0
-        enhancement = enhancement_of(card)
+        enhancement = cards.enhancement_of(card)
         if enhancement != M_STONE:
-            o[at + 4 + rank_of(card) - 2] = 1.0
-            o[at + 17 + suit_of(card)] = 1.0
+            o[at + 4 + cards.rank_of(card) - 2] = 1.0
+            o[at + 17 + cards.suit_of(card)] = 1.0
         if enhancement > 0:
             o[at + 20 + enhancement] = 1.0
-        if edition_of(card) > 0:
-            o[at + 28 + edition_of(card)] = 1.0
-        if seal_of(card) > 0:
-            o[at + 32 + seal_of(card)] = 1.0
+        if cards.edition_of(card) > 0:
+            o[at + 28 + cards.edition_of(card)] = 1.0
+        if cards.seal_of(card) > 0:
+            o[at + 32 + cards.seal_of(card)] = 1.0
         o[at + 37] = _ratio(s[st.CARD_BONUS + place], 50.0)
-        o[at + 38] = 1.0 if card & PLAYED_ANTE else 0.0
+        o[at + 38] = 1.0 if card & cards.PLAYED_ANTE else 0.0
 
 
 @kernel
@@ -386,10 +368,10 @@ def write_ids(s: Any, ids: Any, max_hand: Any) -> None:
             ids[offers + k] = s[st.SHOP + k]
     for i in range(min(s[st.N_HAND], max_hand)):
         card = s[st.CARD + s[st.HAND + i]]
-        if card & HIDDEN:
+        if card & cards.HIDDEN:
             number = FACE_DOWN_ID
-        elif enhancement_of(card) == M_STONE:
+        elif cards.enhancement_of(card) == M_STONE:
             number = STONE_ID
         else:
-            number = 1 + 13 * suit_of(card) + rank_of(card) - 2
+            number = 1 + 13 * cards.suit_of(card) + cards.rank_of(card) - 2
         ids[N_IDS + i] = number

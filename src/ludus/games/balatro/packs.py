@@ -4,42 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.games.balatro import cards, chance, pools
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
 from ludus.games.balatro.bosses import refresh_debuffs
-from ludus.games.balatro.cards import (
-    collect_cards,
-    new_card,
-    to_draw_pile,
-    with_edition,
-    with_seal,
-)
-from ludus.games.balatro.chance import (
-    GIVEN_PACK,
-    GIVEN_PACK_CARD,
-    GIVEN_PACK_EDITION,
-    given,
-    happens,
-    uniform,
-)
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.drawing import draw, hand_limit
 from ludus.games.balatro.facts import BOOSTER_CARDS, BOOSTER_KIND, BOOSTER_PICKS, HAND_PLANET
 from ludus.games.balatro.joker_hands import cards_added
 from ludus.games.balatro.lineup import acting, consumable_room, luck
-from ludus.games.balatro.pools import (
-    create_tarot,
-    new_edition,
-    new_joker,
-    new_planet,
-    new_spectral,
-    new_stickers,
-    new_tarot,
-    pack_black_hole,
-    pack_soul,
-    random_card,
-    random_seal,
-)
 
 
 @kernel
@@ -54,10 +27,10 @@ def _telescope_planet(s: Any) -> Any:
 
 @kernel
 def _arcana(s: Any) -> Any:
-    if s[st.VOUCHER + nm.V_OMEN_GLOBE] and uniform(s) > 0.8:
+    if s[st.VOUCHER + nm.V_OMEN_GLOBE] and chance.uniform(s) > 0.8:
         return _spectral(s)
-    soul = pack_soul(s)
-    return soul if soul else new_tarot(s)
+    soul = pools.pack_soul(s)
+    return soul if soul else pools.new_tarot(s)
 
 
 @kernel
@@ -66,35 +39,35 @@ def _celestial(s: Any, first: Any) -> Any:
         planet = _telescope_planet(s)
         if planet > 0:
             return planet
-    hole = pack_black_hole(s)
-    return hole if hole else new_planet(s)
+    hole = pools.pack_black_hole(s)
+    return hole if hole else pools.new_planet(s)
 
 
 @kernel
 def _spectral(s: Any) -> Any:
-    soul, hole = pack_soul(s), pack_black_hole(s)
+    soul, hole = pools.pack_soul(s), pools.pack_black_hole(s)
     if hole:
         return hole
-    return soul if soul else new_spectral(s)
+    return soul if soul else pools.new_spectral(s)
 
 
 @kernel
 def _standard(s: Any, q: Any) -> Any:
     """A playing card, in 2 of 5 enhanced, with twice the usual editions and in 1 of 5 a seal."""
-    card = given(q, GIVEN_PACK_CARD)
+    card = chance.given(q, chance.GIVEN_PACK_CARD)
     if card > 0:
         return card
-    card = random_card(s, uniform(s) > 0.6)
-    card = with_edition(card, new_edition(s, 2.0, False))
-    if uniform(s) > 0.8:
-        card = with_seal(card, random_seal(s))
+    card = pools.random_card(s, chance.uniform(s) > 0.6)
+    card = cards.with_edition(card, pools.new_edition(s, 2.0, False))
+    if chance.uniform(s) > 0.8:
+        card = cards.with_seal(card, pools.random_seal(s))
     return card
 
 
 @kernel
 def _fill(s: Any, q: Any, kind: Any, k: Any) -> None:
     """Puts an item into place k of the pack."""
-    item = given(q, GIVEN_PACK)
+    item = chance.given(q, chance.GIVEN_PACK)
     if kind == nm.STANDARD:
         s[st.PACK_CARD + k] = _standard(s, q)
         s[st.PACK + k] = nm.PLAYING_CARD
@@ -107,11 +80,11 @@ def _fill(s: Any, q: Any, kind: Any, k: Any) -> None:
         elif kind == nm.SPECTRAL:
             item = _spectral(s)
         else:
-            item = new_joker(s, 0)
+            item = pools.new_joker(s, 0)
     if kind == nm.BUFFOON:
-        edition = given(q, GIVEN_PACK_EDITION)
-        s[st.PACK_EDITION + k] = edition if edition >= 0 else new_edition(s, 1.0, True)
-        s[st.PACK_STICKERS + k] = new_stickers(s, item)
+        edition = chance.given(q, chance.GIVEN_PACK_EDITION)
+        s[st.PACK_EDITION + k] = edition if edition >= 0 else pools.new_edition(s, 1.0, True)
+        s[st.PACK_STICKERS + k] = pools.new_stickers(s, item)
     s[st.PACK + k] = item
 
 
@@ -131,11 +104,11 @@ def open_pack(s: Any, q: Any, booster: Any, back: Any) -> None:
             at >= 0
             and s[st.JOKER + at] == nm.J_HALLUCINATION
             and consumable_room(s) > 0
-            and happens(s, q, luck(s), 2)
+            and chance.happens(s, q, luck(s), 2)
         ):
-            create_tarot(s, q)
+            pools.create_tarot(s, q)
     if kind in (nm.ARCANA, nm.SPECTRAL):
-        collect_cards(s)
+        cards.collect_cards(s)
         draw(s, q, hand_limit(s))
     s[st.PHASE] = nm.OPENING_PACK
 
@@ -152,10 +125,10 @@ def clear_pack(s: Any) -> None:
 @kernel
 def add_to_deck(s: Any, f: Any, card: Any) -> Any:
     """A playing card joins the deck; False when its record is full."""
-    place = new_card(s, card)
+    place = cards.new_card(s, card)
     if place < 0:
         return False
-    to_draw_pile(s, place)
+    cards.to_draw_pile(s, place)
     cards_added(s, f, 1)
     refresh_debuffs(s)
     return True
@@ -177,7 +150,7 @@ def picked(s: Any, k: Any) -> Any:
 def close_pack(s: Any) -> None:
     """Puts the rest and the hand away."""
     clear_pack(s)
-    collect_cards(s)
+    cards.collect_cards(s)
     s[st.PHASE] = s[st.PACK_BACK]
 
 

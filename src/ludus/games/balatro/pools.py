@@ -8,21 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.games.balatro import facts
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
 from ludus.games.balatro.cards import count_enhancement, make_card
 from ludus.games.balatro.chance import GIVEN_ITEM, below, given, uniform
 from ludus.games.balatro.compiled import kernel
-from ludus.games.balatro.facts import (
-    COMMONS,
-    ENHANCEMENT_GATE,
-    ETERNAL_OK,
-    LEGENDARIES,
-    PERISHABLE_OK,
-    PLANET_HAND,
-    RARES,
-    UNCOMMONS,
-)
 from ludus.games.balatro.lineup import add_consumable, consumable_room, count_joker
 
 _TRIES = 300
@@ -55,7 +46,7 @@ def joker_in_pool(s: Any, joker: Any) -> Any:
         return False
     if joker == nm.J_CAVENDISH and not s[st.GROS_MICHEL_GONE]:
         return False
-    gate = ENHANCEMENT_GATE[joker]
+    gate = facts.ENHANCEMENT_GATE[joker]
     return gate == 0 or count_enhancement(s, gate) > 0
 
 
@@ -67,13 +58,13 @@ def new_joker(s: Any, rarity: Any) -> Any:
         rarity = 3 if poll > 0.95 else (2 if poll > 0.7 else 1)
     for _ in range(_TRIES):
         if rarity == 1:
-            joker = COMMONS[below(s, len(COMMONS))]
+            joker = facts.COMMONS[below(s, len(facts.COMMONS))]
         elif rarity == 2:
-            joker = UNCOMMONS[below(s, len(UNCOMMONS))]
+            joker = facts.UNCOMMONS[below(s, len(facts.UNCOMMONS))]
         elif rarity == 3:
-            joker = RARES[below(s, len(RARES))]
+            joker = facts.RARES[below(s, len(facts.RARES))]
         else:
-            joker = LEGENDARIES[below(s, len(LEGENDARIES))]
+            joker = facts.LEGENDARIES[below(s, len(facts.LEGENDARIES))]
         if available(s, joker) and joker_in_pool(s, joker):
             return joker
     return nm.J_JOKER
@@ -93,7 +84,7 @@ def new_planet(s: Any) -> Any:
     """A planet; those of the three secret hands only once their hand was played."""
     for _ in range(_TRIES):
         item = nm.C_MERCURY + below(s, 12)
-        if item >= nm.C_PLANET_X and s[st.PLAYED + PLANET_HAND[item - nm.C_MERCURY]] == 0:
+        if item >= nm.C_PLANET_X and s[st.PLAYED + facts.PLANET_HAND[item - nm.C_MERCURY]] == 0:
             continue
         if available(s, item):
             return item
@@ -182,9 +173,9 @@ def new_stickers(s: Any, joker: Any) -> Any:
         return stickers
     poll = uniform(s)
     if poll > 0.7:
-        if ETERNAL_OK[joker]:
+        if facts.ETERNAL_OK[joker]:
             stickers |= st.ETERNAL
-    elif s[st.STAKE] >= 7 and poll > 0.4 and PERISHABLE_OK[joker]:
+    elif s[st.STAKE] >= 7 and poll > 0.4 and facts.PERISHABLE_OK[joker]:
         stickers |= st.PERISHABLE
     if s[st.STAKE] >= 8 and uniform(s) > 0.7:
         stickers |= st.RENTAL
@@ -201,8 +192,3 @@ def random_card(s: Any, enhanced: Any) -> Any:
     """A playing card of any rank and suit, with any of the eight enhancements if asked."""
     enhancement = 1 + below(s, 8) if enhanced else 0
     return make_card(2 + below(s, 13), below(s, 4), enhancement, 0, 0)
-
-
-def is_hidden_planet(item: int) -> bool:
-    """Whether a planet waits for its hand to be played first."""
-    return nm.C_PLANET_X <= item <= nm.C_ERIS

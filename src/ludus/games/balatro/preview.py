@@ -10,21 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ludus.games.balatro import hand_notes
 from ludus.games.balatro import state as st
 from ludus.games.balatro.cards import DEBUFF, HIDDEN, make_card
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.engine import copy_row
-from ludus.games.balatro.hand_notes import (
-    OF_RANK,
-    OF_SUIT,
-    VALUE,
-    best_of,
-    count_bits,
-    fill_up,
-    forced_cards,
-    most_valuable,
-    present_ranks,
-)
 from ludus.games.balatro.lineup import count_joker
 from ludus.games.balatro.names import BL_PSYCHIC, J_FOUR_FINGERS, J_SHORTCUT, M_STONE
 from ludus.games.balatro.scoring import evaluate
@@ -118,7 +108,7 @@ def _straight(w: Any, allowed: Any, present: Any, low: Any, need: Any, shortcut:
                 rank += 1
         if rank > 14 or not (present >> rank) & 1:
             return 0
-        bits |= best_of(w, allowed, 14 if rank == 1 else rank, 1, n)
+        bits |= hand_notes.best_of(w, allowed, 14 if rank == 1 else rank, 1, n)
     return bits
 
 
@@ -128,10 +118,10 @@ def _try(
 ) -> None:
     if bits == 0:
         return
-    bits |= forced_cards(s)
+    bits |= hand_notes.forced_cards(s)
     if s[st.BLIND] == BL_PSYCHIC and not s[st.BOSS_OFF]:
-        bits = fill_up(bits, 0, n, w, 5)
-    if count_bits(bits) > 5:
+        bits = hand_notes.fill_up(bits, 0, n, w, 5)
+    if hand_notes.count_bits(bits) > 5:
         return
     hand, score = preview(s, f, t, g, q, log, bits)
     if score > scores[hand]:
@@ -157,16 +147,16 @@ def _try_kinds(
     """Pairs and what is built of them, among the allowed positions; only what is also a flush if asked."""
     first, second, three, lower = 0, 0, 0, 0
     for rank in range(14, 1, -1):
-        count = count_bits(w[OF_RANK + rank] & allowed)
+        count = hand_notes.count_bits(w[hand_notes.OF_RANK + rank] & allowed)
         if count >= 5:
-            _try(s, f, t, g, q, log, best_of(w, allowed, rank, 5, n), n, w, sets, scores)
+            _try(s, f, t, g, q, log, hand_notes.best_of(w, allowed, rank, 5, n), n, w, sets, scores)
         if count >= 4 and not flush:
-            _try(s, f, t, g, q, log, best_of(w, allowed, rank, 4, n), n, w, sets, scores)
+            _try(s, f, t, g, q, log, hand_notes.best_of(w, allowed, rank, 4, n), n, w, sets, scores)
         if count >= 3:
             if three == 0:
                 three = rank
                 if not flush:
-                    _try(s, f, t, g, q, log, best_of(w, allowed, rank, 3, n), n, w, sets, scores)
+                    _try(s, f, t, g, q, log, hand_notes.best_of(w, allowed, rank, 3, n), n, w, sets, scores)
             elif lower == 0:
                 lower = rank
         if count >= 2:
@@ -175,14 +165,14 @@ def _try_kinds(
             elif second == 0:
                 second = rank
             if not flush and (first == rank or second == rank):
-                _try(s, f, t, g, q, log, best_of(w, allowed, rank, 2, n), n, w, sets, scores)
+                _try(s, f, t, g, q, log, hand_notes.best_of(w, allowed, rank, 2, n), n, w, sets, scores)
     if first and second and not flush:
-        bits = best_of(w, allowed, first, 2, n) | best_of(w, allowed, second, 2, n)
+        bits = hand_notes.best_of(w, allowed, first, 2, n) | hand_notes.best_of(w, allowed, second, 2, n)
         _try(s, f, t, g, q, log, bits, n, w, sets, scores)
     if three:
         pair = first if first != three else second
         if pair:
-            bits = best_of(w, allowed, three, 3, n) | best_of(w, allowed, pair, 2, n)
+            bits = hand_notes.best_of(w, allowed, three, 3, n) | hand_notes.best_of(w, allowed, pair, 2, n)
             _try(s, f, t, g, q, log, bits, n, w, sets, scores)
 
 
@@ -190,7 +180,7 @@ def _try_kinds(
 def _try_straights(
     s: Any, f: Any, t: Any, g: Any, q: Any, log: Any, allowed: Any, n: Any, w: Any, sets: Any, scores: Any
 ) -> None:
-    present = present_ranks(w, allowed, n)
+    present = hand_notes.present_ranks(w, allowed, n)
     need = 4 if count_joker(s, J_FOUR_FINGERS) > 0 else 5
     shortcut = count_joker(s, J_SHORTCUT) > 0
     tried = 0
@@ -215,7 +205,7 @@ def best_hands(
     everything = (1 << n) - 1
     first, second, top, next_top = -1, -1, -1, -1
     for i in range(n):
-        value = w[VALUE + i]
+        value = w[hand_notes.VALUE + i]
         if value > top:
             first, second, top, next_top = i, first, value, top
         elif value > next_top:
@@ -228,10 +218,10 @@ def best_hands(
     _try_straights(s, f, t, g, q, log, everything, n, w, sets, scores)
     need = 4 if count_joker(s, J_FOUR_FINGERS) > 0 else 5
     for suit in range(4):
-        allowed = w[OF_SUIT + suit]
-        count = count_bits(allowed)
+        allowed = w[hand_notes.OF_SUIT + suit]
+        count = hand_notes.count_bits(allowed)
         if count < need:
             continue
-        _try(s, f, t, g, q, log, most_valuable(w, allowed, min(5, count), n), n, w, sets, scores)
+        _try(s, f, t, g, q, log, hand_notes.most_valuable(w, allowed, min(5, count), n), n, w, sets, scores)
         _try_straights(s, f, t, g, q, log, allowed, n, w, sets, scores)
         _try_kinds(s, f, t, g, q, log, allowed, n, w, sets, scores, True)

@@ -7,20 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ludus.games.balatro import facts
 from ludus.games.balatro import names as n
 from ludus.games.balatro import state as st
 from ludus.games.balatro.bosses import blind_target
-from ludus.games.balatro.facts import (
-    BLIND_NAMES,
-    BOOSTER_NAMES,
-    DECK_NAMES,
-    HANDS,
-    ITEM_NAMES,
-    PACK_KINDS,
-    STAKE_NAMES,
-    TAG_NAMES,
-    VOUCHER_NAMES,
-)
 from ludus.games.balatro.lineup import consumable_limit, joker_limit, joker_sell_value
 from ludus.games.balatro.shop import booster_price, reroll_cost, shop_price, voucher_price
 from ludus.types import Array
@@ -89,15 +79,15 @@ def joker_text(s: Any, f: Any, i: int) -> str:
         if stickers & bit:
             words.append(word)
     told = ", ".join(word for word in words if word)
-    return ITEM_NAMES[int(s[st.JOKER + i])] + (f" ({told})" if told else "")
+    return facts.ITEM_NAMES[int(s[st.JOKER + i])] + (f" ({told})" if told else "")
 
 
 def blind_name(s: Any) -> str:
     """The blind that is being played, or the next one."""
     if s[st.BLIND]:
-        return BLIND_NAMES[int(s[st.BLIND])]
+        return facts.BLIND_NAMES[int(s[st.BLIND])]
     on_deck = int(s[st.BLIND_ON_DECK])
-    return BLIND_NAMES[int(s[st.BOSS])] if on_deck == 2 else ("Small Blind", "Big Blind")[on_deck]
+    return facts.BLIND_NAMES[int(s[st.BOSS])] if on_deck == 2 else ("Small Blind", "Big Blind")[on_deck]
 
 
 def target_of(s: Any, f: Any) -> float:
@@ -112,7 +102,7 @@ def target_of(s: Any, f: Any) -> float:
 def offers(s: Any) -> list[str]:
     """What can be bought or picked, a line each."""
     if s[st.PHASE] == n.OPENING_PACK:
-        lines = [f"{PACK_KINDS[int(s[st.PACK_KIND])]} pack, {int(s[st.PACK_PICKS])} to pick:"]
+        lines = [f"{facts.PACK_KINDS[int(s[st.PACK_KIND])]} pack, {int(s[st.PACK_PICKS])} to pick:"]
         for k in range(st.PACK_SLOTS):
             if s[st.PACK + k]:
                 lines.append(
@@ -128,11 +118,11 @@ def offers(s: Any) -> list[str]:
             lines.append(f"  item {k + 1}     ${int(shop_price(s, k))}  {name}")
     for k in range(st.VOUCHER_SLOTS):
         if s[st.SHOP_VOUCHER + k]:
-            name = VOUCHER_NAMES[int(s[st.SHOP_VOUCHER + k])]
+            name = facts.VOUCHER_NAMES[int(s[st.SHOP_VOUCHER + k])]
             lines.append(f"  voucher {k + 1}  ${int(voucher_price(s))}  {name}")
     for k in range(st.BOOSTER_SLOTS):
         if s[st.SHOP_BOOSTER + k]:
-            name = BOOSTER_NAMES[int(s[st.SHOP_BOOSTER + k])]
+            name = facts.BOOSTER_NAMES[int(s[st.SHOP_BOOSTER + k])]
             lines.append(f"  pack {k + 1}     ${int(booster_price(s, k))}  {name}")
     lines.append(f"  reroll     ${int(reroll_cost(s))}")
     return lines
@@ -143,7 +133,7 @@ def item_text(item: Any, edition: Any, card: Any) -> str:
     if int(item) == n.PLAYING_CARD:
         return card_text(int(card))
     told = _EDITED[int(edition)]
-    return ITEM_NAMES[int(item)] + (f" ({told})" if told else "")
+    return facts.ITEM_NAMES[int(item)] + (f" ({told})" if told else "")
 
 
 def show(s: Any, f: Any, *, colours: bool = True) -> str:
@@ -157,7 +147,8 @@ def show(s: Any, f: Any, *, colours: bool = True) -> str:
     lines = [
         paint("1", f"Ante {int(s[st.ANTE])}  {blind_name(s)}")
         + (" (disabled)" if s[st.BOSS_OFF] else "")
-        + f"   {DECK_NAMES[int(s[st.DECK])]}, {STAKE_NAMES[int(s[st.STAKE])]}   {_PHASES[int(s[st.PHASE])]}",
+        + f"   {facts.DECK_NAMES[int(s[st.DECK])]}, {facts.STAKE_NAMES[int(s[st.STAKE])]}"
+        + f"   {_PHASES[int(s[st.PHASE])]}",
         f"{paint('93', '$' + str(int(s[st.MONEY])))}  "
         f"hands {paint('94', str(int(s[st.HANDS_LEFT])))}  "
         f"discards {paint('91', str(int(s[st.DISCARDS_LEFT])))}  "
@@ -167,27 +158,31 @@ def show(s: Any, f: Any, *, colours: bool = True) -> str:
         + (" | ".join(joker_text(s, f, i) for i in range(int(s[st.N_JOKERS]))) or "none"),
         f"consumables {int(s[st.N_CONSUMABLES])}/{int(consumable_limit(s))}: "
         + (
-            ", ".join(ITEM_NAMES[int(c)] for c in s[st.CONSUMABLE : st.CONSUMABLE + int(s[st.N_CONSUMABLES])])
+            ", ".join(
+                facts.ITEM_NAMES[int(c)] for c in s[st.CONSUMABLE : st.CONSUMABLE + int(s[st.N_CONSUMABLES])]
+            )
             or "none"
         ),
     ]
-    levels = [f"{h} {int(s[st.LEVEL + i])}" for i, h in enumerate(HANDS) if s[st.LEVEL + i] != 1]
+    levels = [f"{h} {int(s[st.LEVEL + i])}" for i, h in enumerate(facts.HANDS) if s[st.LEVEL + i] != 1]
     if levels:
         lines.append("levels: " + ", ".join(levels))
     if s[st.PHASE] == n.CHOOSING_BLIND and s[st.BLIND_ON_DECK] < 2:
-        tag = TAG_NAMES[int(s[st.BLIND_TAG + int(s[st.BLIND_ON_DECK])])]
-        lines.append(f"skip for: {tag}; boss of this ante: {BLIND_NAMES[int(s[st.BOSS])]}")
+        tag = facts.TAG_NAMES[int(s[st.BLIND_TAG + int(s[st.BLIND_ON_DECK])])]
+        lines.append(f"skip for: {tag}; boss of this ante: {facts.BLIND_NAMES[int(s[st.BOSS])]}")
     if s[st.N_TAGS]:
-        lines.append("tags: " + ", ".join(TAG_NAMES[int(t)] for t in s[st.TAG : st.TAG + int(s[st.N_TAGS])]))
+        lines.append(
+            "tags: " + ", ".join(facts.TAG_NAMES[int(t)] for t in s[st.TAG : st.TAG + int(s[st.N_TAGS])])
+        )
     lines += offers(s)
     if s[st.PHASE] == n.TARGETING:
-        lines.append(f"{ITEM_NAMES[int(s[st.WAITING])]}: on which cards?")
+        lines.append(f"{facts.ITEM_NAMES[int(s[st.WAITING])]}: on which cards?")
     if s[st.N_HAND]:
         cards = [int(s[st.CARD + place]) for place in s[st.HAND : st.HAND + int(s[st.N_HAND])]]
         lines.append("  ".join(f"{i + 1}:{card_text(card, colours=colours)}" for i, card in enumerate(cards)))
     if s[st.PHASE] == n.GAME_OVER:
         lines.append(
-            paint("1", "won" if s[st.WON] else f"lost to {BLIND_NAMES.get(int(s[st.LOST_TO]), '?')}")
+            paint("1", "won" if s[st.WON] else f"lost to {facts.BLIND_NAMES.get(int(s[st.LOST_TO]), '?')}")
         )
     return "\n".join(lines)
 
@@ -304,7 +299,7 @@ def _draw_joker(draw: ImageDraw, x: int, y: int, s: Any, f: Any, i: int) -> None
     edge = _EDGE[int(s[st.J_EDITION + i])]
     draw.rounded_rectangle([x, y, x + w, y + h], 8, fill=(250, 246, 232), outline=edge, width=4)
     draw.rectangle([x + 6, y + h - 22, x + w - 6, y + h - 6], fill=_RARITY_INK[int(JOKER_RARITY[joker])])
-    rows, font = _fitted(draw, ITEM_NAMES[joker], w - 16)
+    rows, font = _fitted(draw, facts.ITEM_NAMES[joker], w - 16)
     for k, row in enumerate(rows):
         draw.text((x + 8, y + 8 + 17 * k), row, font=font, fill=(40, 40, 50))
     value = f"{f[st.J_VALUE + i]:g}" if f[st.J_VALUE + i] else f"${int(joker_sell_value(s, i))}"
@@ -346,12 +341,12 @@ def draw_game(s: Any, f: Any) -> Array:
     for i in range(int(s[st.N_JOKERS])):
         step = min(92, 700 // max(1, int(s[st.N_JOKERS])))
         _draw_joker(draw, 236 + step * i, 14, s, f, i)
-    held = [ITEM_NAMES[int(c)] for c in s[st.CONSUMABLE : st.CONSUMABLE + int(s[st.N_CONSUMABLES])]]
+    held = [facts.ITEM_NAMES[int(c)] for c in s[st.CONSUMABLE : st.CONSUMABLE + int(s[st.N_CONSUMABLES])]]
     draw.text((236, 126), "consumables: " + (", ".join(held) or "none"), font=_font(16), fill=_INK)
     for k, line in enumerate(offers(s)):
         draw.text((250, 170 + 26 * k), line.strip(), font=_font(20), fill=_INK)
     if s[st.PHASE] == n.GAME_OVER:
-        words = "run won" if s[st.WON] else f"lost to {BLIND_NAMES.get(int(s[st.LOST_TO]), '?')}"
+        words = "run won" if s[st.WON] else f"lost to {facts.BLIND_NAMES.get(int(s[st.LOST_TO]), '?')}"
         draw.text((400, 260), words, font=_font(40), fill=(255, 230, 120))
     count = int(s[st.N_HAND])
     for i in range(count):

@@ -19,22 +19,12 @@ import numpy as np
 
 from ludus.errors import UserError
 from ludus.games.balatro import actions as act
-from ludus.games.balatro import chance
+from ludus.games.balatro import chance, facts
 from ludus.games.balatro import names as n
 from ludus.games.balatro import state as st
 from ludus.games.balatro.bosses import begin_blind, refresh_debuffs
 from ludus.games.balatro.cards import collect_cards, count_pile, packed
 from ludus.games.balatro.engine import apply, begin
-from ludus.games.balatro.facts import (
-    BLIND_KEYS,
-    BLIND_NAMES,
-    BOOSTER_KEYS,
-    DECK_NAMES,
-    HANDS,
-    ITEM_KEYS,
-    VOUCHER_KEYS,
-    number_of,
-)
 from ludus.games.balatro.hindsight import ALL_FAIL, hidden_targets, outcomes
 from ludus.games.balatro.jokers import swap_jokers
 from ludus.games.balatro.score import put_joker
@@ -153,7 +143,9 @@ class ReplayTable:
 
     def levels(self) -> dict[str, int]:
         """The hand levels that are not 1."""
-        return {name: int(self.s[st.LEVEL + i]) for i, name in enumerate(HANDS) if self.s[st.LEVEL + i] != 1}
+        return {
+            name: int(self.s[st.LEVEL + i]) for i, name in enumerate(facts.HANDS) if self.s[st.LEVEL + i] != 1
+        }
 
 
 def _queue(given: Iterable[tuple[int, int]]) -> Any:
@@ -162,12 +154,14 @@ def _queue(given: Iterable[tuple[int, int]]) -> Any:
 
 def scenario_table(start: Mapping[str, Any]) -> ReplayTable:
     """The game that a scenario starts from: a round that has just begun, with the hand shown."""
-    deck = number_of(DECK_NAMES, f"{start.get('deck', 'RED')} Deck") or 0
+    deck = facts.number_of(facts.DECK_NAMES, f"{start.get('deck', 'RED')} Deck") or 0
     table = ReplayTable(deck=deck)
     s, f = table.s, table.f
     s[st.ANTE] = start.get("ante", 1)
     s[st.MONEY] = start.get("dollars", 0)
-    blind = number_of(BLIND_KEYS, start["blind"]) or number_of(BLIND_NAMES, start["blind"])
+    blind = facts.number_of(facts.BLIND_KEYS, start["blind"]) or facts.number_of(
+        facts.BLIND_NAMES, start["blind"]
+    )
     if blind is None:
         raise UserError(f"unknown blind '{start['blind']}'")
     s[st.BLIND_ON_DECK] = 0 if blind == n.BL_SMALL else 1 if blind == n.BL_BIG else 2
@@ -268,7 +262,7 @@ class TraceReplay:
             self.table = None
             return None
         if name == "start_run":
-            deck = number_of(DECK_NAMES, arguments["deck"])
+            deck = facts.number_of(facts.DECK_NAMES, arguments["deck"])
             if deck is None:
                 raise UserError(f"unknown deck '{arguments['deck']}'")
             self.table = ReplayTable(deck=deck, stake=int(arguments.get("stake", 1)))
@@ -318,7 +312,7 @@ class TraceReplay:
             self._skip(table, after)
             return
         if s[st.BLIND_ON_DECK] == 2:
-            boss = number_of(BLIND_NAMES, str(after.get("blind") or ""))
+            boss = facts.number_of(facts.BLIND_NAMES, str(after.get("blind") or ""))
             if boss is not None:
                 s[st.BOSS] = boss
         given = [(chance.GIVEN_DRAW, card_number(c)) for c in after.get("hand") or ()]
@@ -409,12 +403,12 @@ class TraceReplay:
 def _given_shop(shop: Mapping[str, Any] | None) -> list[tuple[int, int]]:
     given = []
     for field_name, kind, table in (
-        ("shop_jokers", chance.GIVEN_SHOP, ITEM_KEYS),
-        ("shop_vouchers", chance.GIVEN_VOUCHER, VOUCHER_KEYS),
-        ("shop_booster", chance.GIVEN_BOOSTER, BOOSTER_KEYS),
+        ("shop_jokers", chance.GIVEN_SHOP, facts.ITEM_KEYS),
+        ("shop_vouchers", chance.GIVEN_VOUCHER, facts.VOUCHER_KEYS),
+        ("shop_booster", chance.GIVEN_BOOSTER, facts.BOOSTER_KEYS),
     ):
         for key in (shop or {}).get(field_name) or ():
-            number = number_of(table, key)
+            number = facts.number_of(table, key)
             if number is None:
                 raise UserError(f"unknown item of a shop: '{key}'")
             given.append((kind, number))
@@ -423,9 +417,9 @@ def _given_shop(shop: Mapping[str, Any] | None) -> list[tuple[int, int]]:
 
 def _shop_of(s: Any) -> dict[str, list[str]]:
     return {
-        "shop_jokers": [ITEM_KEYS[int(i)] for i in s[st.SHOP : st.SHOP + st.SHOP_SLOTS] if i],
-        "shop_vouchers": [VOUCHER_KEYS[int(v)] for v in s[st.SHOP_VOUCHER : st.SHOP_VOUCHER + 4] if v],
-        "shop_booster": [BOOSTER_KEYS[int(b)] for b in s[st.SHOP_BOOSTER : st.SHOP_BOOSTER + 2] if b],
+        "shop_jokers": [facts.ITEM_KEYS[int(i)] for i in s[st.SHOP : st.SHOP + st.SHOP_SLOTS] if i],
+        "shop_vouchers": [facts.VOUCHER_KEYS[int(v)] for v in s[st.SHOP_VOUCHER : st.SHOP_VOUCHER + 4] if v],
+        "shop_booster": [facts.BOOSTER_KEYS[int(b)] for b in s[st.SHOP_BOOSTER : st.SHOP_BOOSTER + 2] if b],
     }
 
 

@@ -4,41 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.games.balatro import bosses, cards, chance, lineup
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
-from ludus.games.balatro.bosses import (
-    after_draw,
-    begin_blind,
-    disable_boss,
-    end_blind,
-    progress,
-    refresh_debuffs,
-    shuffle_jokers,
-)
-from ludus.games.balatro.cards import (
-    DEBUFF,
-    PLAYED_ANTE,
-    collect_cards,
-    enhancement_of,
-    make_card,
-    new_card,
-    rank_shown,
-    seal_of,
-    sort_hand,
-    suit_of,
-    to_draw_pile,
-    to_hand,
-    with_seal,
-)
-from ludus.games.balatro.chance import (
-    GIVEN_DISCARD,
-    GIVEN_RANK,
-    GIVEN_SUIT,
-    below,
-    given,
-    happens,
-    position,
-)
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.discards import discard_cards, take_from_hand
 from ludus.games.balatro.drawing import change_hand_size, draw_up
@@ -46,16 +14,6 @@ from ludus.games.balatro.facts import BLIND_DOLLARS, HAND_PLANET
 from ludus.games.balatro.joker_cards import held_triggers
 from ludus.games.balatro.joker_hands import cards_added
 from ludus.games.balatro.jokers import create_joker, random_hand_type, remove_joker, set_debuffed
-from ludus.games.balatro.lineup import (
-    acting,
-    add_consumable,
-    consumable_room,
-    count_joker,
-    joker_room,
-    joker_sell_value,
-    luck,
-    note_acting,
-)
 from ludus.games.balatro.pools import create_tarot, random_card, random_seal
 from ludus.games.balatro.scoring import evaluate
 
@@ -69,7 +27,7 @@ def _madness_victim(s: Any, q: Any, i: Any, doomed: Any) -> Any:
             count += 1
     if count == 0:
         return -1
-    wanted = position(s, q, count)
+    wanted = chance.position(s, q, count)
     for k in range(s[st.N_JOKERS]):
         if k != i and not s[st.J_STICKERS + k] & st.ETERNAL and not (doomed >> k) & 1:
             if wanted == 0:
@@ -89,7 +47,7 @@ def _jokers_at_blind(s: Any, f: Any, q: Any) -> None:
     doomed, made, freed = 0, 0, 0
     disabled = False
     for i in range(s[st.N_JOKERS]):
-        at = acting(s, i)
+        at = lineup.acting(s, i)
         if at < 0 or (doomed >> i) & 1 or (doomed >> at) & 1:
             continue
         joker = s[st.JOKER + at]
@@ -97,13 +55,15 @@ def _jokers_at_blind(s: Any, f: Any, q: Any) -> None:
             s[st.HANDS_LEFT] += 3
             s[st.DISCARDS_LEFT] = 0
         elif joker == nm.J_RIFF_RAFF:
-            made += max(0, min(2, joker_room(s) + freed - made))
+            made += max(0, min(2, lineup.joker_room(s) + freed - made))
         elif joker == nm.J_CARTOMANCER:
             create_tarot(s, q)
         elif joker == nm.J_MARBLE:
-            place = new_card(s, make_card(2 + below(s, 13), below(s, 4), nm.M_STONE, 0, 0))
+            place = cards.new_card(
+                s, cards.make_card(2 + chance.below(s, 13), chance.below(s, 4), nm.M_STONE, 0, 0)
+            )
             if place >= 0:
-                to_draw_pile(s, place)
+                cards.to_draw_pile(s, place)
                 cards_added(s, f, 1)
         elif at == i:
             if joker == nm.J_CHICOT:
@@ -114,7 +74,7 @@ def _jokers_at_blind(s: Any, f: Any, q: Any) -> None:
                     and not s[st.J_STICKERS + i + 1] & st.ETERNAL
                     and not (doomed >> (i + 1)) & 1
                 ):
-                    f[st.J_VALUE + i] += 2.0 * joker_sell_value(s, i + 1)
+                    f[st.J_VALUE + i] += 2.0 * lineup.joker_sell_value(s, i + 1)
                     doomed |= 1 << (i + 1)
                     freed += 1
             elif joker == nm.J_MADNESS and not boss:
@@ -128,21 +88,21 @@ def _jokers_at_blind(s: Any, f: Any, q: Any) -> None:
     for _ in range(made):
         create_joker(s, f, q, 1)
     if disabled:
-        disable_boss(s, f, q)
+        bosses.disable_boss(s, f, q)
 
 
 @kernel
 def _certificates(s: Any, f: Any, q: Any) -> None:
     """Certificate: a playing card with a seal joins the first hand of a round."""
     for i in range(s[st.N_JOKERS]):
-        at = acting(s, i)
+        at = lineup.acting(s, i)
         if at >= 0 and s[st.JOKER + at] == nm.J_CERTIFICATE:
-            place = new_card(s, with_seal(random_card(s, False), random_seal(s)))
+            place = cards.new_card(s, cards.with_seal(random_card(s, False), random_seal(s)))
             if place >= 0:
-                to_hand(s, place)
+                cards.to_hand(s, place)
                 cards_added(s, f, 1)
-                refresh_debuffs(s)
-                sort_hand(s)
+                bosses.refresh_debuffs(s)
+                cards.sort_hand(s)
 
 
 @kernel
@@ -155,7 +115,7 @@ def reset_round(s: Any) -> None:
     for hand in range(st.N_HANDS):
         s[st.PLAYED_ROUND + hand] = 0
     s[st.REROLLS] = 0
-    s[st.FREE_REROLLS] = count_joker(s, nm.J_CHAOS)
+    s[st.FREE_REROLLS] = lineup.count_joker(s, nm.J_CHAOS)
 
 
 @kernel
@@ -165,15 +125,15 @@ def start_round(s: Any, f: Any, q: Any) -> None:
     reset_round(s)
     f[st.CHIPS] = 0.0
     s[st.SAVED] = 0
-    collect_cards(s)
-    begin_blind(s, f, q)
+    cards.collect_cards(s)
+    bosses.begin_blind(s, f, q)
     _jokers_at_blind(s, f, q)
-    shuffle_jokers(s, f, q)
-    refresh_debuffs(s)
+    bosses.shuffle_jokers(s, f, q)
+    bosses.refresh_debuffs(s)
     s[st.PHASE] = nm.SELECTING_HAND
     draw_up(s, q)
     _certificates(s, f, q)
-    after_draw(s, q)
+    bosses.after_draw(s, q)
     if s[st.N_HAND] == 0:
         end_round(s, f, q)
 
@@ -183,11 +143,11 @@ def _hook(s: Any, f: Any, q: Any) -> None:
     """The Hook discards two cards of those left in hand, before the played ones score."""
     bits = 0
     for _ in range(min(2, s[st.N_HAND])):
-        at = given(q, GIVEN_DISCARD)
+        at = chance.given(q, chance.GIVEN_DISCARD)
         if at < 0 or at >= s[st.N_HAND] or (bits >> at) & 1:
-            at = below(s, s[st.N_HAND])
+            at = chance.below(s, s[st.N_HAND])
             while (bits >> at) & 1:
-                at = below(s, s[st.N_HAND])
+                at = chance.below(s, s[st.N_HAND])
         bits |= 1 << at
     if bits == 0:
         return
@@ -203,7 +163,7 @@ def play(s: Any, f: Any, q: Any, log: Any, bits: Any) -> None:
     """Plays the cards at these positions of the hand."""
     take_from_hand(s, bits)
     for k in range(s[st.N_PLAY]):
-        s[st.CARD + s[st.PLAY + k]] |= PLAYED_ANTE
+        s[st.CARD + s[st.PLAY + k]] |= cards.PLAYED_ANTE
     s[st.HANDS_LEFT] -= 1
     if not s[st.BOSS_OFF]:
         if s[st.BLIND] == nm.BL_HOOK:
@@ -215,10 +175,10 @@ def play(s: Any, f: Any, q: Any, log: Any, bits: Any) -> None:
     s[st.HANDS_PLAYED] += 1
     s[st.HANDS_THIS_ROUND] += 1
     s[st.N_PLAY] = 0
-    before = progress(f[st.CHIPS], f[st.TARGET])
+    before = bosses.progress(f[st.CHIPS], f[st.TARGET])
     f[st.CHIPS] += f[st.HAND_SCORE]
     f[st.BEST_HAND] = max(f[st.BEST_HAND], f[st.HAND_SCORE])
-    f[st.REWARD] += f[st.R_CHIPS] * (progress(f[st.CHIPS], f[st.TARGET]) - before)
+    f[st.REWARD] += f[st.R_CHIPS] * (bosses.progress(f[st.CHIPS], f[st.TARGET]) - before)
     if f[st.CHIPS] >= f[st.TARGET] or s[st.HANDS_LEFT] < 1:
         end_round(s, f, q)
     else:
@@ -229,7 +189,7 @@ def play(s: Any, f: Any, q: Any, log: Any, bits: Any) -> None:
 def go_on(s: Any, f: Any, q: Any) -> None:
     """Draws the next hand; without a card left, or a hand that holds none, the round is over."""
     draw_up(s, q)
-    after_draw(s, q)
+    bosses.after_draw(s, q)
     if s[st.N_HAND] == 0:
         end_round(s, f, q)
 
@@ -246,20 +206,20 @@ def discard(s: Any, f: Any, q: Any, bits: Any) -> None:
 @kernel
 def _held_at_end(s: Any, q: Any) -> None:
     """Gold cards pay and Blue seals make planets, with Mime and Red seals repeating them."""
-    note_acting(s)
+    lineup.note_acting(s)
     mimes = held_triggers(s)
     for k in range(s[st.N_HAND]):
         card = s[st.CARD + s[st.HAND + k]]
-        if card & DEBUFF:
+        if card & cards.DEBUFF:
             continue
-        gold, blue = enhancement_of(card) == nm.M_GOLD, seal_of(card) == nm.BLUE_SEAL
+        gold, blue = cards.enhancement_of(card) == nm.M_GOLD, cards.seal_of(card) == nm.BLUE_SEAL
         if not gold and not blue:
             continue
-        for _ in range(1 + mimes + (1 if seal_of(card) == nm.RED_SEAL else 0)):
+        for _ in range(1 + mimes + (1 if cards.seal_of(card) == nm.RED_SEAL else 0)):
             if gold:
                 s[st.MONEY] += 3
-            if blue and consumable_room(s) > 0:
-                add_consumable(s, HAND_PLANET[s[st.LAST_HAND]], 0)
+            if blue and lineup.consumable_room(s) > 0:
+                lineup.add_consumable(s, HAND_PLANET[s[st.LAST_HAND]], 0)
 
 
 @kernel
@@ -294,11 +254,11 @@ def _grow_old(s: Any, f: Any, q: Any, i: Any, boss: Any) -> Any:
     elif joker == nm.J_HIT_THE_ROAD:
         f[st.J_VALUE + i] = 1.0
     elif joker == nm.J_GROS_MICHEL:
-        if happens(s, q, luck(s), 6):
+        if chance.happens(s, q, lineup.luck(s), 6):
             s[st.GROS_MICHEL_GONE] = 1
             return True
     elif joker == nm.J_CAVENDISH:
-        return happens(s, q, luck(s), 1000)
+        return chance.happens(s, q, lineup.luck(s), 1000)
     return False
 
 
@@ -344,7 +304,7 @@ def _joker_pay(s: Any, i: Any) -> Any:
     if joker == nm.J_CLOUD_9:
         nines = 0
         for place in range(s[st.CARD_TOP]):
-            if rank_shown(s[st.CARD + place]) == 9:
+            if cards.rank_shown(s[st.CARD + place]) == 9:
                 nines += 1
         return nines
     if joker == nm.J_SATELLITE:
@@ -369,7 +329,7 @@ def _payout(s: Any, blind: Any) -> Any:
         pay += _joker_pay(s, i)
     if not green and s[st.MONEY] >= 5:
         cap = 20 if s[st.VOUCHER + nm.V_MONEY_TREE] else (10 if s[st.VOUCHER + nm.V_SEED_MONEY] else 5)
-        pay += (1 + count_joker(s, nm.J_TO_THE_MOON)) * min(s[st.MONEY] // 5, cap)
+        pay += (1 + lineup.count_joker(s, nm.J_TO_THE_MOON)) * min(s[st.MONEY] // 5, cap)
     return pay
 
 
@@ -379,8 +339,8 @@ def _random_card_of_deck(s: Any) -> Any:
     if s[st.N_CARDS] == 0:
         return 0
     for _ in range(200):
-        card = s[st.CARD + below(s, s[st.CARD_TOP])]
-        if card != 0 and rank_shown(card) > 0:
+        card = s[st.CARD + chance.below(s, s[st.CARD_TOP])]
+        if card != 0 and cards.rank_shown(card) > 0:
             return card
     return 0
 
@@ -389,15 +349,15 @@ def _random_card_of_deck(s: Any) -> Any:
 def new_targets(s: Any, q: Any) -> None:
     """The ranks and suits that The Idol, Mail-In Rebate, Ancient Joker and Castle ask for until the next round ends."""
     card = _random_card_of_deck(s)
-    s[st.IDOL_RANK] = rank_shown(card) if card else 14
-    s[st.IDOL_SUIT] = suit_of(card) if card else 0
+    s[st.IDOL_RANK] = cards.rank_shown(card) if card else 14
+    s[st.IDOL_SUIT] = cards.suit_of(card) if card else 0
     card = _random_card_of_deck(s)
-    rank = given(q, GIVEN_RANK)
-    s[st.MAIL_RANK] = rank if rank > 0 else (rank_shown(card) if card else 14)
-    suit = given(q, GIVEN_SUIT)
-    s[st.ANCIENT_SUIT] = suit if suit >= 0 else (s[st.ANCIENT_SUIT] + 1 + below(s, 3)) % 4
+    rank = chance.given(q, chance.GIVEN_RANK)
+    s[st.MAIL_RANK] = rank if rank > 0 else (cards.rank_shown(card) if card else 14)
+    suit = chance.given(q, chance.GIVEN_SUIT)
+    s[st.ANCIENT_SUIT] = suit if suit >= 0 else (s[st.ANCIENT_SUIT] + 1 + chance.below(s, 3)) % 4
     card = _random_card_of_deck(s)
-    s[st.CASTLE_SUIT] = suit_of(card) if card else 0
+    s[st.CASTLE_SUIT] = cards.suit_of(card) if card else 0
 
 
 @kernel
@@ -421,12 +381,12 @@ def end_round(s: Any, f: Any, q: Any) -> None:
                 s[st.MOST_PLAYED] = hand
     s[st.PAYOUT] = _payout(s, blind)
     f[st.REWARD] += f[st.R_BLIND]
-    end_blind(s, q)
+    bosses.end_blind(s, q)
     s[st.ROUND_HAND_SIZE] = 0
-    collect_cards(s)
+    cards.collect_cards(s)
     if boss:
         for place in range(s[st.CARD_TOP]):
-            s[st.CARD + place] &= ~PLAYED_ANTE
+            s[st.CARD + place] &= ~cards.PLAYED_ANTE
         if s[st.LAST_ANTE] > 0 and s[st.ANTE] >= s[st.LAST_ANTE]:
             s[st.WON] = 1
             f[st.REWARD] += f[st.R_WIN]

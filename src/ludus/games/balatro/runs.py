@@ -6,6 +6,7 @@ from typing import Any
 
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
+from ludus.games.balatro import tags
 from ludus.games.balatro.bosses import choose_boss
 from ludus.games.balatro.cards import make_card, new_card, to_draw_pile
 from ludus.games.balatro.chance import below
@@ -13,14 +14,6 @@ from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.lineup import add_consumable
 from ludus.games.balatro.rounds import new_targets, reset_round, start_round
 from ludus.games.balatro.shop import leave_shop, open_shop
-from ludus.games.balatro.tags import (
-    add_tag,
-    choose_tags,
-    tags_at_blind_choice,
-    tags_at_cash_out,
-    tags_at_once,
-    tags_at_round,
-)
 from ludus.games.balatro.vouchers import next_voucher, redeem
 
 
@@ -109,7 +102,7 @@ def start_run(s: Any, f: Any, q: Any, seed: Any, deck: Any, stake: Any, last_ant
 def _new_ante(s: Any, q: Any) -> None:
     choose_boss(s, q)
     s[st.ANTE_VOUCHER] = next_voucher(s, q)
-    choose_tags(s, q)
+    tags.choose_tags(s, q)
     s[st.BOSS_REROLLED] = 0
     s[st.BLIND_ON_DECK] = 0
 
@@ -117,7 +110,7 @@ def _new_ante(s: Any, q: Any) -> None:
 @kernel
 def take_blind(s: Any, f: Any, q: Any) -> None:
     """Takes on the blind on deck."""
-    tags_at_round(s)
+    tags.tags_at_round(s)
     start_round(s, f, q)
 
 
@@ -127,9 +120,9 @@ def skip_blind(s: Any, f: Any, q: Any) -> None:
     on_deck = s[st.BLIND_ON_DECK]
     s[st.SKIPS] += 1
     s[st.BLIND_ON_DECK] += 1
-    add_tag(s, s[st.BLIND_TAG + on_deck], s[st.BLIND_TAG_HAND + on_deck])
-    tags_at_once(s, f, q)
-    tags_at_blind_choice(s, q)
+    tags.add_tag(s, s[st.BLIND_TAG + on_deck], s[st.BLIND_TAG_HAND + on_deck])
+    tags.tags_at_once(s, f, q)
+    tags.tags_at_blind_choice(s, q)
 
 
 @kernel
@@ -144,11 +137,11 @@ def reroll_boss(s: Any, q: Any) -> None:
 def cash_out(s: Any, f: Any, q: Any) -> None:
     """Takes the payout, sets up the next blind and opens the shop."""
     boss = s[st.BLIND_ON_DECK] == 2
-    s[st.MONEY] += s[st.PAYOUT] + tags_at_cash_out(s, boss)
+    s[st.MONEY] += s[st.PAYOUT] + tags.tags_at_cash_out(s, boss)
     s[st.PAYOUT] = 0
     if boss:
         if s[st.DECK] == nm.B_ANAGLYPH:
-            add_tag(s, nm.TAG_DOUBLE, 0)
+            tags.add_tag(s, nm.TAG_DOUBLE, 0)
         s[st.ANTE] += 1
         _new_ante(s, q)
     else:
@@ -163,7 +156,7 @@ def next_round(s: Any, q: Any) -> None:
     """Leaves the shop for the choice of the next blind."""
     leave_shop(s, q)
     s[st.PHASE] = nm.CHOOSING_BLIND
-    tags_at_blind_choice(s, q)
+    tags.tags_at_blind_choice(s, q)
 
 
 @kernel

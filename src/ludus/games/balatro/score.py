@@ -14,20 +14,9 @@ from typing import Any
 import numpy as np
 
 from ludus.errors import UnknownName, UserError
+from ludus.games.balatro import facts, tally
 from ludus.games.balatro import state as st
-from ludus.games.balatro import tally
 from ludus.games.balatro.cards import packed
-from ludus.games.balatro.facts import (
-    EDITIONS,
-    ENHANCEMENTS,
-    HANDS,
-    ITEM_KEYS,
-    ITEM_NAMES,
-    RANKS,
-    SEALS,
-    SUITS,
-    number_of,
-)
 from ludus.games.balatro.jokers import add_joker
 from ludus.games.balatro.scoring import evaluate
 
@@ -92,13 +81,13 @@ def score(state: Mapping[str, Any]) -> HandScore:
     s[st.DISCARDS_LEFT] = state.get("discards", 0)
     s[st.HANDS_LEFT] = state.get("hands_left_after", 0)
     for hand, level in dict(state.get("levels", {})).items():
-        s[st.LEVEL + choice(HANDS, hand, "poker hand")] = level
-    jokers = [ITEM_NAMES[int(j)] for j in s[st.JOKER : st.JOKER + s[st.N_JOKERS]]]
+        s[st.LEVEL + choice(facts.HANDS, hand, "poker hand")] = level
+    jokers = [facts.ITEM_NAMES[int(j)] for j in s[st.JOKER : st.JOKER + s[st.N_JOKERS]]]
     log = np.zeros((_LOG_ROWS, 6))
     evaluate(s, f, _NO_QUEUE, log)
     steps = [_step(row, names, jokers) for row in log[1 : int(log[0, 0]) + 1]]
     return HandScore(
-        HANDS[s[st.W_HAND]],
+        facts.HANDS[s[st.W_HAND]],
         float(f[st.W_CHIPS]),
         float(f[st.W_MULT]),
         float(f[st.HAND_SCORE]),
@@ -117,9 +106,9 @@ def choice(names: tuple[str, ...], name: str, kind: str) -> int:
 
 def joker_number(name: str) -> int:
     """The joker of a name or key; raises UnknownName."""
-    number = number_of(ITEM_NAMES, name) or number_of(ITEM_KEYS, name)
+    number = facts.number_of(facts.ITEM_NAMES, name) or facts.number_of(facts.ITEM_KEYS, name)
     if number is None or number > 150:
-        raise UnknownName("joker", name, [ITEM_NAMES[j] for j in range(1, 151)])
+        raise UnknownName("joker", name, [facts.ITEM_NAMES[j] for j in range(1, 151)])
     return number
 
 
@@ -140,19 +129,19 @@ def put_joker(s: Any, f: Any, entry: Mapping[str, Any]) -> None:
 def _edition(name: str | None) -> int:
     short = {None: "Base", "none": "Base", "holo": "Holographic", "poly": "Polychrome"}
     key = name if name is None else name.lower()
-    return choice(EDITIONS, short.get(key, name or "Base"), "edition")
+    return choice(facts.EDITIONS, short.get(key, name or "Base"), "edition")
 
 
 def _lay_out_cards(s: Any, cards: Any) -> list[str]:
     names = []
     for place, card in enumerate(cards):
-        rank = 2 + choice(RANKS, card["rank"], "rank")
+        rank = 2 + choice(facts.RANKS, card["rank"], "rank")
         s[st.CARD + place] = packed(
             rank,
-            choice(SUITS, card["suit"], "suit"),
-            choice(ENHANCEMENTS, card.get("enhancement") or "None", "enhancement"),
+            choice(facts.SUITS, card["suit"], "suit"),
+            choice(facts.ENHANCEMENTS, card.get("enhancement") or "None", "enhancement"),
             _edition(card.get("edition")),
-            choice(SEALS, card.get("seal") or "None", "seal"),
+            choice(facts.SEALS, card.get("seal") or "None", "seal"),
         ) | (1 << 16 if card.get("debuffed") else 0)
         s[st.CARD_BONUS + place] = card.get("bonus", 0)
         s[st.N_CARDS] += 1
@@ -174,7 +163,7 @@ def _lay_out_cards(s: Any, cards: Any) -> list[str]:
 def _step(row: Any, cards: list[str], jokers: list[str]) -> ScoreStep:
     source, index, what, amount = int(row[0]), int(row[1]), int(row[2]), float(row[3])
     name = {
-        tally.FROM_HAND: HANDS[index] if source == tally.FROM_HAND else "",
+        tally.FROM_HAND: facts.HANDS[index] if source == tally.FROM_HAND else "",
         tally.FROM_CARD: cards[index] if source == tally.FROM_CARD else "",
         tally.FROM_HELD: f"{cards[index]} in hand" if source == tally.FROM_HELD else "",
         tally.FROM_JOKER: jokers[index] if source == tally.FROM_JOKER else "",

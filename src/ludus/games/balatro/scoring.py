@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ludus.games.balatro import facts, joker_hands, tally
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
 from ludus.games.balatro.bosses import boss_forbids, flint_halves
@@ -27,52 +28,20 @@ from ludus.games.balatro.cards import (
 )
 from ludus.games.balatro.chance import happens
 from ludus.games.balatro.compiled import entry, kernel
-from ludus.games.balatro.facts import (
-    FOUR_FINGERS,
-    HAND_CHIPS,
-    HAND_CHIPS_UP,
-    HAND_MULT,
-    HAND_MULT_UP,
-    JOKER_RARITY,
-    PLANET_HAND,
-    SHORTCUT,
-    SMEARED,
-    SPLASH,
-)
 from ludus.games.balatro.hands import poker_hand, stones
 from ludus.games.balatro.joker_cards import extra_triggers, held_triggers, jokers_for_held, jokers_for_scored
-from ludus.games.balatro.joker_hands import (
-    cards_destroyed,
-    count_deck,
-    joker_turn,
-    jokers_after,
-    jokers_before,
-)
 from ludus.games.balatro.lineup import luck, note_acting
 from ludus.games.balatro.pools import create_spectral
-from ludus.games.balatro.tally import (
-    FROM_BLIND,
-    FROM_CARD,
-    FROM_CONSUMABLE,
-    FROM_DECK,
-    FROM_HAND,
-    FROM_HELD,
-    FROM_JOKER,
-    SET_BOTH,
-    add_chips,
-    add_money,
-    add_mult,
-    note,
-    times_mult,
-)
 
 
 @kernel
 def name_hand(s: Any, cards: Any, n: Any) -> Any:
     """`poker_hand` with the jokers that bend it, after `note_acting`; Splash and Stone cards are in `scoring`."""
     bends = s[st.W_BENDS]
-    hand, contained, scoring = poker_hand(cards, n, bends & FOUR_FINGERS, bends & SHORTCUT, bends & SMEARED)
-    if bends & SPLASH:
+    hand, contained, scoring = poker_hand(
+        cards, n, bends & facts.FOUR_FINGERS, bends & facts.SHORTCUT, bends & facts.SMEARED
+    )
+    if bends & facts.SPLASH:
         scoring = (1 << n) - 1
     else:
         scoring |= stones(cards, n)
@@ -83,8 +52,8 @@ def name_hand(s: Any, cards: Any, n: Any) -> Any:
 def hand_base(s: Any, f: Any, hand: Any) -> None:
     """Chips and mult of a poker hand at its level."""
     ups = s[st.LEVEL + hand] - 1
-    f[st.W_CHIPS] = max(HAND_CHIPS[hand] + HAND_CHIPS_UP[hand] * ups, 0.0)
-    f[st.W_MULT] = max(HAND_MULT[hand] + HAND_MULT_UP[hand] * ups, 1.0)
+    f[st.W_CHIPS] = max(facts.HAND_CHIPS[hand] + facts.HAND_CHIPS_UP[hand] * ups, 0.0)
+    f[st.W_MULT] = max(facts.HAND_MULT[hand] + facts.HAND_MULT_UP[hand] * ups, 1.0)
 
 
 @kernel
@@ -99,31 +68,31 @@ def _score_card(s: Any, f: Any, q: Any, log: Any, place: Any) -> None:
         chips += chips_of_rank(rank_of(card))
         if enhancement == nm.M_BONUS:
             chips += 30
-    add_chips(f, log, FROM_CARD, place, float(chips))
+    tally.add_chips(f, log, tally.FROM_CARD, place, float(chips))
     lucky = False
     money = 0
     if enhancement == nm.M_MULT:
-        add_mult(f, log, FROM_CARD, place, 4.0)
+        tally.add_mult(f, log, tally.FROM_CARD, place, 4.0)
     elif enhancement == nm.M_LUCKY:
         if happens(s, q, luck(s), 5):
             lucky = True
-            add_mult(f, log, FROM_CARD, place, 20.0)
+            tally.add_mult(f, log, tally.FROM_CARD, place, 20.0)
         if happens(s, q, luck(s), 15):
             lucky = True
             money = 20
     if seal_of(card) == nm.GOLD_SEAL:
         money += 3
     if money:
-        add_money(s, f, log, FROM_CARD, place, money)
+        tally.add_money(s, f, log, tally.FROM_CARD, place, money)
     if enhancement == nm.M_GLASS:
-        times_mult(f, log, FROM_CARD, place, 2.0)
+        tally.times_mult(f, log, tally.FROM_CARD, place, 2.0)
     edition = edition_of(card)
     if edition == nm.FOIL:
-        add_chips(f, log, FROM_CARD, place, 50.0)
+        tally.add_chips(f, log, tally.FROM_CARD, place, 50.0)
     elif edition == nm.HOLOGRAPHIC:
-        add_mult(f, log, FROM_CARD, place, 10.0)
+        tally.add_mult(f, log, tally.FROM_CARD, place, 10.0)
     elif edition == nm.POLYCHROME:
-        times_mult(f, log, FROM_CARD, place, 1.5)
+        tally.times_mult(f, log, tally.FROM_CARD, place, 1.5)
     jokers_for_scored(s, f, q, log, place, lucky)
 
 
@@ -155,25 +124,25 @@ def _score_held(s: Any, f: Any, q: Any, log: Any) -> None:
             continue
         steel = enhancement_of(card) == nm.M_STEEL
         if steel:
-            times_mult(f, log, FROM_HELD, place, 1.5)
+            tally.times_mult(f, log, tally.FROM_HELD, place, 1.5)
         did = jokers_for_held(s, f, q, log, place) or steel
         if did:
             more = mimes + (1 if seal_of(card) == nm.RED_SEAL else 0)
             for _ in range(more):
                 if steel:
-                    times_mult(f, log, FROM_HELD, place, 1.5)
+                    tally.times_mult(f, log, tally.FROM_HELD, place, 1.5)
                 jokers_for_held(s, f, q, log, place)
 
 
 @kernel
 def _jokers_on_joker(s: Any, f: Any, log: Any, other: Any) -> None:
     """Baseball Card answers to every Uncommon joker's turn."""
-    if JOKER_RARITY[s[st.JOKER + other]] != 2:
+    if facts.JOKER_RARITY[s[st.JOKER + other]] != 2:
         return
     for i in range(s[st.N_JOKERS]):
         at = s[st.W_ACTING + i]
         if at >= 0 and s[st.JOKER + at] == nm.J_BASEBALL:
-            times_mult(f, log, FROM_JOKER, i, 1.5)
+            tally.times_mult(f, log, tally.FROM_JOKER, i, 1.5)
 
 
 @kernel
@@ -181,18 +150,18 @@ def _score_jokers(s: Any, f: Any, q: Any, log: Any, stones: Any, steels: Any, en
     for i in range(s[st.N_JOKERS]):
         edition = 0 if s[st.J_STICKERS + i] & st.DEBUFFED else s[st.J_EDITION + i]
         if edition == nm.FOIL:
-            add_chips(f, log, FROM_JOKER, i, 50.0)
+            tally.add_chips(f, log, tally.FROM_JOKER, i, 50.0)
         elif edition == nm.HOLOGRAPHIC:
-            add_mult(f, log, FROM_JOKER, i, 10.0)
-        joker_turn(s, f, q, log, i, stones, steels, enhanced)
+            tally.add_mult(f, log, tally.FROM_JOKER, i, 10.0)
+        joker_hands.joker_turn(s, f, q, log, i, stones, steels, enhanced)
         _jokers_on_joker(s, f, log, i)
         if edition == nm.POLYCHROME:
-            times_mult(f, log, FROM_JOKER, i, 1.5)
+            tally.times_mult(f, log, tally.FROM_JOKER, i, 1.5)
     if s[st.VOUCHER + nm.V_OBSERVATORY]:
         for k in range(s[st.N_CONSUMABLES]):
             item = s[st.CONSUMABLE + k]
-            if nm.C_MERCURY <= item <= nm.C_ERIS and PLANET_HAND[item - nm.C_MERCURY] == s[st.W_HAND]:
-                times_mult(f, log, FROM_CONSUMABLE, k, 1.5)
+            if nm.C_MERCURY <= item <= nm.C_ERIS and facts.PLANET_HAND[item - nm.C_MERCURY] == s[st.W_HAND]:
+                tally.times_mult(f, log, tally.FROM_CONSUMABLE, k, 1.5)
 
 
 @kernel
@@ -221,7 +190,7 @@ def _break_cards(s: Any, f: Any, q: Any) -> None:
         if (broken >> k) & 1:
             destroy_card(s, s[st.PLAY + k])
     if faces + glasses > 0:
-        cards_destroyed(s, f, faces, glasses)
+        joker_hands.cards_destroyed(s, f, faces, glasses)
 
 
 @entry
@@ -240,21 +209,21 @@ def evaluate(s: Any, f: Any, q: Any, log: Any) -> None:
     if boss_forbids(s, hand, n):
         f[st.W_CHIPS] = 0.0
         f[st.W_MULT] = 0.0
-        note(f, log, FROM_BLIND, 0, SET_BOTH, 0.0)
+        tally.note(f, log, tally.FROM_BLIND, 0, tally.SET_BOTH, 0.0)
         for i in range(s[st.N_JOKERS]):
             at = s[st.W_ACTING + i]
             if at >= 0 and s[st.JOKER + at] == nm.J_MATADOR and s[st.TRIGGERED]:
-                add_money(s, f, log, FROM_JOKER, i, 8)
+                tally.add_money(s, f, log, tally.FROM_JOKER, i, 8)
     else:
         s[st.W_MONEY] = s[st.MONEY]
-        stones, steels, enhanced = count_deck(s)
-        jokers_before(s, f, q, log)
+        stones, steels, enhanced = joker_hands.count_deck(s)
+        joker_hands.jokers_before(s, f, q, log)
         hand_base(s, f, hand)
-        note(f, log, FROM_HAND, hand, SET_BOTH, 0.0)
+        tally.note(f, log, tally.FROM_HAND, hand, tally.SET_BOTH, 0.0)
         if flint_halves(s):
             f[st.W_MULT] = max(np.floor(f[st.W_MULT] * 0.5 + 0.5), 1.0)
             f[st.W_CHIPS] = max(np.floor(f[st.W_CHIPS] * 0.5 + 0.5), 0.0)
-            note(f, log, FROM_BLIND, 0, SET_BOTH, 0.5)
+            tally.note(f, log, tally.FROM_BLIND, 0, tally.SET_BOTH, 0.5)
         _score_played(s, f, q, log)
         _score_held(s, f, q, log)
         _score_jokers(s, f, q, log, stones, steels, enhanced)
@@ -262,7 +231,7 @@ def evaluate(s: Any, f: Any, q: Any, log: Any) -> None:
             half = np.floor((f[st.W_CHIPS] + f[st.W_MULT]) / 2)
             f[st.W_CHIPS] = half
             f[st.W_MULT] = half
-            note(f, log, FROM_DECK, 0, SET_BOTH, 0.0)
+            tally.note(f, log, tally.FROM_DECK, 0, tally.SET_BOTH, 0.0)
         f[st.HAND_SCORE] = np.floor(f[st.W_CHIPS] * f[st.W_MULT])
         _break_cards(s, f, q)
-    jokers_after(s, f, q)
+    joker_hands.jokers_after(s, f, q)

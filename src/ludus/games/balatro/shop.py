@@ -4,53 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.games.balatro import chance, lineup, pools, tags
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
 from ludus.games.balatro.bosses import disable_boss, refresh_debuffs
 from ludus.games.balatro.cards import with_edition
-from ludus.games.balatro.chance import (
-    GIVEN_BOOSTER,
-    GIVEN_SHOP,
-    GIVEN_SHOP_CARD,
-    GIVEN_SHOP_EDITION,
-    GIVEN_STICKERS,
-    below,
-    given,
-    position,
-    uniform,
-)
 from ludus.games.balatro.compiled import entry, kernel
 from ludus.games.balatro.facts import BOOSTER_COST, BOOSTER_KIND, BOOSTER_WEIGHT
 from ludus.games.balatro.jokers import add_joker, duplicate_joker, remove_joker
-from ludus.games.balatro.lineup import (
-    acting,
-    add_consumable,
-    consumable_sell_value,
-    count_joker,
-    discounted,
-    joker_limit,
-    joker_sell_value,
-    price,
-    take_consumable,
-)
 from ludus.games.balatro.packs import add_to_deck
-from ludus.games.balatro.pools import (
-    new_edition,
-    new_joker,
-    new_planet,
-    new_spectral,
-    new_stickers,
-    new_tarot,
-    random_card,
-)
 from ludus.games.balatro.rounds import end_round
-from ludus.games.balatro.tags import (
-    add_tag,
-    tag_makes_joker,
-    tag_marks_joker,
-    tags_at_shop,
-    tags_make_all_free,
-)
 from ludus.games.balatro.vouchers import next_voucher
 
 _BUFFOON_PACK = 25
@@ -73,21 +36,21 @@ def booster_price(s: Any, k: Any) -> Any:
     booster = s[st.SHOP_BOOSTER + k]
     if s[st.BOOSTER_FREE + k]:
         return 0
-    if BOOSTER_KIND[booster] == nm.CELESTIAL and count_joker(s, nm.J_ASTRONOMER) > 0:
+    if BOOSTER_KIND[booster] == nm.CELESTIAL and lineup.count_joker(s, nm.J_ASTRONOMER) > 0:
         return 0
-    return discounted(s, BOOSTER_COST[booster])
+    return lineup.discounted(s, BOOSTER_COST[booster])
 
 
 @entry
 def voucher_price(s: Any) -> Any:
-    return discounted(s, 10)
+    return lineup.discounted(s, 10)
 
 
 @entry
 def shop_price(s: Any, k: Any) -> Any:
     if s[st.SHOP_FREE + k]:
         return 0
-    return price(s, s[st.SHOP + k], s[st.SHOP_EDITION + k], s[st.SHOP_STICKERS + k])
+    return lineup.price(s, s[st.SHOP + k], s[st.SHOP_EDITION + k], s[st.SHOP_STICKERS + k])
 
 
 @kernel
@@ -101,7 +64,7 @@ def _kind_of_item(s: Any) -> Any:
     )
     cards = 4.0 if s[st.VOUCHER + nm.V_MAGIC_TRICK] else 0.0
     spectrals = 2.0 if s[st.DECK] == nm.B_GHOST else 0.0
-    poll = uniform(s) * (20.0 + tarots + planets + cards + spectrals)
+    poll = chance.uniform(s) * (20.0 + tarots + planets + cards + spectrals)
     if poll < 20:
         return 0
     if poll < 20 + tarots:
@@ -116,13 +79,13 @@ def _kind_of_item(s: Any) -> Any:
 @kernel
 def _playing_card(s: Any, q: Any) -> Any:
     """A playing card of the shop; Illusion enhances some and gives some an edition."""
-    card = given(q, GIVEN_SHOP_CARD)
+    card = chance.given(q, chance.GIVEN_SHOP_CARD)
     if card > 0:
         return card
     illusion = s[st.VOUCHER + nm.V_ILLUSION]
-    card = random_card(s, illusion and uniform(s) > 0.6)
-    if illusion and uniform(s) > 0.8:
-        poll = uniform(s)
+    card = pools.random_card(s, illusion and chance.uniform(s) > 0.6)
+    if illusion and chance.uniform(s) > 0.8:
+        poll = chance.uniform(s)
         card = with_edition(
             card, nm.POLYCHROME if poll > 0.85 else (nm.HOLOGRAPHIC if poll > 0.5 else nm.FOIL)
         )
@@ -137,34 +100,36 @@ def _fill_place(s: Any, q: Any, k: Any) -> None:
     s[st.SHOP_STICKERS + k] = 0
     s[st.SHOP_CARD + k] = 0
     s[st.SHOP_FREE + k] = 0
-    item = given(q, GIVEN_SHOP)
+    item = chance.given(q, chance.GIVEN_SHOP)
     if item <= 0:
-        item = tag_makes_joker(s)
+        item = tags.tag_makes_joker(s)
         if item > 0:
             s[st.SHOP_FREE + k] = 1
         else:
             kind = _kind_of_item(s)
             if kind == 0:
-                item = new_joker(s, 0)
+                item = pools.new_joker(s, 0)
             elif kind == 1:
-                item = new_tarot(s)
+                item = pools.new_tarot(s)
             elif kind == 2:
-                item = new_planet(s)
+                item = pools.new_planet(s)
             elif kind == 3:
                 item = nm.PLAYING_CARD
             else:
-                item = new_spectral(s)
+                item = pools.new_spectral(s)
     s[st.SHOP + k] = item
     if item == nm.PLAYING_CARD:
         s[st.SHOP_CARD + k] = _playing_card(s, q)
         s[st.SHOP_EDITION + k] = (s[st.SHOP_CARD + k] >> 10) & 7
     elif item < nm.C_FOOL:
-        edition = given(q, GIVEN_SHOP_EDITION)
-        s[st.SHOP_EDITION + k] = edition if edition >= 0 else (0 if len(q) > 0 else new_edition(s, 1.0, True))
-        stickers = given(q, GIVEN_STICKERS)
-        s[st.SHOP_STICKERS + k] = stickers if stickers >= 0 else new_stickers(s, item)
+        edition = chance.given(q, chance.GIVEN_SHOP_EDITION)
+        s[st.SHOP_EDITION + k] = (
+            edition if edition >= 0 else (0 if len(q) > 0 else pools.new_edition(s, 1.0, True))
+        )
+        stickers = chance.given(q, chance.GIVEN_STICKERS)
+        s[st.SHOP_STICKERS + k] = stickers if stickers >= 0 else pools.new_stickers(s, item)
         if s[st.SHOP_EDITION + k] == 0:
-            marked = tag_marks_joker(s)
+            marked = tags.tag_marks_joker(s)
             if marked > 0:
                 s[st.SHOP_EDITION + k] = marked
                 s[st.SHOP_FREE + k] = 1
@@ -172,12 +137,12 @@ def _fill_place(s: Any, q: Any, k: Any) -> None:
 
 @kernel
 def _new_booster(s: Any, q: Any) -> Any:
-    booster = given(q, GIVEN_BOOSTER)
+    booster = chance.given(q, chance.GIVEN_BOOSTER)
     if booster > 0:
         return booster
     if s[st.FIRST_SHOP]:
-        return _BUFFOON_PACK + below(s, 2)
-    poll = uniform(s) * BOOSTER_WEIGHT[len(BOOSTER_WEIGHT) - 1]
+        return _BUFFOON_PACK + chance.below(s, 2)
+    poll = chance.uniform(s) * BOOSTER_WEIGHT[len(BOOSTER_WEIGHT) - 1]
     for b in range(1, len(BOOSTER_WEIGHT)):
         if poll < BOOSTER_WEIGHT[b]:
             return b
@@ -190,7 +155,7 @@ def open_shop(s: Any, q: Any) -> None:
     for k in range(st.VOUCHER_SLOTS):
         s[st.SHOP_VOUCHER + k] = 0
     s[st.SHOP_VOUCHER] = s[st.ANTE_VOUCHER]
-    for _ in range(tags_at_shop(s)):
+    for _ in range(tags.tags_at_shop(s)):
         for k in range(1, st.VOUCHER_SLOTS):
             if s[st.SHOP_VOUCHER + k] == 0:
                 s[st.SHOP_VOUCHER + k] = next_voucher(s, q)
@@ -201,7 +166,7 @@ def open_shop(s: Any, q: Any) -> None:
         s[st.SHOP_BOOSTER + k] = _new_booster(s, q)
         s[st.BOOSTER_FREE + k] = 0
         s[st.FIRST_SHOP] = 0
-    if tags_make_all_free(s):
+    if tags.tags_make_all_free(s):
         for k in range(st.SHOP_SLOTS):
             s[st.SHOP_FREE + k] = 1
         for k in range(st.BOOSTER_SLOTS):
@@ -250,7 +215,7 @@ def buy(s: Any, f: Any, q: Any, k: Any) -> None:
     elif item < nm.C_FOOL:
         add_joker(s, f, q, item, edition, stickers)
     else:
-        add_consumable(s, item, edition)
+        lineup.add_consumable(s, item, edition)
 
 
 @kernel
@@ -262,29 +227,32 @@ def _card_sold(s: Any, f: Any) -> None:
 
 @kernel
 def sell_consumable(s: Any, f: Any, i: Any) -> None:
-    s[st.MONEY] += consumable_sell_value(s, i)
-    take_consumable(s, i)
+    s[st.MONEY] += lineup.consumable_sell_value(s, i)
+    lineup.take_consumable(s, i)
     _card_sold(s, f)
 
 
 @kernel
 def sell_joker(s: Any, f: Any, q: Any, i: Any) -> None:
     """Sells a joker; some do something as they go."""
-    at = acting(s, i)
+    at = lineup.acting(s, i)
     acts_as = s[st.JOKER + at] if at >= 0 else 0
     ready = (
-        acts_as == nm.J_INVISIBLE and at == i and s[st.J_COUNT + i] >= 2 and s[st.N_JOKERS] <= joker_limit(s)
+        acts_as == nm.J_INVISIBLE
+        and at == i
+        and s[st.J_COUNT + i] >= 2
+        and s[st.N_JOKERS] <= lineup.joker_limit(s)
     )
-    s[st.MONEY] += joker_sell_value(s, i)
+    s[st.MONEY] += lineup.joker_sell_value(s, i)
     remove_joker(s, f, q, i)
     _card_sold(s, f)
     if acts_as == nm.J_LUCHADOR or s[st.BLIND] == nm.BL_FINAL_LEAF:
         disable_boss(s, f, q)
     refresh_debuffs(s)
     if acts_as == nm.J_DIET_COLA:
-        add_tag(s, nm.TAG_DOUBLE, 0)
+        tags.add_tag(s, nm.TAG_DOUBLE, 0)
     elif ready and s[st.N_JOKERS] > 0:
-        chosen = position(s, q, s[st.N_JOKERS])
+        chosen = chance.position(s, q, s[st.N_JOKERS])
         copy = duplicate_joker(s, f, q, chosen, False)
         if copy >= 0 and s[st.JOKER + copy] == nm.J_INVISIBLE:
             s[st.J_COUNT + copy] = 0
@@ -296,10 +264,10 @@ def sell_joker(s: Any, f: Any, q: Any, i: Any) -> None:
 def leave_shop(s: Any, q: Any) -> None:
     """Empties the shop; Perkeo copies a consumable."""
     for i in range(s[st.N_JOKERS]):
-        at = acting(s, i)
+        at = lineup.acting(s, i)
         if at >= 0 and s[st.JOKER + at] == nm.J_PERKEO and s[st.N_CONSUMABLES] > 0:
-            chosen = position(s, q, s[st.N_CONSUMABLES])
-            if add_consumable(s, s[st.CONSUMABLE + chosen], nm.NEGATIVE):
+            chosen = chance.position(s, q, s[st.N_CONSUMABLES])
+            if lineup.add_consumable(s, s[st.CONSUMABLE + chosen], nm.NEGATIVE):
                 s[st.C_EXTRA + s[st.N_CONSUMABLES] - 1] = s[st.C_EXTRA + chosen]
     for k in range(st.SHOP_SLOTS):
         s[st.SHOP + k] = 0

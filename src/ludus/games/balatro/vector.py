@@ -24,6 +24,7 @@ from ludus.envs.vector.contract import (
     WritesInPlace,
 )
 from ludus.games.balatro import state as st
+from ludus.games.balatro import step_threads
 from ludus.games.balatro.actions import n_actions
 from ludus.games.balatro.curriculum import AnteCurriculum
 from ludus.games.balatro.engine import begin
@@ -32,15 +33,6 @@ from ludus.games.balatro.moves import N_MOVES
 from ludus.games.balatro.report import episode_report
 from ludus.games.balatro.settings import BalatroSettings
 from ludus.games.balatro.spaces import action_space, as_dict, dict_space, flat_space, move_space
-from ludus.games.balatro.step_threads import (
-    FINAL_MASK,
-    FINAL_S,
-    GAMES_S,
-    MAX_HAND,
-    MAX_STEPS,
-    TABLE,
-    StepThreadPool,
-)
 from ludus.runs.limits import usable_cores
 from ludus.types import Array, BoolArray, Observation
 
@@ -90,15 +82,17 @@ class _FinalRows:
     """The last states and observations of the episodes that end in a step."""
 
     def __init__(
-        self, n_envs: int, obs_size: int, n_actions: int, n_choices: int, pool: StepThreadPool
+        self, n_envs: int, obs_size: int, n_actions: int, n_choices: int, pool: step_threads.StepThreadPool
     ) -> None:
         self.games = st.Games.empty(n_envs)
         self.returns = np.zeros(n_envs)
         self.obs: Array = np.zeros((n_envs, obs_size), dtype=np.float32)
         self.legal: BoolArray = np.zeros((n_envs, n_actions), dtype=bool)
         self.mask = self.legal if n_choices == n_actions else np.zeros((n_envs, n_choices), dtype=bool)
-        pool.place(FINAL_S, self.games.s, self.games.f, self.returns, self.obs, self.legal, self.mask)
-        self.place = pool.board[FINAL_S : FINAL_MASK + 1].copy()
+        pool.place(
+            step_threads.FINAL_S, self.games.s, self.games.f, self.returns, self.obs, self.legal, self.mask
+        )
+        self.place = pool.board[step_threads.FINAL_S : step_threads.FINAL_MASK + 1].copy()
 
 
 class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlace, Snapshotting):
@@ -144,11 +138,14 @@ class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlac
         self._n_choices = int(self.single_action_space.n)
         self._masks = _ArrayCache((n_envs, self._n_choices), np.bool_)
         cores = min(threads or usable_cores(), n_envs // GAMES_PER_THREAD[self.settings.actions])
-        pool = self._pool = StepThreadPool(max(1, cores))
-        pool.place(GAMES_S, self.games.s, self.games.f, self._returns)
+        pool = self._pool = step_threads.StepThreadPool(max(1, cores))
+        pool.place(step_threads.GAMES_S, self.games.s, self.games.f, self._returns)
         if self._moves:
-            pool.place(TABLE, self._table)
-        pool.board[MAX_HAND], pool.board[MAX_STEPS] = max_hand, self.settings.max_steps
+            pool.place(step_threads.TABLE, self._table)
+        pool.board[step_threads.MAX_HAND], pool.board[step_threads.MAX_STEPS] = (
+            max_hand,
+            self.settings.max_steps,
+        )
         sizes = int(self._flat.shape[0]), n_actions(max_hand), self._n_choices
         self._final, self._final_before = (_FinalRows(n_envs, *sizes, pool) for _ in range(2))
 
@@ -210,7 +207,7 @@ class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlac
         if self._moves:
             actions = self._table[np.arange(n), actions]
         self._final, self._final_before = self._final_before, self._final
-        self._pool.board[FINAL_S : FINAL_MASK + 1] = self._final.place
+        self._pool.board[step_threads.FINAL_S : step_threads.FINAL_MASK + 1] = self._final.place
         step = _RunningStep(actions, obs, mask, np.empty(n), *np.empty((2, n), dtype=np.bool_))
         self._begin(1, step, self._legal if self._moves else mask)
 
