@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ludus.envs.make import EnvSpec
-from ludus.evaluation.evaluate import evaluate, play_episodes
-from ludus.evaluation.together import can_play_together
+from ludus.evaluation.evaluate import can_play_together, evaluate, play_episodes
 from ludus.games.balatro.bot import RulesBot
 from ludus.policies.base import RecurrentActor
 

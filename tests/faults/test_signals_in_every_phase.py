@@ -21,7 +21,7 @@ from killable_runs import alone, write_config
 from test_damaged_files import self_play_config
 
 from ludus.cli.app import main
-from ludus.evaluation import evaluate, together
+from ludus.evaluation import evaluate
 from ludus.evaluation.encoding import VideoWriter
 from ludus.league import match
 from ludus.rollout.stepper import Stepper
@@ -80,7 +80,7 @@ class Caller:
             self._watch(Stepper, "step_wait")
         elif phase == "evaluating":
             self._watch(evaluate, "choose", slow=1.0)  # so long that it must be broken off
-            self._watch(together, "read_masks", slow=1.0)
+            self._watch(evaluate, "read_masks", slow=1.0)
             self._watch(match._Match, "tick", slow=1.0)
         elif phase == "saving":
             self._watch(atomic, "sync")

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from ludus.algorithms.advantages import gae, vtrace
 from ludus.algorithms.backends import OnPolicyBackend
-from ludus.algorithms.backends.cuda_graph import CapturedActorCritic, CapturedOnPolicy
 from ludus.algorithms.backends.eager import EagerOnPolicy
 from ludus.algorithms.backends.numba.actor_critic import ActorCriticKernels, unsupported_reason
 from ludus.algorithms.backends.numba.credit import gae as fast_gae
@@ -87,6 +86,8 @@ class OnPolicyLearner(Learner[Rollout, H]):
         if self.kernels is not None:
             self.backend = self.policy.fast = self.kernels
         elif self.captured:
+            from ludus.algorithms.backends.cuda_graph import CapturedActorCritic, CapturedOnPolicy
+
             generator = context.streams.torch("actions", str(context.device))
             self.policy.enable_value_stream()
             self.policy.fast = CapturedActorCritic(self.policy, context.n_envs, generator)

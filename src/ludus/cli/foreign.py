@@ -29,10 +29,8 @@ def without_missing_wandb(loaded: LoadedConfig, output: Output | None = None) ->
     return replace(loaded, config=loaded.config.model_copy(update={"tracking": without}))
 
 
-def tell_import(imported: Imported | None, source: str | None, output: Output) -> None:
+def tell_import(imported: Imported, source: str | None, output: Output) -> None:
     """The format, and each key that is lost; those that need no counterpart are counted."""
-    if imported is None:
-        return
     output.print(f"{source}: {imported.kind}")
     if imported.lost:
         output.print(f"{_counted(len(imported.lost), 'key has', 'keys have')} no equivalent:")

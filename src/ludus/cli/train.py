@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.foreign import tell_import, without_missing_wandb
 from ludus.cli.options import EnvId, Json, Quiet, Verbose
 from ludus.cli.output import Output
 from ludus.errors import UserError
@@ -81,8 +80,11 @@ def train(
     loaded = load_config(
         source, assignments, {key: value for key, value in flags.items() if value is not None}
     )
-    tell_import(loaded.imported, source, output)
-    loaded = without_missing_wandb(loaded, output)
+    if loaded.imported is not None:
+        from ludus.cli.foreign import tell_import, without_missing_wandb
+
+        tell_import(loaded.imported, source, output)
+        loaded = without_missing_wandb(loaded, output)
     if loaded.config.env is None and loaded.config.language is None:
         raise UserError(
             "no env is given",

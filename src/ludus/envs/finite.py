@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ludus.envs.vector.row_threads import LARGE, on_rows
+from ludus.envs.vector.threads import LARGE, on_rows
 from ludus.types import Array, Observation
 
 LARGEST = float(np.finfo(np.float32).max)

@@ -10,10 +10,10 @@ from typing import Any
 import gymnasium as gym
 
 from ludus.config.own_modules import import_own_module
-from ludus.envs.atari import EpisodicLife, FireReset, atari_preset
 from ludus.envs.masks import ActionMaskWrapper
 from ludus.envs.wrappers import ClipAction, Env, FrameSkip, FrameStack, RewardScalingWrapper, mujoco_preset
 from ludus.errors import ConfigError, UnknownName, UserError
+from ludus.plugins import load
 
 WrapperFactory = Callable[..., Env]
 WrapperEntry = str | Mapping[str, Any]
@@ -42,15 +42,17 @@ _FROM_GYMNASIUM = (
 )
 _TRAINER_NORMALISES = {"NormalizeObservation": "normalize_obs", "NormalizeReward": "normalize_reward"}
 
+_FOR_ATARI = {
+    "EpisodicLife": "ludus.envs.atari:EpisodicLife",
+    "FireReset": "ludus.envs.atari:FireReset",
+    "atari": "ludus.envs.atari:atari_preset",
+}
 _registry: dict[str, WrapperFactory] = {
     "ActionMask": ActionMaskWrapper,
     "ClipAction": ClipAction,
-    "EpisodicLife": EpisodicLife,
-    "FireReset": FireReset,
     "FrameSkip": FrameSkip,
     "FrameStack": FrameStack,
     "RewardScaling": RewardScalingWrapper,
-    "atari": atari_preset,
     "mujoco": mujoco_preset,
 }
 _registry.update(
@@ -106,7 +108,7 @@ def register_wrapper(name: str, factory: WrapperFactory) -> None:
 
 def known_wrappers() -> list[str]:
     """Return the registered wrapper names, sorted."""
-    return sorted(_registry)
+    return sorted({*_FOR_ATARI, *_registry})
 
 
 def find_wrapper(entry: WrapperEntry) -> NamedWrapper:
@@ -117,6 +119,8 @@ def find_wrapper(entry: WrapperEntry) -> NamedWrapper:
     """
     name, kwargs = _name_and_kwargs(entry)
     factory = _import_wrapper(name) if ":" in name else _registry.get(name)
+    if factory is None and name in _FOR_ATARI:
+        factory = load(_FOR_ATARI[name])
     if factory is None:
         if name in _TRAINER_NORMALISES:
             raise ConfigError(

@@ -11,16 +11,17 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.episode_reports import REPORT, EpisodeReports, gather_reports
-from ludus.envs.vector.chunk import user_traceback
+from ludus.envs.make import EnvSpec
+from ludus.envs.vector import batched
 from ludus.envs.wrappers import EpisodeReport
 from ludus.errors import EnvFault, LudusError, SimulatorsTaken
-from ludus.evaluation.together import can_play_together, play_together
 from ludus.policies.base import RecurrentActor
-from ludus.rollout.stepper import stack
+from ludus.rollout.stepper import read_masks, stack
 from ludus.types import Array, BoolArray, EpisodeRecord, Metrics, Observation
 
 Env = gym.Env[Any, Any]
 MAX_ENVS = 16
+_MOST_TOGETHER = 1024
 
 
 class EvaluationStopped(Exception):
@@ -243,6 +244,8 @@ def guarded(env: Env, seed: int, method: str, /, *args: Any, **kwargs: Any) -> A
     except LudusError:
         raise
     except Exception as error:  # the user's env may raise anything
+        from ludus.envs.vector.chunk import user_traceback
+
         raise EnvFault(
             f"{method}() raised {type(error).__name__}: {error}",
             worker=0,
@@ -265,3 +268,59 @@ def env_reports_episodes(env: Env) -> bool:
             return True
         layer = layer.env
     return False
+
+
+def can_play_together(make_env: Callable[[], Any], actor: Any) -> bool:
+    """Return whether the game steps many episodes at once and the actor needs no memory."""
+    return (
+        isinstance(make_env, EnvSpec)
+        and make_env.support.batched_evaluation
+        and batched.unsupported_reason(make_env) is None
+        and not isinstance(actor, RecurrentActor)
+    )
+
+
+def play_together(
+    actor: Any,
+    spec: EnvSpec,
+    seeds: Sequence[int],
+    *,
+    deterministic: bool = True,
+    before_step: Callable[[], None] = lambda: None,
+) -> list[EpisodeRecord]:
+    """Play one episode per seed in batched envs; each is as it would be alone."""
+    records: list[EpisodeRecord] = []
+    for start in range(0, len(seeds), _MOST_TOGETHER):
+        records += _play_batch(
+            actor, spec, list(seeds[start : start + _MOST_TOGETHER]), deterministic, before_step
+        )
+    return records
+
+
+def _play_batch(
+    actor: Any, spec: EnvSpec, seeds: list[int], deterministic: bool, before_step: Callable[[], None]
+) -> list[EpisodeRecord]:
+    envs: Any = batched.make_batched(spec, len(seeds))
+    records: list[EpisodeRecord | None] = [None] * len(seeds)
+    try:
+        obs, infos = envs.reset(seed=seeds)
+        while any(record is None for record in records):
+            before_step()
+            actions = actor.predict(obs, read_masks(obs, infos), deterministic=deterministic)
+            obs, _, terminated, truncated, infos = envs.step(actions)
+            for index in np.flatnonzero(terminated | truncated):
+                if records[index] is None:  # the games that follow are nobody's
+                    records[index] = _record_of(infos["final_info"], int(index))
+    finally:
+        envs.close()
+    return [record for record in records if record is not None]
+
+
+def _record_of(info: dict[str, Any], index: int) -> EpisodeRecord:
+    episode = info["episode"]
+    return EpisodeRecord(
+        float(episode["r"][index]),
+        int(episode["l"][index]),
+        bool(info["is_success"][index]),
+        info[REPORT][index],
+    )

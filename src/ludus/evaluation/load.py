@@ -25,7 +25,7 @@ from ludus.envs.spaces import space_from_json
 from ludus.errors import CheckpointError, UnknownName, UserError
 from ludus.evaluation.agents import find_agent, is_agent
 from ludus.plugins import find, references
-from ludus.policies.base import Policy, RecurrentActor
+from ludus.policies.base import Policy, RecurrentActor, load_policy_tensors
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory, find_run, list_runs, split_policy_ref
 from ludus.runs.hints import step_of
@@ -219,19 +219,6 @@ def new_learner(
     )
     torch.set_rng_state(random_state)  # loading must not disturb anybody's randomness
     return learner
-
-
-def load_policy_tensors(policy: Policy, checkpoint: Checkpoint) -> None:
-    """Copy a checkpoint's weights into `policy`. CheckpointError when the shapes differ."""
-    try:
-        policy.load_state_dict(checkpoint.tensors("policy"))
-    except RuntimeError as error:
-        detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
-        raise CheckpointError(
-            f"the checkpoint's network has another shape: {detail}",
-            where=str(checkpoint.path),
-            fix="use the same env, policy_net_arch, value_net_arch and policy section as the run it came from",
-        ) from None
 
 
 def _split(ref: str) -> tuple[str, str | None]:

@@ -13,10 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from ludus.envs.spaces import space_to_json
+from ludus.errors import CheckpointError
 from ludus.policies.extractors import BaseFeaturesExtractor, NatureCNN, ObservationTensor, make_extractor
 from ludus.policies.fast import FastPolicy
 from ludus.policies.networks import orthogonal_init
 from ludus.policies.observations import ObservationNormalizer, to_tensor
+from ludus.runs.checkpoints import Checkpoint
 from ludus.types import Array, BoolArray, Observation
 
 
@@ -164,3 +166,16 @@ class Policy(nn.Module, ABC):
                 ):  # other extractors, and the user's own, initialise themselves
                     orthogonal_init(module)
         return extractor
+
+
+def load_policy_tensors(policy: Policy, checkpoint: Checkpoint) -> None:
+    """Copy a checkpoint's weights into `policy`. CheckpointError when the shapes differ."""
+    try:
+        policy.load_state_dict(checkpoint.tensors("policy"))
+    except RuntimeError as error:
+        detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+        raise CheckpointError(
+            f"the checkpoint's network has another shape: {detail}",
+            where=str(checkpoint.path),
+            fix="use the same env, policy_net_arch, value_net_arch and policy section as the run it came from",
+        ) from None

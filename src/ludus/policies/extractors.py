@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from ludus.config.own_modules import import_own_module
 from ludus.errors import ConfigError, UnknownName
 from ludus.plugins import find, listed, references
-from ludus.policies import own_models
 from ludus.policies.networks import require_room
 from ludus.policies.observations import is_byte_space, is_image_space, to_tensor
 from ludus.policies.trial import WrongInput, try_out
@@ -321,6 +320,8 @@ def _find(name: str) -> type[nn.Module]:
 
 
 def _find_in_folders(name: str) -> type[nn.Module]:
+    from ludus.policies import own_models  # parses the user's files, for names that nobody registered
+
     cls = own_models.find_class(name, WHERE)
     if cls is None:
         named = [*_REGISTERED, *references("extractors")]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from ludus.envs.vector import row_threads
+from ludus.envs.vector import threads
 from ludus.envs.vector.contract import WritesInPlace
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.base import Policy
@@ -430,10 +430,10 @@ class _RolloutStorage:
 
 def _copy_into(array: Array, place: Array) -> Array:
     """Copy `array` into `place`, unless it is large and already there, and return `place`."""
-    if array.nbytes < row_threads.LARGE:
+    if array.nbytes < threads.LARGE:
         np.copyto(place, array)
     elif array.ctypes.data != place.ctypes.data:
-        row_threads.on_rows(array, lambda rows: np.copyto(place[rows], array[rows]))
+        threads.on_rows(array, lambda rows: np.copyto(place[rows], array[rows]))
     return place
 
 

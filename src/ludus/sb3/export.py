@@ -13,8 +13,8 @@ from ludus.config.schema import TrainerConfig
 from ludus.envs.masks import has_masks
 from ludus.errors import UserError
 from ludus.evaluation.export import Exported
-from ludus.evaluation.load import LoadedPolicy, load_policy_tensors, new_learner
-from ludus.policies.base import Policy
+from ludus.evaluation.load import LoadedPolicy, new_learner
+from ludus.policies.base import Policy, load_policy_tensors
 from ludus.policies.extractors import auto_extractor
 from ludus.policies.observations import is_byte_space, is_image_space
 from ludus.sb3.weights import Pairs, actor_critic_pairs, q_pairs, soft_pairs, to_sb3

@@ -16,7 +16,7 @@ from ludus.config.loading import dump_yaml
 from ludus.config.schema import TrainerConfig
 from ludus.config.seal import sealed
 from ludus.errors import CheckpointError, NotFinite
-from ludus.evaluation.load import load_policy_tensors
+from ludus.policies.base import load_policy_tensors
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.training.resume import copies, extents_from

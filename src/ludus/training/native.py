@@ -15,8 +15,6 @@ from ludus.algorithms.peers import ALONE
 from ludus.config.schema import TrainerConfig
 from ludus.errors import LudusError
 from ludus.evaluation.evaluate import EvaluationResult, EvaluationStopped, evaluate
-from ludus.evaluation.load import find_checkpoint
-from ludus.evaluation.video import Scene, record_scenes, require_video
 from ludus.policies.base import Policy
 from ludus.policies.observations import RewardNormalizer
 from ludus.rollout.collector import Collector, EnvCollector
@@ -59,6 +57,8 @@ class NativeTrainer(RunTrainer):
             policy: Policy = self.learner.policy
             return policy
         if self.config.video.every is not None:
+            from ludus.evaluation.video import require_video
+
             require_video()
         draft = check_config(self._adapt(self.config), self._source)
         backend, reason = self._choose_backend(draft)
@@ -73,6 +73,8 @@ class NativeTrainer(RunTrainer):
             keep_to_one_thread()
             learner = self._make_learner()
             if config.pretrained_model is not None and self._resume_point is None:
+                from ludus.evaluation.load import find_checkpoint
+
                 _, checkpoint = find_checkpoint(config.pretrained_model, config.save_dir)
                 load_weights(learner, checkpoint)
             self.collector = self._make_collector(learner, envs)
@@ -182,6 +184,8 @@ class NativeTrainer(RunTrainer):
 
     def _record_video(self, step: int) -> None:
         """Record a video of the policy. Training continues unchanged, also when it cannot be written."""
+        from ludus.evaluation.video import Scene, record_scenes
+
         assert self.run is not None
         policy, collector = self.policy, self.collector
         scene = Scene(

@@ -17,15 +17,13 @@ from ludus.config.seal import sealed
 from ludus.config.when import When
 from ludus.errors import UserError
 from ludus.evaluation.evaluate import EvaluationResult
-from ludus.evaluation.load import find_checkpoint, load_policy_tensors
+from ludus.policies.base import load_policy_tensors
 from ludus.rollout.collector import Collector
 from ludus.runs.atomic import TEMPORARY_PREFIX, remove_stale_temporaries, write_atomic
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.runs.limits import require_open_files
 from ludus.runs.lock import RunLock
-from ludus.runs.mirror.background import Mirror
-from ludus.runs.mirror.remote import require_packages
 from ludus.runs.signals import StopSignals
 from ludus.runs.streams import Streams
 from ludus.tracking.jsonl import read_jsonl
@@ -100,6 +98,8 @@ class RunTrainer(RLTrainer):
         self.create_model()
         point = self._take_resume_point()
         if self.config.mirror is not None:
+            from ludus.runs.mirror.remote import require_packages
+
             require_packages(self.config.mirror.url)
         if self.run is None:
             self.run = self._create_run()
@@ -157,6 +157,8 @@ class RunTrainer(RLTrainer):
         return run.path
 
     def load_model(self, path: str | Path) -> None:
+        from ludus.evaluation.load import find_checkpoint
+
         self.create_model()
         assert self.learner is not None
         _, checkpoint = find_checkpoint(str(path), self.config.save_dir)
@@ -204,6 +206,8 @@ class RunTrainer(RLTrainer):
         settings = self.config.mirror
         if settings is None or self.run is None:
             return
+        from ludus.runs.mirror.background import Mirror
+
         mirror = Mirror(self.run, settings.url, bandwidth=settings.bandwidth, patience=settings.wait)
 
         def close() -> None:

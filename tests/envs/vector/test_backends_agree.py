@@ -13,7 +13,8 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from vector_envs import Counting, DictObs, MultiChoice, Raises, Stateful, needs_extra
 
-from ludus.envs.vector import ChunkedVectorEnv, make_vector
+from ludus.envs.vector import make_vector
+from ludus.envs.vector.base import ChunkedVectorEnv
 from ludus.envs.vector.process import ProcessVectorEnv
 from ludus.envs.vector.serial import SerialVectorEnv
 from ludus.errors import CheckpointError, EnvFault, MissingExtra, UnknownName, UserError

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from ludus.algorithms.backends import Minibatches, OnPolicyBackend, ReplayBackend, UpdateSettings
 from ludus.algorithms.gradient_step import descend, set_learning_rate
-from ludus.algorithms.replay import ReplayBatch
 from ludus.algorithms.samples import RolloutSamples
 from ludus.types import Metrics
 
 if TYPE_CHECKING:
     from ludus.algorithms.off_policy import OffPolicyLearner
     from ludus.algorithms.on_policy import OnPolicyLearner
+    from ludus.algorithms.replay import ReplayBatch
 
 COEFFICIENTS = ("lowest_ratio", "highest_ratio", "clip_range_vf", "ent_coef", "vf_coef", "max_grad_norm")
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ludus.envs.vector.base import ChunkedVectorEnv
-from ludus.envs.vector.chunk import EnvFn
 from ludus.errors import UnknownName
 from ludus.plugins import load
 
-__all__ = ["ChunkedVectorEnv", "make_vector"]
+if TYPE_CHECKING:
+    from ludus.envs.vector.base import ChunkedVectorEnv
+    from ludus.envs.vector.chunk import EnvFn
 
 _BACKENDS = {
     "serial": "ludus.envs.vector.serial:SerialVectorEnv",

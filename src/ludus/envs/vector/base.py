@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 
 from ludus.envs.vector.batch import StepArrays, copy_row, copy_rows
 from ludus.envs.vector.chunk import Entry, EnvFacts
-from ludus.envs.vector.contract import StepResult, VectorBackend, WrapperStates
+from ludus.envs.vector.contract import StepResult, VectorBackend, WrapperStates, seed_per_env
 from ludus.errors import CheckpointError
 from ludus.types import Array, Observation
 
@@ -145,17 +145,6 @@ class ChunkedVectorEnv(VectorBackend):
     def _require_open(self) -> None:
         if self.closed:
             raise ClosedEnvironmentError(f"{type(self).__name__} was used after close()")
-
-
-def seed_per_env(seed: int | Sequence[int | None] | None, n_envs: int) -> list[int | None]:
-    """Return the seed of each env: s + i for a seed s, the element for a list. ValueError for a wrong length."""
-    if seed is None:
-        return [None] * n_envs
-    if isinstance(seed, int | np.integer):
-        return [int(seed) + i for i in range(n_envs)]
-    if len(seed) != n_envs:
-        raise ValueError(f"{len(seed)} seeds for {n_envs} envs")
-    return [None if s is None else int(s) for s in seed]
 
 
 def _put(rows: Array, actions: Any) -> None:

@@ -16,8 +16,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numba import njit
 
-from ludus.envs.vector.base import seed_per_env
-from ludus.envs.vector.contract import StepResult, VectorBackend
+from ludus.envs.vector.contract import StepResult, VectorBackend, seed_per_env
 from ludus.errors import ConfigError
 from ludus.types import Array
 

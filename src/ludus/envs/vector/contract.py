@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from gymnasium.vector import VectorEnv
 
 from ludus.types import Array, BoolArray, Metrics, Observation
@@ -90,3 +91,14 @@ class Snapshotting(ABC):
         self, arrays: Mapping[str, Array], values: Mapping[str, Any]
     ) -> tuple[Observation, dict[str, Any]]:
         """Continue the episodes that `save_games` returned. Returns observations and infos, like `reset`."""
+
+
+def seed_per_env(seed: int | Sequence[int | None] | None, n_envs: int) -> list[int | None]:
+    """Return the seed of each env: s + i for a seed s, the element for a list. ValueError for a wrong length."""
+    if seed is None:
+        return [None] * n_envs
+    if isinstance(seed, int | np.integer):
+        return [int(seed) + i for i in range(n_envs)]
+    if len(seed) != n_envs:
+        raise ValueError(f"{len(seed)} seeds for {n_envs} envs")
+    return [None if s is None else int(s) for s in seed]

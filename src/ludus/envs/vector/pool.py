@@ -18,8 +18,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from ludus.envs.vector.base import seed_per_env
-from ludus.envs.vector.contract import AsyncStepping, StepResult, VectorBackend
+from ludus.envs.vector.contract import AsyncStepping, StepResult, VectorBackend, seed_per_env
 from ludus.errors import ConfigError, MissingExtra, install_command
 from ludus.runs.limits import usable_cores
 from ludus.types import Array

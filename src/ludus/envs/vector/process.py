@@ -21,10 +21,10 @@ import cloudpickle
 import gymnasium as gym
 import numpy as np
 
-from ludus.envs.vector.base import ChunkedVectorEnv, seed_per_env
+from ludus.envs.vector.base import ChunkedVectorEnv
 from ludus.envs.vector.batch import StepArrays, batch_nbytes
 from ludus.envs.vector.chunk import Entry, EnvFacts, EnvFn, check_same_spaces
-from ludus.envs.vector.contract import StepResult, WrapperStates
+from ludus.envs.vector.contract import StepResult, WrapperStates, seed_per_env
 from ludus.envs.vector.handle import WorkerHandle, WorkerLost
 from ludus.envs.vector.shared import anonymous_file, map_file
 from ludus.envs.vector.wire import Kind, Later, pack

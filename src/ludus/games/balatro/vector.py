@@ -13,7 +13,6 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from ludus.envs.episode_reports import REPORT
-from ludus.envs.vector.base import seed_per_env
 from ludus.envs.vector.contract import (
     ChecksFinite,
     LazyFinalInfos,
@@ -22,6 +21,7 @@ from ludus.envs.vector.contract import (
     VectorBackend,
     WrapperStates,
     WritesInPlace,
+    seed_per_env,
 )
 from ludus.games.balatro import state as st
 from ludus.games.balatro import step_threads

@@ -11,8 +11,7 @@ from gymnasium.error import ClosedEnvironmentError
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from ludus.envs.vector.base import seed_per_env
-from ludus.envs.vector.contract import StepResult, VectorBackend
+from ludus.envs.vector.contract import StepResult, VectorBackend, seed_per_env
 from ludus.errors import ConfigError, SimulatorsTaken
 from ludus.games.unity.episode import compile_use_case
 from ludus.games.unity.settings import UnitySettings, parse_settings

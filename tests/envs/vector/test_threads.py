@@ -8,9 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from ludus.envs.vector import row_threads
-from ludus.envs.vector.part_threads import PartThreads
-from ludus.envs.vector.row_threads import on_rows
+from ludus.envs.vector import threads
+from ludus.envs.vector.threads import PartThreads, on_rows
 
 
 def test_results_come_in_the_order_of_the_parts_whoever_is_done_first() -> None:
@@ -43,16 +42,16 @@ def test_an_error_is_raised_when_all_parts_have_ended() -> None:
 
 
 def test_several_callers_get_their_own_results() -> None:
-    threads = PartThreads(2)
-    one = threads.begin(lambda part: part + 1, [1, 2, 3])
-    other = threads.begin(lambda part: part * 10, [1, 2, 3])
+    two = PartThreads(2)
+    one = two.begin(lambda part: part + 1, [1, 2, 3])
+    other = two.begin(lambda part: part * 10, [1, 2, 3])
     assert other() == [10, 20, 30]
     assert one() == [2, 3, 4]
 
 
 def test_rows_of_a_large_array_are_each_worked_on_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_threads, "LARGE", 1)
-    monkeypatch.setattr(row_threads, "usable_cores", lambda: 3)
+    monkeypatch.setattr(threads, "LARGE", 1)
+    monkeypatch.setattr(threads, "usable_cores", lambda: 3)
     array, seen = np.arange(10), np.zeros(10, dtype=int)
 
     def work(rows: slice) -> int:

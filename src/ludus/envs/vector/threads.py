@@ -1,7 +1,7 @@
-"""Threads that share out the parts of one call, thousands of times a second.
+"""Threads that share out the parts of one call, thousands of times a second, and work on the rows of large arrays.
 
-For compiled work that lets go of the interpreter's lock and takes a millisecond or less. A pool that makes a future
-for every part takes longer than that to hand it out and hear of its end.
+For compiled work that releases the GIL and takes a millisecond or less. A pool that makes a future for every part takes
+longer than that to start and finish it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,14 @@ from functools import cache
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from ludus.runs.limits import usable_cores
+from ludus.types import Array
+
 Part = TypeVar("Part")
 Result = TypeVar("Result")
+
+LARGE = 1 << 23
+"""Size in bytes from which several threads are faster."""
 
 
 class PartThreads:
@@ -65,3 +71,12 @@ def part_threads(number: int) -> PartThreads:
 
 if hasattr(os, "register_at_fork"):  # a forked process has no threads
     os.register_at_fork(after_in_child=part_threads.cache_clear)
+
+
+def on_rows(array: Array, work: Callable[[slice], Result]) -> list[Result]:
+    """Call `work` for parts of the rows of `array`, on several threads. It should release the GIL."""
+    parts = usable_cores() if array.nbytes >= LARGE else 1
+    if parts == 1:
+        return [work(slice(0, len(array)))]
+    edges = [len(array) * k // parts for k in range(parts + 1)]
+    return part_threads(parts).begin(work, list(map(slice, edges, edges[1:])))()
