@@ -34,8 +34,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch.distributed as dist
 
-from ludus.config.scale import ScaleConfig
 from ludus.config.schema import TrainerConfig
+from ludus.config.sections import ScaleConfig
 from ludus.scale.cluster import connect, import_ray
 from ludus.scale.collectors import join
 from ludus.scale.planning import EnvShare, plan_shards

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ludus.config.loading import load_config
+from ludus.config.loading import check_seal, load_config, sealed
 from ludus.config.plain_yaml import read_yaml
-from ludus.config.seal import check_seal, sealed
 from ludus.errors import ConfigError, UserError
 
 TEXT = "env:\n  id: CartPole-v1\ntotal_timesteps: 1000\nseed: 7\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ludus.config.loading import config_hash, dump_yaml, load_config
-from ludus.config.mirror import bytes_per_second, checked_url
 from ludus.config.schema import TrainerConfig
+from ludus.config.sections import bytes_per_second, checked_url
 from ludus.errors import ConfigError
 
 

@@ -14,8 +14,7 @@ from ludus.algorithms.backends.numba.actor_critic import ActorCriticKernels
 from ludus.algorithms.backends.numba.q_network import QKernels
 from ludus.algorithms.backends.numba.soft_policy import SACKernels
 from ludus.policies.actor_critic import ActorCritic
-from ludus.policies.base import NetworkSpec
-from ludus.policies.fast import FastActorCritic, FastPolicy
+from ludus.policies.base import FastActorCritic, FastPolicy, NetworkSpec
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from losing import Injector, pid_of
 from scripted_fleet import ScriptedFleet, collected
 from tiny_runs import resumed, rows, tiny, trained, trainer_for
 
-from ludus.config.scale import ScaleConfig
+from ludus.config.sections import ScaleConfig
 from ludus.rollout.experience import Transitions
 from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory

@@ -13,8 +13,7 @@ import pytest
 
 from ludus.errors import UserError
 from ludus.tracking import background
-from ludus.tracking.background import Background
-from ludus.tracking.run_files import RunFiles
+from ludus.tracking.background import Background, RunFiles
 from ludus.tracking.tracker import MetricsLog, RowValue
 
 

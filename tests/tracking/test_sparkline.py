@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ludus.tracking.sparkline import sparkline
+from ludus.tracking.progress import sparkline
 
 
 def test_lowest_is_one_eighth_and_highest_is_full() -> None:

@@ -133,7 +133,7 @@ def test_a_video_is_a_moving_picture_among_the_images(tmp_path: Path) -> None:
 def test_the_whole_folder_is_imported_and_used_without_torch(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from ludus.tracking import background, following, jsonl, logs, machine, progress, sparkline\n"
+        "from ludus.tracking import background, following, jsonl, logs, machine, progress\n"
         "from ludus.tracking import tensorboard, tracker, wandb\n"
         "assert 'tensorboard' not in sys.modules\n"
         f"tensorboard.TensorBoardTracker({str(tmp_path)!r}).close()\n"

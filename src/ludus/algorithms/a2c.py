@@ -8,12 +8,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ludus.algorithms.backends import Minibatches, UpdateSettings
+from ludus.algorithms.backends import Minibatches, RolloutBatch, RolloutSamples, UpdateSettings
 from ludus.algorithms.gradient_step import make_adam, make_rmsprop
 from ludus.algorithms.learner import LearnerContext
 from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner
 from ludus.algorithms.peers import on_all_ranks
-from ludus.algorithms.samples import RolloutBatch, RolloutSamples
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm
 from ludus.config.schedule import Fraction, NonNegative

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ludus.algorithms.backends.numba.memory import NOT_FINITE
-from ludus.algorithms.peers import ALONE, Peers
+from ludus.algorithms.peers import ALONE, Peers, is_sharded, local
 from ludus.errors import NotFinite
-from ludus.policies.sharding import is_sharded, local
 
 
 class StepGate:

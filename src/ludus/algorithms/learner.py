@@ -13,13 +13,12 @@ from gymnasium import spaces
 
 from ludus.algorithms.backends.numba.normalising import see_observations, see_rewards
 from ludus.algorithms.gradient_step import StepGate
-from ludus.algorithms.peers import ALONE, Peers
+from ludus.algorithms.peers import ALONE, Peers, sharded_like, whole
 from ludus.config.hyperparameters import Hyperparameters
 from ludus.config.schema import PolicyConfig
 from ludus.errors import ConfigError
 from ludus.policies.base import NetworkSpec, Policy
 from ludus.policies.observations import RewardNormalizer
-from ludus.policies.sharding import sharded_like, whole
 from ludus.rollout.collector import EnvCollector
 from ludus.rollout.experience import Experience
 from ludus.rollout.stepper import Stepper

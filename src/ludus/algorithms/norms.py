@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from ludus.policies.sharding import is_sharded, local
+from ludus.algorithms.peers import is_sharded, local
 from ludus.types import Metrics
 
 _FIRST = ("exp_avg", "momentum_buffer")

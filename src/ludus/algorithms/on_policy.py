@@ -11,21 +11,19 @@ import torch
 from pydantic import Field
 
 from ludus.algorithms.advantages import gae, vtrace
-from ludus.algorithms.backends import OnPolicyBackend
+from ludus.algorithms.backends import OnPolicyBackend, RolloutBatch, RolloutSamples
 from ludus.algorithms.backends.eager import EagerOnPolicy
 from ludus.algorithms.backends.numba.actor_critic import ActorCriticKernels, unsupported_reason
 from ludus.algorithms.backends.numba.credit import gae as fast_gae
 from ludus.algorithms.backends.numba.credit import vtrace as fast_vtrace
 from ludus.algorithms.learner import Learner, LearnerContext, explained_variance
-from ludus.algorithms.peers import on_all_ranks
-from ludus.algorithms.samples import RolloutBatch, RolloutSamples
+from ludus.algorithms.peers import on_all_ranks, put, sendable, whole
 from ludus.config.hyperparameters import Hyperparameters, constant
 from ludus.config.schedule import Fraction, NonNegative, Positive
 from ludus.envs.finite import all_finite, first_bad
 from ludus.errors import NotFinite
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.observations import to_tensor
-from ludus.policies.sharding import put, sendable, whole
 from ludus.rollout.collector import RolloutCollector
 from ludus.rollout.experience import Cuts, Rollout
 from ludus.rollout.stepper import Stepper

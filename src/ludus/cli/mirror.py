@@ -62,7 +62,7 @@ def mirror(
 
 def checked(url: str) -> str:
     """`url` as the command line gave it; UserError if a mirror cannot be there."""
-    from ludus.config.mirror import checked_url
+    from ludus.config.sections import checked_url
 
     try:
         return checked_url(url)
@@ -71,7 +71,7 @@ def checked(url: str) -> str:
 
 
 def checked_rate(text: str | None) -> str | None:
-    from ludus.config.mirror import bytes_per_second
+    from ludus.config.sections import bytes_per_second
 
     try:
         if text is not None:

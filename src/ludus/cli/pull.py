@@ -53,7 +53,7 @@ def pull(
 
 def _pull_run(url: str, to: Path | None, bandwidth: str | None, root: str, output: Output) -> None:
     from ludus.cli.mirror import checked, checked_rate, size_text
-    from ludus.config.mirror import bytes_per_second
+    from ludus.config.sections import bytes_per_second
     from ludus.runs.mirror.pull import pull_run
     from ludus.runs.mirror.remote import Pace
 

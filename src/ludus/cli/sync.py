@@ -51,8 +51,8 @@ def wandb(
     """Feed Weights & Biases with what it has not seen of a run: rows, checkpoints, videos."""
     from ludus.reports.reading import read_config, read_info, status_of
     from ludus.runs.directory import find_run
+    from ludus.tracking.background import RunFiles
     from ludus.tracking.following import Follower
-    from ludus.tracking.run_files import RunFiles
     from ludus.tracking.wandb import require_wandb
     from ludus.training.trackers import open_wandb
 

@@ -95,9 +95,11 @@ def _print_summary(result: TrainResult, config: TrainerConfig, output: Output) -
 
 def _mirror_state(result: TrainResult, config: TrainerConfig) -> MirrorState | None:
     """How the copy elsewhere stands; None where the config asks for none."""
+    if config.mirror is None:
+        return None
     from ludus.runs.mirror.state import MirrorState
 
-    return None if config.mirror is None else MirrorState.load(result.run)
+    return MirrorState.load(result.run)
 
 
 def _evaluation(result: TrainResult) -> list[str]:

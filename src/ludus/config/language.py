@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ludus.config.section import Section
+from ludus.config.sections import Section
 
 
 class AdapterConfig(Section):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,12 +14,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from ludus.config.explain import explain
 from ludus.config.hyperparameters import canonical_hyperparameter
-from ludus.config.plain_yaml import Key, parse_value, read_yaml, write_yaml
-from ludus.config.presets import preset_names, preset_path
+from ludus.config.plain_yaml import MAX_BYTES, Key, parse_value, read_yaml, write_yaml
 from ludus.config.schema import FIELD_ALIASES, FIELD_SWITCHES, TrainerConfig
-from ludus.config.seal import check_seal
 from ludus.errors import ConfigError, UnknownName, UserError
 
 if TYPE_CHECKING:
@@ -27,12 +25,23 @@ if TYPE_CHECKING:
 __all__ = [
     "Key",
     "LoadedConfig",
+    "check_seal",
     "config_hash",
     "dump_yaml",
     "load_config",
     "plain_config",
     "read_yaml",
+    "sealed",
 ]
+
+_SEAL = re.compile(
+    rb"# sha256 ([0-9a-f]{64}) of what follows\. Delete this line when you change the file\.\n"
+)
+"""The first line of a run's `config.yaml`: a checksum of what follows.
+
+A flipped bit or a missing end leaves YAML that is often still valid, and would train something else. To change the file
+on purpose, delete the line.
+"""
 
 
 @dataclass(frozen=True)
@@ -166,6 +175,8 @@ def _find_source(source: str) -> tuple[Path, str | None]:
         return path, None
     if path.suffix in _SUFFIXES or "/" in source:
         raise UserError(f"there is no config file '{source}'", where=str(Path.cwd()), fix="check the path")
+    from ludus.config.presets import preset_names, preset_path
+
     if source not in preset_names():
         raise UnknownName("preset or config file", source, preset_names(), fix="see `ludus presets`")
     return preset_path(source), source
@@ -255,6 +266,8 @@ def _validate(data: dict[str, Any], places: Mapping[Key, str]) -> TrainerConfig:
     try:
         return TrainerConfig.model_validate(data)
     except ValidationError as error:
+        from ludus.config.explain import explain
+
         problem = explain(error, TrainerConfig, aliases=[*FIELD_ALIASES, *FIELD_SWITCHES])
     except (ConfigError, UnknownName) as error:
         problem = error  # type: ignore[assignment]  # both carry `where`
@@ -280,3 +293,26 @@ def _canonical(key: Key) -> Key:
     if key[0] == "hyperparams" and len(key) - (key[1] == "algorithm_specific") == 2:
         return ("hyperparams", canonical_hyperparameter(key[-1]))
     return key
+
+
+def sealed(text: str) -> str:
+    """`text` with its checksum before it."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"# sha256 {digest} of what follows. Delete this line when you change the file.\n{text}"
+
+
+def check_seal(path: Path) -> None:
+    """ConfigError unless the run's config at `path` is as the run wrote it, or has no seal. Raises OSError."""
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        return  # who reads it refuses it for its size
+    line = _SEAL.match(data)
+    if line is None and data.strip() and not data.startswith(b"#"):
+        return
+    if line is None or hashlib.sha256(data[line.end() :]).hexdigest() != line[1].decode():
+        raise ConfigError(
+            f"{path.name} is damaged: it is not what the run wrote",
+            where=str(path),
+            fix="`ludus resume` puts it back from a checkpoint; if you changed it, delete its first line",
+        )

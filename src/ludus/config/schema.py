@@ -15,7 +15,6 @@ from pydantic import (
     model_validator,
 )
 
-from ludus.config.explain import explain
 from ludus.config.hyperparameters import (
     SHARED_FIELDS,
     HyperparameterConfig,
@@ -30,10 +29,8 @@ from ludus.config.language import (
     RewardsConfig,
     WarmupConfig,
 )
-from ludus.config.mirror import MirrorConfig
 from ludus.config.registry import LANGUAGE, Algorithm, engine_names, find_algorithm
-from ludus.config.scale import ScaleConfig
-from ludus.config.section import Section
+from ludus.config.sections import MirrorConfig, ScaleConfig, Section
 from ludus.config.when import When
 from ludus.errors import ConfigError, UnknownName
 from ludus.plugins import references
@@ -362,6 +359,8 @@ class TrainerConfig(Section):
         try:
             typed = model(**given)
         except ValidationError as error:
+            from ludus.config.explain import explain
+
             raise explain(error, model, prefix=("hyperparams",)) from None
         if entry.check is not None:
             entry.check(self, typed)

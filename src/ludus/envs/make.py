@@ -16,7 +16,6 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.wrappers import RecordEpisodeStatistics
 
 from ludus.envs.catalog import check_env_exists, env_groups, find_gym_spec, known_env_ids, missing_extra
-from ludus.envs.curriculum import CurriculumWrapper
 from ludus.envs.masks import MASK_KEY, ActionMaskWrapper, checked_mask, declares_masks, sample_legal
 from ludus.envs.support import EnvSupport, support_for
 from ludus.envs.vector import batched, make_vector
@@ -139,9 +138,7 @@ class EnvSpec:
             # the backends never step before a reset, so nobody needs to watch that
             gym_spec=replace(_portable(gym_spec), order_enforce=False),
             wrappers=tuple(find_wrapper(entry) for entry in self.wrappers),
-            curriculum=None
-            if self.curriculum is None
-            else NamedWrapper.checked("CurriculumWrapper", CurriculumWrapper, self.curriculum, "curriculum"),
+            curriculum=None if self.curriculum is None else _find_curriculum(self.curriculum),
         )
         return replace(self, _resolved=resolved)
 
@@ -341,3 +338,9 @@ def _accepted_kwargs(gym_spec: GymSpec) -> str:
     creator = _load(entry) if isinstance(entry, str) else entry
     names = [name for name in inspect.signature(creator).parameters if name != "render_mode"]
     return ", ".join(names) or "no arguments"
+
+
+def _find_curriculum(kwargs: Mapping[str, Any]) -> NamedWrapper:
+    from ludus.envs.curriculum import CurriculumWrapper
+
+    return NamedWrapper.checked("CurriculumWrapper", CurriculumWrapper, kwargs, "curriculum")

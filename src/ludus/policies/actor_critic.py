@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from ludus.errors import ConfigError
-from ludus.policies.base import NetworkSpec, Policy
+from ludus.policies.base import FastActorCritic, NetworkSpec, Policy
 from ludus.policies.distributions import ActionHead, Distribution
 from ludus.policies.extractors import ObservationTensor
-from ludus.policies.fast import FastActorCritic
 from ludus.policies.networks import VALUE_HEAD_GAIN, mlp, mlp_out_dim, orthogonal_init
 from ludus.types import Array
 

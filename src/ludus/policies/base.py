@@ -15,11 +15,40 @@ from torch import Tensor, nn
 from ludus.envs.spaces import space_to_json
 from ludus.errors import CheckpointError
 from ludus.policies.extractors import BaseFeaturesExtractor, NatureCNN, ObservationTensor, make_extractor
-from ludus.policies.fast import FastPolicy
 from ludus.policies.networks import orthogonal_init
 from ludus.policies.observations import ObservationNormalizer, to_tensor
 from ludus.runs.checkpoints import Checkpoint
 from ludus.types import Array, BoolArray, Observation
+
+
+class FastPolicy(ABC):
+    """Draws the actions of a policy, from arrays to arrays. A learner sets it as the policy's `fast`."""
+
+    def begin_rollout(self, n_steps: int) -> None:
+        """Prepare for `n_steps` calls of `act` before the weights change."""
+
+    @abstractmethod
+    def act(self, obs: Observation, masks: BoolArray | None) -> Any:
+        """Return actions for observations as the network takes them."""
+
+
+class FastActorCritic(FastPolicy):
+    """A FastPolicy that estimates values as well."""
+
+    @abstractmethod
+    def act(self, obs: Observation, masks: BoolArray | None) -> tuple[Array, Array, Array]:
+        """Return actions, their log-probabilities and values, each [n, ...]."""
+
+    @abstractmethod
+    def values(self, obs: Observation) -> Array:
+        """Return the values of observations as the network takes them."""
+
+    def rollout_inputs(self) -> tuple[Any, torch.Tensor | None] | None:
+        """Return observations and masks of all `act` calls since `begin_rollout`, flat and on the policy's device.
+
+        None where they are not kept.
+        """
+        return None
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from ludus.config.own_modules import import_own_module
 from ludus.errors import ConfigError, UnknownName
 from ludus.plugins import find, listed, references
-from ludus.policies.networks import require_room
+from ludus.policies.networks import WrongInput, require_room, try_out
 from ludus.policies.observations import is_byte_space, is_image_space, to_tensor
-from ludus.policies.trial import WrongInput, try_out
 from ludus.types import Observation
 
 WHERE = "policy.features_extractor"

@@ -8,23 +8,29 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import platform
 import re
+import shlex
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import ludus
 from ludus.errors import UnknownName, UserError
 from ludus.plain_files import read_plain, way_out
 from ludus.runs import atomic, strict_json
 from ludus.runs.lock import RunLock
 from ludus.runs.manifest import foreign, pickled_file
+from ludus.secret_values import without_secrets
 
 STATUSES = ("running", "finished", "interrupted", "failed", "stopped", "exported")
 
 _INFO = "run.json"
+_PACKAGES = ("torch", "numpy", "gymnasium", "numba", "pydantic")
 _WANDB = "wandb"  # W&B puts links to its own logs there; Ludus reads nothing of it
 _LARGEST_INFO = 4 << 20
 _MAX_NAME_BYTES = 160  # file systems allow 255; the time stamp and a counter follow
@@ -322,3 +328,20 @@ def _exclusive(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def command_line() -> str:
+    """Return the command that started this process, without the secrets of the environment."""
+    program = "ludus" if Path(sys.argv[0]).name in {"ludus", "__main__.py"} else Path(sys.argv[0]).name
+    return without_secrets(shlex.join([program, *sys.argv[1:]]))
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Ludus, Python, and the packages that results depend on."""
+    found = {"ludus": ludus.__version__, "python": platform.python_version(), "platform": platform.platform()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -7,16 +7,14 @@ from pathlib import Path
 
 import torch
 
-from ludus.config.loading import dump_yaml
+from ludus.config.loading import dump_yaml, sealed
 from ludus.config.schema import EnvConfig, TrainerConfig
-from ludus.config.seal import sealed
 from ludus.envs.make import EnvSpec
 from ludus.errors import UserError
 from ludus.evaluation.load import new_learner
 from ludus.runs.atomic import write_atomic
-from ludus.runs.directory import RunDirectory
+from ludus.runs.directory import RunDirectory, command_line, versions
 from ludus.sb3.import_zip import ImportedModel, read_sb3_zip, read_statistics, statistics_beside
-from ludus.training.provenance import command_line, versions
 from ludus.training.trainer import save_policy
 from ludus.types import Progress
 

@@ -21,8 +21,8 @@ import torch.distributed as dist
 
 from ludus.algorithms.learner import LearnerContext
 from ludus.algorithms.peers import DistributedPeers, PeerLost
-from ludus.config.scale import ScaleConfig
 from ludus.config.schema import TrainerConfig
+from ludus.config.sections import ScaleConfig
 from ludus.errors import UserError
 from ludus.runs.streams import Streams
 from ludus.scale.cluster import RaySession, import_ray

@@ -12,8 +12,8 @@ from gymnasium.vector import VectorEnv
 
 from ludus.algorithms.learner import Learner
 from ludus.algorithms.off_policy import OffPolicyHyperparameters
-from ludus.config.scale import ScaleConfig
 from ludus.config.schema import TrainerConfig
+from ludus.config.sections import ScaleConfig
 from ludus.errors import ConfigError
 from ludus.scale.cluster import RaySession, connect, import_ray
 from ludus.scale.collectors import AsyncCollector, ShardedCollector, SyncCollector

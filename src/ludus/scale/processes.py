@@ -10,7 +10,7 @@ from ludus.envs.vector.wire import pack_error
 from ludus.errors import LudusError
 
 if TYPE_CHECKING:
-    from ludus.config.scale import ScaleConfig
+    from ludus.config.sections import ScaleConfig
     from ludus.scale.shard import Shard, ShardPlan
 
 ROOM_SECONDS = 60.0

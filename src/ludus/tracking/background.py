@@ -1,23 +1,32 @@
 """A tracker behind a queue, in a thread of its own: it may be late, fail or hang, and training goes on all the same.
 
-Whatever goes wrong is reported once. Nothing is lost by it: every row stands in `metrics.jsonl`.
+Whatever goes wrong is reported once. Nothing is lost by it: every row stands in `metrics.jsonl`. `RunFiles` finds new
+checkpoints and videos of the run.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from ludus.errors import UserError
-from ludus.tracking.run_files import RunFiles
+from ludus.plain_files import read_plain
 from ludus.tracking.tracker import FileTracker, RowValue
 
 _log = logging.getLogger("ludus.tracking")
 
 _LOOK_SECONDS = 2.0  # between two looks for new files
+_SETTLED_SECONDS = 1.0  # a checkpoint is marked best a moment after it was saved
+_LARGEST_JSON = 1 << 20
+_VIDEOS = (".mp4", ".gif", ".webm")
 
 
 class Background:
@@ -128,3 +137,67 @@ class Background:
         if first:
             rest = f" {self._advice}" if self._advice else ""
             _log.warning("%s %s. Training goes on, metrics.jsonl has every row.%s", self._name, what, rest)
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A checkpoint's directory, or a video."""
+
+    kind: Literal["checkpoint", "video"]
+    path: Path
+    step: int
+    best: bool = False
+    """Of a checkpoint: it is the best so far."""
+
+
+class RunFiles:
+    """Looks for what is new in the run directory `run`; what `known` says is there already is no news."""
+
+    def __init__(self, run: Path, *, known: bool = False) -> None:
+        self._run = run
+        self._told: set[tuple[str, int]] = set()
+        if known:
+            self.news(last=True)
+
+    def news(self, *, last: bool = False) -> list[RunFile]:
+        """What has appeared since the last look, oldest step first; `last` also takes what is a moment old."""
+        best = self._best()
+        found = []
+        for path in [*self._entries("checkpoints"), *self._entries("videos")]:
+            step = _step_of(path)
+            kind: Literal["checkpoint", "video"] = "video" if path.suffix else "checkpoint"
+            marker = path if kind == "video" else path / "MANIFEST.json"
+            try:
+                written = marker.stat().st_mtime_ns
+            except OSError:
+                continue  # taken away meanwhile
+            if (str(path), written) in self._told or not (last or _is_settled(written)):
+                continue
+            self._told.add((str(path), written))
+            found.append(RunFile(kind, path, step, best=kind == "checkpoint" and step == best))
+        return sorted(found, key=lambda file: file.step)
+
+    def _entries(self, folder: str) -> list[Path]:
+        suffixes = _VIDEOS if folder == "videos" else ("",)
+        try:
+            names = os.listdir(self._run / folder)
+        except OSError:
+            return []
+        paths = [self._run / folder / name for name in names if name[:1].isdigit()]
+        return [path for path in paths if path.suffix in suffixes and not path.is_symlink()]
+
+    def _best(self) -> int | None:
+        try:
+            text = read_plain(self._run / "checkpoints" / "best.json", _LARGEST_JSON)
+            return int(json.loads(text)["checkpoint"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+
+def _step_of(path: Path) -> int:
+    digits = path.stem.split(".")[0].split("-")[0].split("_")[0]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _is_settled(written_ns: int) -> bool:
+    return time.time() - written_ns / 1e9 >= _SETTLED_SECONDS

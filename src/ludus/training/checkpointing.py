@@ -12,15 +12,14 @@ import torch
 
 from ludus.algorithms.learner import AnyLearner, with_prefix
 from ludus.algorithms.norms import first_bad_weight
-from ludus.config.loading import dump_yaml
+from ludus.config.loading import dump_yaml, sealed
 from ludus.config.schema import TrainerConfig
-from ludus.config.seal import sealed
 from ludus.errors import CheckpointError, NotFinite
 from ludus.policies.base import load_policy_tensors
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory
+from ludus.training.failure import Storage
 from ludus.training.resume import copies, extents_from
-from ludus.training.storage import Storage
 from ludus.types import Metrics, Progress
 
 if TYPE_CHECKING:

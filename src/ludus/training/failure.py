@@ -1,18 +1,27 @@
-"""What a failed session leaves behind: evidence, the error in `run.json`, and the command that resumes the run."""
+"""Failing disks, and what a failed session leaves behind: evidence, `run.json`, and the command that resumes the run.
+
+The first failures to write are logged, and the third in a row of one kind ends the run.
+"""
 
 from __future__ import annotations
 
+import logging
 import shlex
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ludus.algorithms.norms import first_bad_weight
 from ludus.errors import LudusError, NotFinite, SimulatorLost, StorageError
-from ludus.runs.evidence import keep_evidence
 from ludus.secret_values import without_secrets
 
 if TYPE_CHECKING:
     from ludus.training.session import Session
+
+_log = logging.getLogger("ludus.training")
+MAX_FAILURES = 3
 
 
 def record_failure(session: Session, error: BaseException) -> None:
@@ -56,6 +65,8 @@ def _keep_evidence(session: Session, error: LudusError) -> str:
         arrays = session.unlearned.arrays()
     if arrays is None:
         return ""
+    from ludus.runs.evidence import keep_evidence
+
     note = f"It was env step {session.num_timesteps:,}, update {session.progress.updates + 1:,}."
     if isinstance(error, NotFinite):
         learner = session.learner
@@ -67,3 +78,44 @@ def _keep_evidence(session: Session, error: LudusError) -> str:
     except OSError as problem:
         return f"{note} What shows it could not be kept: {problem}"
     return f"{note} What shows it is kept in {path}"
+
+
+class Storage:
+    """Counts failed writes to the run at `where`; `hint` says how to resume once the disk works again."""
+
+    def __init__(self, where: Path, hint: Callable[[], str]) -> None:
+        self._where = where
+        self._hint = hint
+        self._failures: Counter[str] = Counter()
+
+    @contextmanager
+    def tolerating(self, what: str, alarm: str) -> Iterator[None]:
+        """Log an OSError as an alarm and continue training; the third in a row is a StorageError.
+
+        `what` names the files that fail together, `alarm` says what is missing now and when it is tried again.
+        """
+        try:
+            yield
+        except OSError as error:
+            self._failures[what] += 1
+            if self._failures[what] >= MAX_FAILURES:
+                raise self._ended(
+                    f"{what} could not be saved {MAX_FAILURES} times in a row", error
+                ) from error
+            _log.error("ALARM: %s: %s. Training goes on", alarm, error)
+        else:
+            del self._failures[what]
+
+    @contextmanager
+    def requiring(self, what: str) -> Iterator[None]:
+        """Turn an OSError into a StorageError: without `what` the run cannot continue, or has not ended well."""
+        try:
+            yield
+        except OSError as error:
+            raise self._ended(f"{what} could not be saved", error) from error
+
+    def _ended(self, what: str, error: OSError) -> StorageError:
+        hint = self._hint() or "no checkpoint was saved before: start the run again"
+        return StorageError(
+            f"{what}: {error}\n  where: {self._where}\n  fix:   mend or empty the disk; {hint}"
+        )

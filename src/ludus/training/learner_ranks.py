@@ -39,7 +39,7 @@ class LearnerRanks:
         self.close()
         self.size = number = learners or (1 if config.scale is None else config.scale.num_learners)
         if under_torchrun():
-            from ludus.config.scale import ScaleConfig
+            from ludus.config.sections import ScaleConfig
             from ludus.scale.learners import lead_torchrun
 
             self._group = lead_torchrun(config.scale or ScaleConfig(), device)

@@ -16,7 +16,7 @@ from ludus.runs.atomic import write_atomic
 from ludus.runs.directory import RunDirectory
 from ludus.tracking.machine import MachineLoad
 from ludus.tracking.tracker import MetricsLog
-from ludus.training.storage import Storage
+from ludus.training.failure import Storage
 from ludus.types import EpisodeRecord, Metrics, Progress
 
 WINDOW = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from gymnasium.vector import VectorEnv
@@ -21,7 +21,6 @@ from ludus.rollout.collector import Collector, EnvCollector
 from ludus.rollout.stepper import Stepper
 from ludus.runs.limits import usable_cores
 from ludus.runs.streams import Streams
-from ludus.tracking.progress import ProgressDisplay
 from ludus.training.env_source import EnvSource
 from ludus.training.learner_ranks import require_shareable
 from ludus.training.resolve import (
@@ -33,6 +32,9 @@ from ludus.training.resolve import (
     resolve_threads,
 )
 from ludus.training.trainer import RunTrainer, load_weights
+
+if TYPE_CHECKING:
+    from ludus.tracking.progress import ProgressDisplay
 
 _log = logging.getLogger("ludus.training")
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ludus.config.loading import check_seal
 from ludus.config.plain_yaml import read_yaml
-from ludus.config.seal import check_seal
 from ludus.errors import CheckpointError, UserError
 from ludus.runs import atomic, strict_json
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ludus.algorithms.learner import AnyLearner
 from ludus.algorithms.norms import optimizer_norms
@@ -19,13 +19,14 @@ from ludus.runs.checkpoints import Checkpoint
 from ludus.runs.directory import RunDirectory
 from ludus.runs.signals import StopSignals
 from ludus.runs.streams import Streams
-from ludus.tracking.progress import ProgressDisplay
 from ludus.tracking.tracker import MetricsLog
 from ludus.training.checkpointing import SessionCheckpoints
-from ludus.training.failure import resume_hint
+from ludus.training.failure import Storage, resume_hint
 from ludus.training.metric_rows import MetricRows
-from ludus.training.storage import Storage
 from ludus.types import Metrics, Progress
+
+if TYPE_CHECKING:
+    from ludus.tracking.progress import ProgressDisplay
 
 
 @dataclass(kw_only=True, eq=False)

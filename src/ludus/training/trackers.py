@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ludus.config.loading import plain_config
 from ludus.config.schema import TrainerConfig, WandbConfig
 from ludus.runs.directory import RunDirectory
-from ludus.tracking.background import Background
-from ludus.tracking.run_files import RunFiles
+from ludus.tracking.background import Background, RunFiles
 from ludus.tracking.tensorboard import TensorBoardTracker
 from ludus.tracking.tracker import MetricsLog, Tracker
-from ludus.training.storage import Storage
+from ludus.training.failure import Storage
 
 if TYPE_CHECKING:
     from ludus.tracking.wandb import WandbTracker

@@ -7,13 +7,12 @@ from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ludus.algorithms.learner import AnyLearner, Learner
 from ludus.algorithms.peers import PeerLost
-from ludus.config.loading import config_hash, dump_yaml
+from ludus.config.loading import config_hash, dump_yaml, sealed
 from ludus.config.schema import TrainerConfig
-from ludus.config.seal import sealed
 from ludus.config.when import When
 from ludus.errors import UserError
 from ludus.evaluation.evaluate import EvaluationResult
@@ -21,27 +20,27 @@ from ludus.policies.base import load_policy_tensors
 from ludus.rollout.collector import Collector
 from ludus.runs.atomic import TEMPORARY_PREFIX, remove_stale_temporaries, write_atomic
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
-from ludus.runs.directory import RunDirectory
+from ludus.runs.directory import RunDirectory, command_line, versions
 from ludus.runs.limits import require_open_files
 from ludus.runs.lock import RunLock
 from ludus.runs.signals import StopSignals
 from ludus.runs.streams import Streams
 from ludus.tracking.jsonl import read_jsonl
 from ludus.tracking.logs import attach_log_file, detach
-from ludus.tracking.progress import ProgressDisplay
 from ludus.tracking.tracker import CLOCK, MetricsLog
 from ludus.training.base import RLTrainer, TrainResult
 from ludus.training.callbacks import CallbackLogger, as_callback
 from ludus.training.checkpointing import policy_state
 from ludus.training.failure import record_failure
 from ludus.training.learner_ranks import LearnerRanks, LearnersRescaled
-from ludus.training.loop import train_loop
-from ludus.training.provenance import command_line, versions
-from ludus.training.publisher import Publisher
+from ludus.training.loop import Publisher, train_loop
 from ludus.training.resume import ResumePoint, find_resume_point
 from ludus.training.session import Session
 from ludus.training.trackers import closing, open_trackers
 from ludus.types import Progress
+
+if TYPE_CHECKING:
+    from ludus.tracking.progress import ProgressDisplay
 
 
 class RunTrainer(RLTrainer):

@@ -14,12 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.algorithms.backends import Minibatches, UpdateSettings
+from ludus.algorithms.backends import Minibatches, RolloutSamples, UpdateSettings
 from ludus.algorithms.backends.eager import EagerOnPolicy, EagerReplay
 from ludus.algorithms.replay import ReplayBatch
-from ludus.algorithms.samples import RolloutSamples
 from ludus.policies.actor_critic import ActorCritic
-from ludus.policies.fast import FastActorCritic, FastPolicy
+from ludus.policies.base import FastActorCritic, FastPolicy
 from ludus.policies.observations import to_tensor
 from ludus.policies.soft_actor import SACPolicy
 from ludus.types import Array, BoolArray, Observation

@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ludus.algorithms.backends import Minibatches, OnPolicyBackend, ReplayBackend, UpdateSettings
+from ludus.algorithms.backends import (
+    Minibatches,
+    OnPolicyBackend,
+    ReplayBackend,
+    RolloutSamples,
+    UpdateSettings,
+)
 from ludus.algorithms.gradient_step import descend, set_learning_rate
-from ludus.algorithms.samples import RolloutSamples
 from ludus.types import Metrics
 
 if TYPE_CHECKING:

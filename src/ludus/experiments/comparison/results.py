@@ -26,8 +26,8 @@ from ludus.reports.statistics import (
     probability_of_improvement,
 )
 from ludus.runs import atomic, strict_json
+from ludus.runs.directory import versions
 from ludus.runs.limits import usable_cores
-from ludus.training.provenance import versions
 from ludus.types import Array
 
 FORMAT = 1

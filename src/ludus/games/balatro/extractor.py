@@ -13,22 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ludus.errors import ConfigError
+from ludus.games.balatro.plugin import PLACES, choose_extractor
 from ludus.policies.extractors import WHERE, BaseFeaturesExtractor
-
-PLACES = {"jokers": "joker_ids", "offers": "offer_ids", "hand": "hand_ids"}
-"""The blocks that describe places, and which ids say what lies there; consumables are ids alone."""
-
-
-def is_balatro(space: gym.Space[Any]) -> bool:
-    """Whether this is Balatro's Dict observation."""
-    return isinstance(space, gym.spaces.Dict) and {*PLACES, *PLACES.values(), "consumable_ids"} <= set(
-        space.spaces
-    )
-
-
-def choose_extractor(space: gym.Space[Any]) -> str | None:
-    """Return the extractor that `auto` means for `space`; None for observations of other games."""
-    return "balatro" if is_balatro(space) else None
 
 
 class BalatroExtractor(BaseFeaturesExtractor):
@@ -43,7 +29,7 @@ class BalatroExtractor(BaseFeaturesExtractor):
         place_dim: int = 32,
     ) -> None:
         super().__init__(observation_space, features_dim)
-        if not isinstance(observation_space, gym.spaces.Dict) or not is_balatro(observation_space):
+        if not isinstance(observation_space, gym.spaces.Dict) or choose_extractor(observation_space) is None:
             raise ConfigError(
                 f"the extractor balatro reads Balatro's Dict observation, not {type(observation_space).__name__}",
                 where=WHERE,

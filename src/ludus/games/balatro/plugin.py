@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ludus.plugins import CommandEntry, EnvEntry, Plugin
+
+PLACES = {"jokers": "joker_ids", "offers": "offer_ids", "hand": "hand_ids"}
+"""The blocks of the Dict observation that describe places, and the ids of what is there; consumables are ids alone."""
 
 _TITLES = {
     "mean_ante": "mean ante",
@@ -31,7 +36,7 @@ PLUGIN = Plugin(
     },
     human_play=dict.fromkeys(("balatro", "ludus/Balatro-v0"), "ludus.games.balatro.terminal:play"),
     extractors={"balatro": "ludus.games.balatro.extractor:BalatroExtractor"},
-    choose_extractor="ludus.games.balatro.extractor:choose_extractor",
+    choose_extractor="ludus.games.balatro.plugin:choose_extractor",
     bots={"rules": "ludus.games.balatro.bot:make_bot"},
     bot_envs={"rules": "ludus.games.balatro.bot:bot_env"},
     commands={"balatro": CommandEntry("ludus.games.balatro.cli:balatro_app", "Check Balatro's rules.")},
@@ -41,3 +46,11 @@ PLUGIN = Plugin(
         )
     },
 )
+
+
+def choose_extractor(space: Any) -> str | None:
+    """Return the extractor that `auto` means for `space`; None for observations of other games."""
+    from gymnasium.spaces import Dict  # not above: `ludus --help` reads this file
+
+    ids = {*PLACES, *PLACES.values(), "consumable_ids"}
+    return "balatro" if isinstance(space, Dict) and ids <= set(space.spaces) else None

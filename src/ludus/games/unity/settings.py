@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from ludus.config.explain import explain
-from ludus.config.section import Section
+from ludus.config.sections import Section
 from ludus.games.unity.frames import LONGEST_PAYLOAD
 
 

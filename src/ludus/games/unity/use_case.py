@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ludus.config.explain import explain
 from ludus.config.plain_yaml import read_yaml
-from ludus.config.section import Section
+from ludus.config.sections import Section
 from ludus.errors import ConfigError, UnknownName
 
 _SHIPPED = Path(__file__).with_name("use_cases")

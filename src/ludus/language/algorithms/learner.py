@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ludus.algorithms.gradient_step import StepGate
 from ludus.algorithms.learner import explained_variance, with_prefix
-from ludus.algorithms.peers import ALONE, Peers, on_all_ranks
+from ludus.algorithms.peers import ALONE, Peers, on_all_ranks, sendable
 from ludus.config.language import LanguageConfig, RewardsConfig
 from ludus.config.schema import TrainerConfig
 from ludus.errors import NotFinite
@@ -42,7 +42,6 @@ from ludus.language.algorithms.scoring import score
 from ludus.language.algorithms.student import Student
 from ludus.language.models.model import LanguageModel
 from ludus.language.turns import Turn, Turns
-from ludus.policies.sharding import sendable
 from ludus.runs.streams import Streams
 from ludus.types import Metrics
 

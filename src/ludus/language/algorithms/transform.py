@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ludus.config.section import Section
+from ludus.config.sections import Section
 
 
 class Transform(Section):

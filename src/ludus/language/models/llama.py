@@ -17,13 +17,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as compute_twice
 
+from ludus.algorithms.peers import Shard
 from ludus.language.models.low_rank import Layer, LowRank
 from ludus.language.models.model import LanguageModel
 from ludus.language.models.precise_head import logits
 from ludus.language.models.segments import Packing
 from ludus.language.models.shape import Shape
 from ludus.language.models.tokenizer import Tokenizer
-from ludus.policies.sharding import Shard
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [N, heads, d], k and v [N, kv_heads, d]) to [N, heads, d]; keys and queries carry their positions."""

@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ludus.algorithms.peers import put
 from ludus.config.language import AdapterConfig
 from ludus.errors import ConfigError, UserError, nearest
-from ludus.policies.sharding import put
 
 
 @dataclass(frozen=True)

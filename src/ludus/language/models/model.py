@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from ludus.algorithms.peers import Shard, whole
 from ludus.config.language import AdapterConfig
 from ludus.errors import ConfigError, UserError
 from ludus.language.models.low_rank import Layer, LowRank, copy_named
 from ludus.language.models.tokenizer import Tokenizer
-from ludus.policies.sharding import Shard, whole
 
 
 class LanguageModel(nn.Module, ABC):

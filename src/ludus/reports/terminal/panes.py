@@ -12,8 +12,7 @@ from rich.text import Text
 
 from ludus.reports.reading import readable
 from ludus.reports.terminal.watched import Watched
-from ludus.tracking.progress import duration, number
-from ludus.tracking.sparkline import sparkline
+from ludus.tracking.progress import duration, number, sparkline
 
 Lines = Sequence[Text]
 Draw = Callable[[Watched, int, int], Lines]

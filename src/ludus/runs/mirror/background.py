@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from ludus.config.mirror import bytes_per_second
+from ludus.config.sections import bytes_per_second
 from ludus.errors import UserError
 from ludus.runs.directory import RunDirectory
 from ludus.runs.lock import RunLock

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from ludus.config.mirror import SCHEMES
+from ludus.config.sections import SCHEMES
 from ludus.errors import MissingExtra, UserError
 
 PIECE = 2**20

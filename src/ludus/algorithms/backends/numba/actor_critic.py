@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from ludus.algorithms.backends import Minibatches, OnPolicyBackend, UpdateSettings
+from ludus.algorithms.backends import Minibatches, OnPolicyBackend, RolloutSamples, UpdateSettings
 from ludus.algorithms.backends.numba import acting, listing, policy_gradient, sparse
 from ludus.algorithms.backends.numba.cores import CoreChoice
 from ludus.algorithms.backends.numba.memory import (
@@ -25,9 +25,8 @@ from ludus.algorithms.backends.numba.memory import (
     uncovered_input,
     uncovered_layer,
 )
-from ludus.algorithms.samples import RolloutSamples
 from ludus.policies.actor_critic import ActorCritic
-from ludus.policies.fast import FastActorCritic
+from ludus.policies.base import FastActorCritic
 from ludus.runs.streams import Streams
 from ludus.types import Array, BoolArray, Metrics, Observation
 

@@ -20,7 +20,7 @@ from ludus.algorithms.backends.numba.memory import (
     uncovered_layer,
 )
 from ludus.algorithms.replay import ReplayArrays
-from ludus.policies.fast import FastPolicy
+from ludus.policies.base import FastPolicy
 from ludus.policies.observations import RewardNormalizer
 from ludus.policies.q_network import QPolicy
 from ludus.types import Array, BoolArray, Metrics, Observation

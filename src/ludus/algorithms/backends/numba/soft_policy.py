@@ -27,8 +27,8 @@ from ludus.algorithms.backends.numba.memory import (
 from ludus.algorithms.backends.numba.panels import panels_of, turned_size
 from ludus.algorithms.backends.numba.tiles import PANEL
 from ludus.algorithms.replay import ReplayArrays
+from ludus.policies.base import FastPolicy
 from ludus.policies.distributions import refuse_mask
-from ludus.policies.fast import FastPolicy
 from ludus.policies.observations import RewardNormalizer
 from ludus.policies.soft_actor import SACPolicy, TwinCritic
 from ludus.types import Array, BoolArray, Metrics, Observation
