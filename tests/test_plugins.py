@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ludus.plugins import load, plugins
 
 SRC = Path(__file__).parents[1] / "src"
@@ -55,6 +57,27 @@ assert main(["train", "cartpole-ppo", "total_timesteps=2048", "n_envs=2", "hyper
 """
     _python(script, tmp_path)
     assert next(tmp_path.glob("runs/CartPole-v1/PPO/*/run.json")).is_file()
+
+
+_TRAIN = """
+import sys
+from ludus import TrainerConfig, create_trainer
+config = TrainerConfig(algorithm="PPO", n_envs=2, total_timesteps=512, hyperparams={"n_steps": 128})
+create_trainer("CartPole-v1", config).train()
+"""
+_TRAIN_BY_COMMAND = """
+import sys
+from ludus.cli.app import main
+flags = ["--algo", "ppo", "--env", "CartPole-v1", "--steps", "512", "--quiet"]
+assert main(["train", *flags, "n_envs=2", "hyperparams.n_steps=128"]) == 0
+"""
+
+
+@pytest.mark.parametrize("script", [_TRAIN, _TRAIN_BY_COMMAND], ids=["create_trainer", "ludus train"])
+def test_training_cartpole_imports_few_modules(script: str, tmp_path: Path) -> None:
+    count = 'print(*sorted(name for name in sys.modules if name.partition(".")[0] == "ludus"), sep="\\n")'
+    modules = [line for line in _python(script + count, tmp_path).splitlines() if line.startswith("ludus")]
+    assert len(modules) <= 120, modules
 
 
 def test_help_imports_no_command(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ludus.algorithms.backends.numba.cores import AT_MOST_AFTER, LATELY, TRY_AGAIN_AFTER, CoreChoice
+from ludus.algorithms.backends.numba import AT_MOST_AFTER, LATELY, TRY_AGAIN_AFTER, CoreChoice
 
 
 def picks(choice: CoreChoice, seconds: dict[int, float], calls: int) -> list[int]:

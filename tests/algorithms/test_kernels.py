@@ -12,8 +12,8 @@ from gymnasium import spaces
 from learning_setup import OBS, learner, rollout, transitions
 
 from ludus.algorithms.advantages import gae, vtrace
-from ludus.algorithms.backends.numba.credit import gae as fast_gae
-from ludus.algorithms.backends.numba.credit import vtrace as fast_vtrace
+from ludus.algorithms.backends.numba.rollouts import gae as fast_gae
+from ludus.algorithms.backends.numba.rollouts import vtrace as fast_vtrace
 from ludus.policies.observations import RewardNormalizer
 from ludus.rollout.experience import Cuts
 

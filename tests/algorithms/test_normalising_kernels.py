@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from ludus.algorithms.backends.numba.normalising import see_observations, see_rewards
+from ludus.algorithms.backends.numba.rollouts import see_observations, see_rewards
 from ludus.policies.observations import ObservationNormalizer, RewardNormalizer
 
 

@@ -20,7 +20,7 @@ from ludus.config.language import GameSpec
 from ludus.config.schema import TrainerConfig
 from ludus.envs.finite import all_finite, first_bad
 from ludus.envs.make import EnvSpec
-from ludus.envs.vector.classic import BatchedVectorEnv
+from ludus.envs.vector.batched import BatchedVectorEnv
 from ludus.envs.vector.process import ProcessVectorEnv
 from ludus.envs.vector.remote import RemoteVectorEnv
 from ludus.envs.vector.serial import SerialVectorEnv

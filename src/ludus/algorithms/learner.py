@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from ludus.algorithms.backends.numba.normalising import see_observations, see_rewards
+from ludus.algorithms.backends.numba.rollouts import see_observations, see_rewards
 from ludus.algorithms.gradient_step import StepGate
 from ludus.algorithms.peers import ALONE, Peers, sharded_like, whole
 from ludus.config.hyperparameters import Hyperparameters

@@ -14,8 +14,8 @@ from ludus.algorithms.advantages import gae, vtrace
 from ludus.algorithms.backends import OnPolicyBackend, RolloutBatch, RolloutSamples
 from ludus.algorithms.backends.eager import EagerOnPolicy
 from ludus.algorithms.backends.numba.actor_critic import ActorCriticKernels, unsupported_reason
-from ludus.algorithms.backends.numba.credit import gae as fast_gae
-from ludus.algorithms.backends.numba.credit import vtrace as fast_vtrace
+from ludus.algorithms.backends.numba.rollouts import gae as fast_gae
+from ludus.algorithms.backends.numba.rollouts import vtrace as fast_vtrace
 from ludus.algorithms.learner import Learner, LearnerContext, explained_variance
 from ludus.algorithms.peers import on_all_ranks, put, sendable, whole
 from ludus.config.hyperparameters import Hyperparameters, constant

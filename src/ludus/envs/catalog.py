@@ -10,7 +10,6 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.envs.registration import parse_env_id
 
-from ludus.config.own_modules import import_own_module
 from ludus.envs.registration import register_envs
 from ludus.errors import MissingExtra, UnknownName, UserError
 from ludus.plugins import plugins
@@ -97,6 +96,8 @@ def find_gym_spec(env_id: str) -> GymSpec:
 
 
 def import_registering_module(module: str, env_id: str) -> None:
+    from ludus.config.own_modules import import_own_module
+
     try:
         import_own_module(module)
     except ModuleNotFoundError as error:

@@ -9,7 +9,6 @@ from typing import Any
 
 import gymnasium as gym
 
-from ludus.config.own_modules import import_own_module
 from ludus.envs.masks import ActionMaskWrapper
 from ludus.envs.wrappers import ClipAction, Env, FrameSkip, FrameStack, RewardScalingWrapper, mujoco_preset
 from ludus.errors import ConfigError, UnknownName, UserError
@@ -150,6 +149,8 @@ def _name_and_kwargs(entry: WrapperEntry) -> tuple[str, dict[str, Any]]:
 
 
 def _import_wrapper(name: str) -> WrapperFactory:
+    from ludus.config.own_modules import import_own_module
+
     module_name, _, attribute = name.partition(":")
     try:
         module = import_own_module(module_name)

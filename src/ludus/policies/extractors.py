@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ludus.config.own_modules import import_own_module
 from ludus.errors import ConfigError, UnknownName
 from ludus.plugins import find, listed, references
 from ludus.policies.networks import WrongInput, require_room, try_out
@@ -297,6 +296,8 @@ def _find(name: str) -> type[nn.Module]:
     module_name, colon, class_name = name.partition(":")
     if not colon:
         return _find_in_folders(name)
+    from ludus.config.own_modules import import_own_module
+
     try:
         module = import_own_module(module_name)
     except ModuleNotFoundError as error:

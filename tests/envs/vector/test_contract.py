@@ -12,7 +12,7 @@ from gymnasium.vector import SyncVectorEnv
 from vector_envs import Counting, Stateful
 
 from ludus.envs.make import EnvSpec
-from ludus.envs.vector.classic import BatchedVectorEnv
+from ludus.envs.vector.batched import BatchedVectorEnv
 from ludus.envs.vector.contract import (
     AsyncStepping,
     ChecksFinite,

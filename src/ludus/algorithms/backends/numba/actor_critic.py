@@ -15,8 +15,7 @@ import torch
 from gymnasium import spaces
 
 from ludus.algorithms.backends import Minibatches, OnPolicyBackend, RolloutSamples, UpdateSettings
-from ludus.algorithms.backends.numba import acting, listing, policy_gradient, sparse
-from ludus.algorithms.backends.numba.cores import CoreChoice
+from ludus.algorithms.backends.numba import CoreChoice, acting, policy_gradient
 from ludus.algorithms.backends.numba.memory import (
     FlatMemory,
     activation_kind,
@@ -30,6 +29,7 @@ from ludus.policies.base import FastActorCritic
 from ludus.runs.streams import Streams
 from ludus.types import Array, BoolArray, Metrics, Observation
 
+WIDE = 256  # inputs from which on kernels that skip zeros are faster
 _NAMES = {
     policy_gradient.POLICY_LOSS: "policy_gradient_loss",
     policy_gradient.VALUE_LOSS: "value_loss",
@@ -110,13 +110,17 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         self._may_skip_zeros = (
             isinstance(space, spaces.Discrete)
             and not shared
-            and n_in >= listing.WIDE
+            and n_in >= WIDE
             and min(len(hidden), len(value_hidden)) > 0
         )
         self._list_buffers: Any = None
         self._list_rows = 0
         self._expected = 0
         if self._may_skip_zeros:
+            from ludus.algorithms.backends.numba import listing, sparse
+
+            self._list = listing.listed
+            self._sparse_turn, self._sparse_act, self._sparse_update = sparse.turn, sparse.act, sparse.update
             self._turned, self._turned_for_acting = (
                 tuple(np.empty((n_in, widths[0]), dtype=np.float32) for widths in (hidden, value_hidden))
                 for _ in range(2)
@@ -124,7 +128,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
 
     def begin_rollout(self, n_steps: int) -> None:
         if self._may_skip_zeros:
-            sparse.turn(self.memory.parameters, self._plan, *self._turned_for_acting)
+            self._sparse_turn(self.memory.parameters, self._plan, *self._turned_for_acting)
             self._expected = n_steps
 
     def act(self, obs: Observation, masks: BoolArray | None) -> tuple[Array, Array, Array]:
@@ -149,7 +153,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
             self._expected -= 1
             with self._cores_to_act.choose() as cores:
                 numba.set_num_threads(cores)
-                sparse.act(
+                self._sparse_act(
                     self.memory.parameters,
                     self._plan,
                     there,
@@ -325,7 +329,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
                 work = [np.empty(rows * self._widest, dtype=np.float32) for _ in range(4)]
                 self._list_buffers = (work[0], work[1], self._turned[0], work[2], work[3], self._turned[1])
             numba.set_num_threads(cores)
-            return sparse.update(
+            passed: tuple[int, bool] = self._sparse_update(
                 self.memory.arrays,
                 self._plan,
                 there,
@@ -339,6 +343,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
                 stats,
                 self._list_buffers,
             )
+            return passed
 
         return one_pass
 
@@ -346,7 +351,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         """See `listing.listed`; None where these networks or observations are not made for it."""
         if not self._may_skip_zeros or masks is None:
             return None
-        return listing.listed(flat_rows(obs), masks)
+        return self._list(flat_rows(obs), masks)
 
     def compile(self) -> float:
         """Compile what will be called, or load it from the disk cache; returns the seconds it took."""

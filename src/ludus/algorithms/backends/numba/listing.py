@@ -12,8 +12,7 @@ from numba import njit
 
 from ludus.types import Array, BoolArray
 
-WIDE = 256  # inputs from which on looking for zeros is worth it
-DENSE = 0.25  # and the share of numbers above which it is not
+DENSE = 0.25  # the share of numbers that are not zero above which lists are slower
 
 
 @njit(cache=True)

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 
 from ludus.algorithms.backends import ReplayBackend
-from ludus.algorithms.backends.numba import soft_acting
+from ludus.algorithms.backends.numba import CoreChoice, soft_acting
 from ludus.algorithms.backends.numba import soft_actor_critic as sac
-from ludus.algorithms.backends.numba.cores import CoreChoice
 from ludus.algorithms.backends.numba.memory import (
     FlatMemory,
     activation_kind,

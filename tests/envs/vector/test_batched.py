@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ludus.envs.make import EnvSpec, choose_backend, make_vectorized_env
-from ludus.envs.vector.classic import GAMES
+from ludus.envs.vector.batched import GAMES
 from ludus.errors import ConfigError
 
 
