@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ludus.cli.options import EnvId, Json, Quiet, Root, Seed, Stochastic
+from ludus.cli.commands import EnvId, Json, Quiet, Root, Seed, Stochastic
 from ludus.cli.output import Output
 from ludus.errors import UserError
 

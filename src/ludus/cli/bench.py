@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import LazyCommands
-from ludus.cli.options import Json
+from ludus.cli.commands import Json, LazyCommands
 from ludus.cli.output import Output, plain_table
 from ludus.plugins import commands
 

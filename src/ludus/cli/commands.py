@@ -1,16 +1,36 @@
-"""The group that commands are in. Their modules are imported when a command is run, not to list it."""
+"""The group that commands are in, and the options that several commands share.
+
+The module of a command is imported when it is run, not to list it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from ludus.errors import UnknownName
 from ludus.plugins import CommandEntry, load
+
+Json = Annotated[bool, typer.Option("--json", help="End with one JSON object on stdout, for scripts.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the result.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Every metric row, and what goes on inside.")]
+Root = Annotated[str, typer.Option("--root", "-C", metavar="DIR", help="Where the runs are.")]
+EnvId = Annotated[
+    str | None, typer.Option("--env", metavar="ID", help="A Gymnasium id, or module:Id to import it first.")
+]
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, help="The first episode's seed; the next ones follow.")
+]
+Stochastic = Annotated[
+    bool, typer.Option("--stochastic", help="Sample actions as in training, instead of the likeliest.")
+]
+Bandwidth = Annotated[
+    str | None, typer.Option("--bandwidth", metavar="RATE", help='At most so fast, as in "5 MB/s".')
+]
 
 
 class Commands(TyperGroup):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ludus.cli.commands import EnvId, Json
 from ludus.cli.foreign import remark_as_dict, remarks_as_comments
-from ludus.cli.options import EnvId, Json
 from ludus.cli.output import Output, emit_json
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.options import EnvId, Json
+from ludus.cli.commands import EnvId, Json
 from ludus.cli.output import Output
 from ludus.plugins import listed
 

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 import ludus
-from ludus.cli.options import Json, Root
+from ludus.cli.commands import Json, Root
 from ludus.cli.output import Output, plain_table
 from ludus.errors import DISTRIBUTION, EXIT_FAULT, install_command
 from ludus.plugins import plugins

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ludus.cli.options import Json
+from ludus.cli.commands import Json
 from ludus.cli.output import Output, plain_table
 from ludus.errors import UserError, install_command
 

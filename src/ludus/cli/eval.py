@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.options import EnvId, Json, Quiet, Root, Seed, Stochastic
+from ludus.cli.commands import EnvId, Json, Quiet, Root, Seed, Stochastic
 from ludus.cli.output import Output
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.options import Json
+from ludus.cli.commands import Json
 from ludus.cli.output import Output
 from ludus.errors import UserError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.options import Json, Root
+from ludus.cli.commands import Json, Root
 from ludus.cli.output import Output, plain_table
 from ludus.errors import UserError
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ludus.cli.commands import Json, Quiet, Root, Stochastic
 from ludus.cli.failures import typed_as
-from ludus.cli.options import Json, Quiet, Root, Stochastic
 from ludus.cli.output import Output, plain_table
 from ludus.errors import UserError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.options import Bandwidth, Json, Quiet, Root
+from ludus.cli.commands import Bandwidth, Json, Quiet, Root
 from ludus.cli.output import Output
 from ludus.errors import UserError
 

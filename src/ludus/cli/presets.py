@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ludus.cli.options import Json
+from ludus.cli.commands import Json
 from ludus.cli.output import Output, plain_table
 
 

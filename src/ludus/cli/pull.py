@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.options import Bandwidth, Json, Quiet, Root
+from ludus.cli.commands import Bandwidth, Json, Quiet, Root
 from ludus.cli.output import Output
 from ludus.errors import UserError
 

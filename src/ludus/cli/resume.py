@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.options import Json, Quiet, Root, Verbose
+from ludus.cli.commands import Json, Quiet, Root, Verbose
 from ludus.cli.output import Output
 from ludus.errors import UserError
 

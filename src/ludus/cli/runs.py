@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Commands
-from ludus.cli.options import Json, Root
+from ludus.cli.commands import Commands, Json, Root
 from ludus.cli.output import Output, plain_table
 from ludus.errors import UserError
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.options import Json, Root
+from ludus.cli.commands import Json, Root
 from ludus.cli.output import Output
 from ludus.errors import UserError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.options import EnvId, Json, Quiet
+from ludus.cli.commands import EnvId, Json, Quiet
 from ludus.cli.output import Output
 from ludus.errors import EXIT_FAULT, UserError
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Commands
-from ludus.cli.options import Json, Quiet, Root
+from ludus.cli.commands import Commands, Json, Quiet, Root
 from ludus.cli.output import Output
 from ludus.errors import UserError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.options import EnvId, Json, Quiet, Verbose
+from ludus.cli.commands import EnvId, Json, Quiet, Verbose
 from ludus.cli.output import Output
 from ludus.errors import UserError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.options import Json, Root
+from ludus.cli.commands import Json, Root
 from ludus.cli.output import Output
 from ludus.errors import MissingExtra, UserError
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ludus.cli.commands import Json
 from ludus.cli.failures import typed_as
-from ludus.cli.options import Json
 from ludus.cli.output import Output
 from ludus.errors import EXIT_USER_ERROR
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.options import EnvId, Json, Quiet, Root, Seed, Stochastic
+from ludus.cli.commands import EnvId, Json, Quiet, Root, Seed, Stochastic
 from ludus.cli.output import Output
 from ludus.errors import UserError
 

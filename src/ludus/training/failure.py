@@ -65,8 +65,6 @@ def _keep_evidence(session: Session, error: LudusError) -> str:
         arrays = session.unlearned.arrays()
     if arrays is None:
         return ""
-    from ludus.runs.evidence import keep_evidence
-
     note = f"It was env step {session.num_timesteps:,}, update {session.progress.updates + 1:,}."
     if isinstance(error, NotFinite):
         learner = session.learner
@@ -74,6 +72,8 @@ def _keep_evidence(session: Session, error: LudusError) -> str:
         note += f" First bad value of the network: {bad}." if bad else ""
     about = {"error": str(error)[:4000], "when": note}
     try:
+        from ludus.runs.evidence import keep_evidence
+
         path = keep_evidence(session.directory.faults_dir, session.num_timesteps, arrays, about)
     except OSError as problem:
         return f"{note} What shows it could not be kept: {problem}"

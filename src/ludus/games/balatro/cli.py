@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Commands
-from ludus.cli.options import Json
+from ludus.cli.commands import Commands, Json
 from ludus.cli.output import Output, plain_table
 from ludus.errors import EXIT_FAULT
 

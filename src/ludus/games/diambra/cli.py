@@ -12,8 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Commands
-from ludus.cli.options import Json, Root
+from ludus.cli.commands import Commands, Json, Root
 from ludus.cli.output import Output
 from ludus.errors import MissingExtra, UserError
 

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.commands import Commands
-from ludus.cli.options import Json
+from ludus.cli.commands import Commands, Json
 from ludus.cli.output import Output
 from ludus.errors import EXIT_OK, ConfigError, UnknownName, UserError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.options import Json, Root
+from ludus.cli.commands import Json, Root
 from ludus.cli.output import Output, plain_table
 from ludus.errors import UserError
 
