@@ -2,7 +2,8 @@
 
 `OnPolicyLearner.credit` turns a rollout into samples with advantages (GAE) and value targets. `PPO.learn` optimises the
 clipped objective on them for several epochs of minibatches. An update backend (`backends/`) takes the gradient steps:
-with torch it averages `loss_terms` over a minibatch, computes `loss`, clips the gradient and steps Adam.
+with torch, eagerly or as a CUDA graph, it averages `loss_terms` over a minibatch, computes `loss`, clips the gradient
+and steps Adam. The fused numba kernels compute the same update; tests hold them to the functions below.
 """
 
 from __future__ import annotations
@@ -80,13 +81,13 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
             epochs += 1
             minibatches = update.shuffle(h.batch_size)
             update.take_steps(minibatches)
-            if update.stopped:  # the policy has moved beyond target_kl
+            if update.stopped:  # approx_kl of a minibatch exceeded 1.5 * target_kl; its step was not taken
                 break
         return {
             **batch.metrics,
             **update.finish(),
             "train/learning_rate": settings.learning_rate,
-            "train/clip_range": h.clip_range(fraction),
+            "train/clip_range": settings.clip_range,
             "train/n_epochs": float(epochs),
         }
 
@@ -104,29 +105,35 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
             normalize_advantage=h.normalize_advantage,
         )
 
-    def loss_terms(self, batch: RolloutSamples, coefs: dict[str, Tensor]) -> PPOTerms:
-        """Return the terms of the loss of every sample. Advantages are already normalised over the minibatch."""
-        advantages, returns = batch.advantages, batch.returns
-        log_probs, entropy, values = self.trained.evaluate(batch.obs, batch.actions, batch.masks)
+    def loss_terms(self, minibatch: RolloutSamples, coefs: dict[str, Tensor]) -> PPOTerms:
+        """Return the terms of the loss of every sample.
 
-        log_ratio = log_probs - batch.log_probs
+        With `normalize_advantage` the advantages are already normalised over the minibatch. `coefs` are the settings as
+        tensors; `lowest_ratio` and `highest_ratio` are 1 - epsilon and 1 + epsilon.
+        """
+        advantages, returns = minibatch.advantages, minibatch.returns
+        log_probs, entropy, values = self.trained.evaluate(minibatch.obs, minibatch.actions, minibatch.masks)
+
+        log_ratio = log_probs - minibatch.log_probs
         ratio = log_ratio.exp()
-        constant_ratio = ratio.detach()
-        clipped_ratio = constant_ratio.clamp(coefs["lowest_ratio"], coefs["highest_ratio"])  # 1 -+ epsilon
+        detached_ratio = ratio.detach()
+        clipped_ratio = detached_ratio.clamp(coefs["lowest_ratio"], coefs["highest_ratio"])
         # min(ratio * A, clipped_ratio * A), written out: on a GPU the gradients of `min` and `clamp` are slow
-        is_clipped = advantages * clipped_ratio < advantages * constant_ratio
-        surrogate = advantages * torch.where(is_clipped, clipped_ratio, ratio)
+        clip_binds = advantages * clipped_ratio < advantages * detached_ratio
+        surrogate = advantages * torch.where(clip_binds, clipped_ratio, ratio)
 
-        if self.h.clip_range_vf is not None:
+        if self.h.clip_range_vf is not None:  # as in Stable-Baselines3: no maximum with the unclipped loss
             limit = coefs["clip_range_vf"]
-            values = batch.values + (values - batch.values).clamp(-limit, limit)
+            values = minibatch.values + (values - minibatch.values).clamp(-limit, limit)
 
         return PPOTerms(
             policy_gradient_loss=-surrogate,
             value_loss=(values - returns).square(),
             entropy_loss=-entropy,
-            approx_kl=(constant_ratio - 1) - log_ratio.detach(),  # http://joschu.net/blog/kl-approx.html
-            clip_fraction=(clipped_ratio != constant_ratio).to(ratio.dtype),
+            approx_kl=(detached_ratio - 1) - log_ratio.detach(),  # http://joschu.net/blog/kl-approx.html
+            clip_fraction=(clipped_ratio != detached_ratio).to(
+                ratio.dtype
+            ),  # also where the clip does not bind
         )
 
     def loss(self, terms: PPOTerms, coefs: dict[str, Tensor]) -> Tensor:
