@@ -12,7 +12,7 @@ from tiny_runs import tiny, trainer_for
 
 from ludus.config.schema import TrainerConfig
 from ludus.training import loop
-from ludus.training.loop import Publisher
+from ludus.training.base import Publisher
 from ludus.training.resolve import ResolvedConfig
 from ludus.training.session import Session
 

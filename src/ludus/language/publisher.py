@@ -6,7 +6,7 @@ from typing import Any
 
 from ludus.language.player_pool import PlayerPool
 from ludus.league.league import League
-from ludus.training.loop import Publisher
+from ludus.training.base import Publisher
 
 
 class SamplerPublisher(Publisher):

@@ -1,13 +1,16 @@
-"""`RLTrainer`, the interface of every trainer, and `TrainResult`."""
+"""`RLTrainer`, the interface of every trainer, `TrainResult`, and the base class of publishers."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ludus.config.schema import TrainerConfig
+
+if TYPE_CHECKING:
+    from ludus.algorithms.learner import AnyLearner
 
 
 @dataclass(frozen=True)
@@ -69,3 +72,15 @@ class RLTrainer(ABC):
 
     def close(self) -> None:
         """Close the envs. The trainer cannot be used afterwards."""
+
+
+class Publisher:
+    """Publisher of a session that plays in its own process, with the learner's own policy."""
+
+    def publish(self, learner: AnyLearner) -> None:
+        """Give the players the weights of the last update. Ranks that hold parts of the weights gather them first."""
+        learner.publish()
+        self.send(learner)
+
+    def send(self, learner: AnyLearner) -> None:
+        """Send the weights as they are to the players; here there are no others."""

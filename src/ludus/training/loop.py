@@ -5,19 +5,8 @@ from __future__ import annotations
 from ludus.algorithms.learner import AnyLearner
 from ludus.evaluation.evaluate import EvaluationStopped
 from ludus.rollout.collector import CollectionStopped, Collector
+from ludus.training.base import Publisher
 from ludus.training.session import Session
-
-
-class Publisher:
-    """Publisher of a session that plays in its own process, with the learner's own policy."""
-
-    def publish(self, learner: AnyLearner) -> None:
-        """Give the players the weights of the last update. Ranks that hold parts of the weights gather them first."""
-        learner.publish()
-        self.send(learner)
-
-    def send(self, learner: AnyLearner) -> None:
-        """Send the weights as they are to the players; here there are no others."""
 
 
 def train_loop(session: Session, collector: Collector, learner: AnyLearner, publisher: Publisher) -> str:

@@ -15,7 +15,7 @@ from ludus.rollout.collector import Collector
 from ludus.scale.cluster import RaySession
 from ludus.scale.collectors import ShardedCollector
 from ludus.scale.planning import EnvShare, choose_collectors, cores_to_learn, make_collector, open_session
-from ludus.training.loop import Publisher
+from ludus.training.base import Publisher
 from ludus.training.native import NativeTrainer
 
 

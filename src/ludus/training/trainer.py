@@ -28,12 +28,12 @@ from ludus.runs.streams import Streams
 from ludus.tracking.jsonl import read_jsonl
 from ludus.tracking.logs import attach_log_file, detach
 from ludus.tracking.tracker import CLOCK, MetricsLog
-from ludus.training.base import RLTrainer, TrainResult
+from ludus.training.base import Publisher, RLTrainer, TrainResult
 from ludus.training.callbacks import CallbackLogger, as_callback
 from ludus.training.checkpointing import policy_state
 from ludus.training.failure import record_failure
 from ludus.training.learner_ranks import LearnerRanks, LearnersRescaled
-from ludus.training.loop import Publisher, train_loop
+from ludus.training.loop import train_loop
 from ludus.training.resume import ResumePoint, find_resume_point
 from ludus.training.session import Session
 from ludus.training.trackers import closing, open_trackers
