@@ -87,7 +87,7 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
             **batch.metrics,
             **update.finish(),
             "train/learning_rate": settings.learning_rate,
-            "train/clip_range": settings.clip_range,
+            "train/clip_range": h.clip_range(fraction),
             "train/n_epochs": float(epochs),
         }
 
