@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ludus.cli.commands import EnvId, Json, Quiet, Root, Seed, Stochastic
+from ludus.cli.commands import EnvId, Episodes, Json, Quiet, Root, Seed, Stochastic
 from ludus.cli.output import Output
 from ludus.errors import UserError
 
@@ -30,9 +30,7 @@ def analyze(
     checkpoint: Annotated[
         str | None, typer.Option("--checkpoint", metavar="C", help="best, latest or a step.")
     ] = None,
-    episodes: Annotated[
-        int, typer.Option("--episodes", "-n", metavar="N", min=1, help="How many to play.")
-    ] = 5,
+    episodes: Episodes = 5,
     export: Annotated[
         Literal["csv", "parquet"] | None,
         typer.Option(

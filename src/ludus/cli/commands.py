@@ -28,6 +28,7 @@ Seed = Annotated[
 Stochastic = Annotated[
     bool, typer.Option("--stochastic", help="Sample actions as in training, instead of the likeliest.")
 ]
+Episodes = Annotated[int, typer.Option("--episodes", "-n", metavar="N", min=1, help="How many to play.")]
 Bandwidth = Annotated[
     str | None, typer.Option("--bandwidth", metavar="RATE", help='At most so fast, as in "5 MB/s".')
 ]

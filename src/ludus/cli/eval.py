@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.commands import EnvId, Json, Quiet, Root, Seed, Stochastic
+from ludus.cli.commands import EnvId, Episodes, Json, Quiet, Root, Seed, Stochastic
 from ludus.cli.output import Output
 
 
@@ -18,9 +18,7 @@ def evaluate(
             metavar="POLICY", help="RUN, RUN@best, RUN@STEP, preset:NAME, latest, random; or a config."
         ),
     ],
-    episodes: Annotated[
-        int, typer.Option("--episodes", "-n", metavar="N", min=1, help="How many to play.")
-    ] = 100,
+    episodes: Episodes = 100,
     env: EnvId = None,
     seed: Seed = 0,
     stochastic: Stochastic = False,

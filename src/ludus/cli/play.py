@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import EnvId, Json, Quiet, Root, Seed, Stochastic
+from ludus.cli.commands import EnvId, Episodes, Json, Quiet, Root, Seed, Stochastic
 from ludus.cli.output import Output
 from ludus.errors import UserError
 
@@ -27,9 +27,7 @@ def play(
             help="RUN, RUN@best, RUN@STEP, preset:NAME, latest, random, human; or a config: its run.",
         ),
     ] = None,
-    episodes: Annotated[
-        int, typer.Option("--episodes", "-n", metavar="N", min=1, help="How many to play.")
-    ] = 1,
+    episodes: Episodes = 1,
     human: Annotated[bool, typer.Option("--human", help="Play yourself, by keyboard.")] = False,
     video: Annotated[
         Path | None, typer.Option("--video", metavar="FILE", help="Film it instead of opening a window.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.commands import EnvId, Json, Quiet, Root, Seed, Stochastic
+from ludus.cli.commands import EnvId, Episodes, Json, Quiet, Root, Seed, Stochastic
 from ludus.cli.output import Output
 from ludus.errors import UserError
 
@@ -37,9 +37,7 @@ def video(
             "--checkpoint", metavar="C", help="best, latest or a step, of every RUN. Several: side by side."
         ),
     ] = None,
-    episodes: Annotated[
-        int, typer.Option("--episodes", "-n", metavar="N", min=1, help="How many to recorded.")
-    ] = 3,
+    episodes: Episodes = 3,
     overlay: Annotated[
         bool,
         typer.Option(

@@ -1,8 +1,9 @@
-"""What a comparison shows while it runs: a table that is redrawn, or a line per event where there is no terminal."""
+"""The display of a running comparison: a table that is redrawn, or a line per event where there is no terminal."""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,26 +30,72 @@ _MARKS = {
 }
 
 
-class ComparisonDisplay:
-    """The audience of `run_comparison` on `console`; `quiet` shows nothing."""
+class LiveDisplay(ABC):
+    """Shows `drawing` on `console` while it is a terminal, else lines; `quiet` shows nothing."""
+
+    running: str
+    """The name of what runs: "runs" or "trials"."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         self._console = console
         self._quiet = quiet
         self._live: Live | None = None
+        self._note = ""
+        self._started = time.monotonic()
+
+    @abstractmethod
+    def drawing(self) -> RenderableType:
+        """Return the current state, for the next redraw."""
+
+    def __rich__(self) -> RenderableType:
+        return self.drawing()
+
+    def stopping(self) -> None:
+        self._note = f"stopping: the {self.running} save first (Ctrl-C again to end at once)"
+        self._line(self._note)
+
+    def close(self) -> None:
+        if self._live is not None:
+            live, self._live = self._live, None
+            live.stop()
+
+    def _redraw_from_now(self) -> None:
+        self._print(Text())
+        self._live = Live(
+            self,
+            console=self._console,
+            refresh_per_second=_REDRAWS_PER_SECOND,
+            redirect_stdout=not self._console.stderr,
+        )
+        self._live.start()
+
+    def _line(self, text: str) -> None:
+        if self._live is None:
+            self._print(Text(f"  {text}"))
+
+    def _print(self, text: Text) -> None:
+        if not self._quiet:
+            self._console.print(text, soft_wrap=True)
+
+
+class ComparisonDisplay(LiveDisplay):
+    """The audience of `run_comparison`."""
+
+    running = "runs"
+
+    def __init__(self, console: Console, quiet: bool = False) -> None:
+        super().__init__(console, quiet)
         self._results: dict[str, RunResult] = {}
         self._watches: dict[str, RunWatch] = {}
         self._experiments: list[Experiment] = []
-        self._runs, self._jobs = 0, 1
-        self._note = ""
-        self._started = time.monotonic()
+        self._runs = 0
         self._done_at_start = 0.0
 
     # What happens
 
     def begin(self, comparison: Comparison, done: Sequence[tuple[Task, RunResult]], jobs: int) -> None:
         self._experiments = comparison.experiments
-        self._runs, self._jobs = len(comparison.tasks()), jobs
+        self._runs = len(comparison.tasks())
         self._results = {task.name: result for task, result in done}
         self._started = time.monotonic()
         self._done_at_start = float(len(done))
@@ -59,14 +106,7 @@ class ComparisonDisplay:
             self._print(Text(f"  {len(done)} of {self._runs} runs were there already, {rest} to go", "dim"))
         if len(done) == self._runs or self._quiet or not self._console.is_terminal:
             return
-        self._print(Text())
-        self._live = Live(
-            _Drawing(self),
-            console=self._console,
-            refresh_per_second=_REDRAWS_PER_SECOND,
-            redirect_stdout=not self._console.stderr,
-        )
-        self._live.start()
+        self._redraw_from_now()
 
     def started(self, task: Task, watch: RunWatch) -> None:
         self._watches[task.name] = watch
@@ -89,15 +129,6 @@ class ComparisonDisplay:
                 f"{task.name}: {result.status}{score}, {result.steps:,} steps in "
                 f"{duration(result.seconds)}  {count}"
             )
-
-    def stopping(self) -> None:
-        self._note = "stopping: the runs save first (Ctrl-C again to end at once)"
-        self._line(self._note)
-
-    def close(self) -> None:
-        if self._live is not None:
-            live, self._live = self._live, None
-            live.stop()
 
     # What is drawn
 
@@ -172,24 +203,6 @@ class ComparisonDisplay:
             elif task.name in self._results and self._results[task.name].ended:
                 done += 1.0
         return done
-
-    def _line(self, text: str) -> None:
-        if self._live is None:
-            self._print(Text(f"  {text}"))
-
-    def _print(self, text: Text) -> None:
-        if not self._quiet:
-            self._console.print(text, soft_wrap=True)
-
-
-class _Drawing:
-    """Asks the display for its table anew at every redraw."""
-
-    def __init__(self, display: ComparisonDisplay) -> None:
-        self._display = display
-
-    def __rich__(self) -> RenderableType:
-        return self._display.drawing()
 
 
 def _newest_reward(watch: RunWatch) -> float | None:

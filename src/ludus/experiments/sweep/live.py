@@ -1,4 +1,4 @@
-"""What a sweep shows while it runs: the trials in training and the best so far, or a line per trial."""
+"""The display of a running sweep: the trials in training and the best so far, or a line per trial."""
 
 from __future__ import annotations
 
@@ -7,32 +7,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.text import Text
 
-from ludus.experiments.comparison.live import progress_bar
+from ludus.experiments.comparison.live import LiveDisplay, progress_bar
 from ludus.experiments.sweep.running import SweepWork
 from ludus.experiments.sweep.study import Sweep
 from ludus.tracking.progress import duration, number
 
-_REDRAWS_PER_SECOND = 4
 _STATES = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "saved"}
 _LOOKS = {"COMPLETE": "green", "PRUNED": "yellow", "FAIL": "bold red", "RUNNING": "yellow"}
 
 
-class SweepDisplay:
-    """The audience of `run_sweep` on `console`; `quiet` shows nothing."""
+class SweepDisplay(LiveDisplay):
+    """The audience of `run_sweep`."""
+
+    running = "trials"
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
-        self._console = console
-        self._quiet = quiet
-        self._live: Live | None = None
+        super().__init__(console, quiet)
         self._working: dict[str, SweepWork] = {}
         self._counts: dict[str, int] = {}
         self._best: tuple[int, float] | None = None
         self._total = 0
-        self._note = ""
-        self._started = time.monotonic()
 
     # What happens
 
@@ -54,14 +50,7 @@ class SweepDisplay:
             self._print(Text(f"  {there} of {total} trials were there already", "dim"))
         if self._quiet or not self._console.is_terminal or there >= total:
             return
-        self._print(Text())
-        self._live = Live(
-            _Drawing(self),
-            console=self._console,
-            refresh_per_second=_REDRAWS_PER_SECOND,
-            redirect_stdout=not self._console.stderr,
-        )
-        self._live.start()
+        self._redraw_from_now()
 
     def started(self, work: SweepWork) -> None:
         self._working[work.job.name] = work
@@ -83,19 +72,9 @@ class SweepDisplay:
     def waiting(self, others: int) -> None:
         """Nothing is left to begin; `others` trials are in the hands of other processes."""
         note = f"waiting for {others} trial{'s' * (others > 1)} of other processes" if others else ""
-        if note != self._note and self._live is None and note:
-            self._print(Text(f"  {note}"))
+        if note and note != self._note:
+            self._line(note)
         self._note = note
-
-    def stopping(self) -> None:
-        self._note = "stopping: the trials save first (Ctrl-C again to end at once)"
-        if self._live is None:
-            self._print(Text(f"  {self._note}"))
-
-    def close(self) -> None:
-        if self._live is not None:
-            live, self._live = self._live, None
-            live.stop()
 
     # What is drawn
 
@@ -129,28 +108,14 @@ class SweepDisplay:
             text.append(f"   {self._note}", "yellow")
         return text
 
-    def _print(self, text: Text) -> None:
-        if not self._quiet:
-            self._console.print(text, soft_wrap=True)
-
-
-class _Drawing:
-    """Asks the display for its lines anew at every redraw."""
-
-    def __init__(self, display: SweepDisplay) -> None:
-        self._display = display
-
-    def __rich__(self) -> RenderableType:
-        return self._display.drawing()
-
 
 def short(key: str) -> str:
-    """A config key as short as it can be told apart in a sweep."""
+    """Return a config key without the part that all keys of a sweep share."""
     return key.removeprefix("hyperparams.")
 
 
 def in_words(settings: Mapping[str, Any]) -> str:
-    """What a trial tries, on one line."""
+    """Return the settings of a trial on one line."""
     return "  ".join(
         f"{short(key)}={number(value) if isinstance(value, float) else value}"
         for key, value in settings.items()
