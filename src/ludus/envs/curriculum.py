@@ -10,22 +10,15 @@ from ludus.envs.wrappers import Env, EnvironmentWrapper, StepResult
 from ludus.errors import ConfigError
 
 
-class CurriculumWrapper(EnvironmentWrapper):
-    """Raises a difficulty number by `increment` when enough recent episodes succeeded.
+class Curriculum:
+    """A difficulty number that rises by `increment` when enough recent episodes succeeded.
 
-    An episode succeeded when its last info has a true `is_success`; without that key, when its raw return is
-    at least `success`. With neither, the first episode end raises ConfigError. When the success rate over the
-    last `window` episodes is at least `success_threshold`, the difficulty rises (to `maximum` at most) and a
-    new window begins; the new difficulty holds from the next reset.
-
-    The difficulty reaches the env by `set_difficulty(d)` of the bare env, else by its attribute `difficulty`,
-    else by `reset(options={"difficulty": d})`. It is reported as `info["difficulty"]` at reset and at the end
-    of an episode.
+    When the success rate over the last `window` episodes is at least `success_threshold`, the difficulty rises
+    (to `maximum` at most) and a new window begins.
     """
 
     def __init__(
         self,
-        env: Env,
         initial: float = 0.0,
         increment: float = 1.0,
         maximum: float | None = None,
@@ -33,7 +26,7 @@ class CurriculumWrapper(EnvironmentWrapper):
         window: int = 20,
         success: float | None = None,
     ) -> None:
-        super().__init__(env)
+        """`success` is the return that counts as success, where an env does not report it."""
         if increment <= 0:
             raise ConfigError(f"increment must be above 0, not {increment}", where="curriculum.increment")
         if window < 1:
@@ -51,6 +44,50 @@ class CurriculumWrapper(EnvironmentWrapper):
         self.success_threshold = success_threshold
         self.success = success
         self._outcomes: deque[bool] = deque(maxlen=window)
+
+    def record(self, succeeded: bool) -> None:
+        """Count an episode that ended."""
+        self._outcomes.append(succeeded)
+        full = len(self._outcomes) == self._outcomes.maxlen
+        if full and sum(self._outcomes) / len(self._outcomes) >= self.success_threshold:
+            raised = self.difficulty + self.increment
+            self.difficulty = raised if self.maximum is None else min(raised, self.maximum)
+            self._outcomes.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state to save with a checkpoint, as JSON data."""
+        return {"difficulty": self.difficulty, "outcomes": list(self._outcomes)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `state_dict`; it applies from the next reset."""
+        self.difficulty = float(state["difficulty"])
+        self._outcomes.clear()
+        self._outcomes.extend(bool(outcome) for outcome in state["outcomes"])
+
+
+class CurriculumWrapper(Curriculum, EnvironmentWrapper):
+    """Raises the difficulty of an env as a `Curriculum` does; a new difficulty holds from the next reset.
+
+    An episode succeeded when its last info has a true `is_success`; without that key, when its raw return is
+    at least `success`. With neither, the first episode end raises ConfigError.
+
+    The difficulty reaches the env by `set_difficulty(d)` of the bare env, else by its attribute `difficulty`,
+    else by `reset(options={"difficulty": d})`. It is reported as `info["difficulty"]` at reset and at the end
+    of an episode.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        initial: float = 0.0,
+        increment: float = 1.0,
+        maximum: float | None = None,
+        success_threshold: float = 0.8,
+        window: int = 20,
+        success: float | None = None,
+    ) -> None:
+        EnvironmentWrapper.__init__(self, env)
+        Curriculum.__init__(self, initial, increment, maximum, success_threshold, window, success)
         self._return = 0.0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
@@ -70,18 +107,8 @@ class CurriculumWrapper(EnvironmentWrapper):
         self._return += float(reward)
         if (terminated or truncated) and not info.get("life_lost"):
             info = {**info, "difficulty": self.difficulty}
-            self._record(self._succeeded(info))
+            self.record(self._succeeded(info))
         return obs, reward, terminated, truncated, info
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state to save with a checkpoint, as JSON data."""
-        return {"difficulty": self.difficulty, "outcomes": list(self._outcomes)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state_dict`; it applies from the next reset."""
-        self.difficulty = float(state["difficulty"])
-        self._outcomes.clear()
-        self._outcomes.extend(bool(outcome) for outcome in state["outcomes"])
 
     def _succeeded(self, info: Mapping[str, Any]) -> bool:
         if "is_success" in info:
@@ -96,11 +123,3 @@ class CurriculumWrapper(EnvironmentWrapper):
         # the raw return if it was recorded: an inner wrapper may have scaled the rewards
         episode = info.get("episode")
         return float(episode["r"] if episode else self._return) >= self.success
-
-    def _record(self, succeeded: bool) -> None:
-        self._outcomes.append(succeeded)
-        full = len(self._outcomes) == self._outcomes.maxlen
-        if full and sum(self._outcomes) / len(self._outcomes) >= self.success_threshold:
-            raised = self.difficulty + self.increment
-            self.difficulty = raised if self.maximum is None else min(raised, self.maximum)
-            self._outcomes.clear()

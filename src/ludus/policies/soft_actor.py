@@ -11,17 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ludus.errors import ConfigError
+from ludus.policies import networks
 from ludus.policies.base import NetworkSpec, Policy
 from ludus.policies.distributions import SquashedGaussian, refuse_mask, to_box
 from ludus.policies.extractors import BaseFeaturesExtractor, ObservationTensor
-from ludus.policies.networks import (
-    POLICY_HEAD_GAIN,
-    VALUE_HEAD_GAIN,
-    init_mlp,
-    mlp,
-    mlp_out_dim,
-    orthogonal_init,
-)
 from ludus.types import Array
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
@@ -34,11 +27,11 @@ class TwinCritic(nn.Module):
         super().__init__()
         self.features_extractor = extractor
         in_dim = extractor.features_dim + action_dim
-        self.q1 = mlp(in_dim, network.value_net_arch, 1, network.activation)
-        self.q2 = mlp(in_dim, network.value_net_arch, 1, network.activation)
+        self.q1 = networks.mlp(in_dim, network.value_net_arch, 1, network.activation)
+        self.q2 = networks.mlp(in_dim, network.value_net_arch, 1, network.activation)
         if network.ortho_init:
-            init_mlp(self.q1, VALUE_HEAD_GAIN)
-            init_mlp(self.q2, VALUE_HEAD_GAIN)
+            networks.init_mlp(self.q1, networks.VALUE_HEAD_GAIN)
+            networks.init_mlp(self.q2, networks.VALUE_HEAD_GAIN)
 
     def forward(self, obs: ObservationTensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Two values per row: [B], [B]."""
@@ -69,14 +62,14 @@ class SACPolicy(Policy):
         self.critic = TwinCritic(self._make_extractor(), action_dim, network)
         self.actor_features_extractor = None if network.share_features_extractor else self._make_extractor()
         features_dim = self.critic.features_extractor.features_dim
-        latent_dim = mlp_out_dim(features_dim, network.policy_net_arch)
-        self.actor_net = mlp(features_dim, network.policy_net_arch, None, network.activation)
+        latent_dim = networks.mlp_out_dim(features_dim, network.policy_net_arch)
+        self.actor_net = networks.mlp(features_dim, network.policy_net_arch, None, network.activation)
         self.mean_head = nn.Linear(latent_dim, action_dim)
         self.log_std_head = nn.Linear(latent_dim, action_dim)
         if network.ortho_init:
-            orthogonal_init(self.actor_net)
-            orthogonal_init(self.mean_head, POLICY_HEAD_GAIN)
-            orthogonal_init(self.log_std_head, POLICY_HEAD_GAIN)
+            networks.orthogonal_init(self.actor_net)
+            networks.orthogonal_init(self.mean_head, networks.POLICY_HEAD_GAIN)
+            networks.orthogonal_init(self.log_std_head, networks.POLICY_HEAD_GAIN)
         nn.init.constant_(self.log_std_head.bias, network.log_std_init)
 
     def distribution(self, obs: ObservationTensor) -> SquashedGaussian:

@@ -9,20 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ludus.plugins import listed
+from ludus.reports import reading
 from ludus.reports.arranging import EVALUATION, arrange
 from ludus.reports.charts import COLORS
 from ludus.reports.configs import alike, differences, relevant, tell_apart
 from ludus.reports.curves import CurveLine, draw_chart, draw_quantiles
 from ludus.reports.page import CLOCK_BUTTON, html_page, notices, rows_to_table, section
-from ludus.reports.reading import (
-    RunSummary,
-    damaged_rows,
-    read_config,
-    read_episodes,
-    read_info,
-    read_metrics,
-    summarize,
-)
 from ludus.reports.redaction import hide_in
 from ludus.reports.run_files import checkpoint_section, hyperparameter_section, origin_section, video_section
 from ludus.runs.atomic import write_atomic
@@ -43,7 +35,7 @@ class ReportedRun:
     """What a report takes from the files of one run."""
 
     directory: RunDirectory
-    summary: RunSummary
+    summary: reading.RunSummary
     info: dict[str, Any]
     config: dict[str, Any]
     series: dict[str, MetricSeries]
@@ -54,17 +46,21 @@ class ReportedRun:
 
     @classmethod
     def read(cls, run: RunDirectory) -> ReportedRun:
-        metrics, episodes, mirror = read_metrics(run), read_episodes(run), MirrorState.load(run.path)
+        metrics, episodes, mirror = (
+            reading.read_metrics(run),
+            reading.read_episodes(run),
+            MirrorState.load(run.path),
+        )
         wrong = [
-            damaged_rows(metrics.damaged, run.metrics_path.name),
-            damaged_rows(episodes.damaged, run.episodes_path.name),
+            reading.damaged_rows(metrics.damaged, run.metrics_path.name),
+            reading.damaged_rows(episodes.damaged, run.episodes_path.name),
             f"the mirror is behind: {mirror.in_words()}" if mirror is not None and mirror.is_behind else "",
         ]
         return cls(
             directory=run,
-            summary=summarize(run),
-            info=hide_in(read_info(run)),
-            config=hide_in(read_config(run)),
+            summary=reading.summarize(run),
+            info=hide_in(reading.read_info(run)),
+            config=hide_in(reading.read_config(run)),
             series=metrics.series,
             episodes=episodes.series,
             mirror=mirror,
@@ -251,7 +247,7 @@ def _differing(runs: Sequence[ReportedRun], lines: Sequence[CurveLine]) -> str:
     return section("Settings that differ", "", rows_to_table(head, rows))
 
 
-def _mean_speed(summary: RunSummary) -> float | None:
+def _mean_speed(summary: reading.RunSummary) -> float | None:
     return summary.steps / summary.seconds if summary.steps and summary.seconds else None
 
 

@@ -17,14 +17,7 @@ import numpy as np
 from ludus.config.loading import plain_config
 from ludus.experiments.comparison.reading import SCORE
 from ludus.experiments.experiment import Curve, ExperimentResult, RunResult
-from ludus.reports.statistics import (
-    Scores,
-    band,
-    estimate,
-    first_reaching,
-    normalized,
-    probability_of_improvement,
-)
+from ludus.reports import statistics
 from ludus.runs import atomic, strict_json
 from ludus.runs.directory import versions
 from ludus.runs.limits import usable_cores
@@ -131,7 +124,7 @@ def _experiment(
         "runs": [_run(run, path) for run in result.runs],
         "ended": len(scores),
         "iqm": None if result.iqm is None else result.iqm.plain(),
-        "mean": estimate([scores], np.mean).plain() if len(scores) else None,
+        "mean": statistics.estimate([scores], np.mean).plain() if len(scores) else None,
         "median": float(np.median(scores)) if len(scores) else None,
         "std": float(scores.std()) if len(scores) else None,
         "min": float(scores.min()) if len(scores) else None,
@@ -164,7 +157,7 @@ def _band(result: ExperimentResult, training: bool = False) -> dict[str, list[fl
     if curves is None:
         return None
     grid, scores, _ = curves
-    middle, low, high = band(scores)
+    middle, low, high = statistics.band(scores)
     return {"steps": grid.tolist(), "iqm": middle.tolist(), "low": low.tolist(), "high": high.tolist()}
 
 
@@ -179,7 +172,7 @@ def _scales(results: Sequence[ExperimentResult]) -> dict[str, tuple[float, float
     for result in results:
         curves = curves_of(result)
         if curves is not None:
-            middle, _, _ = band(curves[1], resamples=1)
+            middle, _, _ = statistics.band(curves[1], resamples=1)
             low, high = scales.get(result.env, (np.inf, -np.inf))
             scales[result.env] = (min(low, float(middle.min())), max(high, float(middle.max())))
     return scales
@@ -198,10 +191,11 @@ def _reaching(
     if curves is None:
         return {f"{share}%": None for share in SHARES}
     grid, scores, seconds = curves
-    middle, _, _ = band(scores, resamples=1)
+    middle, _, _ = statistics.band(scores, resamples=1)
     at = seconds if clock else grid
     return {
-        f"{share}%": first_reaching(at, middle, _threshold(scales[result.env], share)) for share in SHARES
+        f"{share}%": statistics.first_reaching(at, middle, _threshold(scales[result.env], share))
+        for share in SHARES
     }
 
 
@@ -224,10 +218,11 @@ def _overall(
     """The interquartile mean over several envs, each put on a scale from its lowest to its highest curve point."""
     rows = []
     for name, by_env in _by_env(results).items():
-        on_scale: Scores = [
-            np.array([normalized(score, *scales[env]) for score in scores]) for env, scores in by_env.items()
+        on_scale: statistics.Scores = [
+            np.array([statistics.normalized(score, *scales[env]) for score in scores])
+            for env, scores in by_env.items()
         ]
-        rows.append({"name": name, "envs": list(by_env), "iqm": estimate(on_scale).plain()})
+        rows.append({"name": name, "envs": list(by_env), "iqm": statistics.estimate(on_scale).plain()})
     return rows
 
 
@@ -240,7 +235,7 @@ def _improvements(results: Sequence[ExperimentResult]) -> list[dict[str, Any]]:
             common = [env for env in of_better if env in of_other]
             if better == other or not common:
                 continue
-            chance = probability_of_improvement(
+            chance = statistics.probability_of_improvement(
                 [of_better[env] for env in common], [of_other[env] for env in common]
             )
             rows.append({"better": better, "than": other, "envs": common, **chance.plain()})

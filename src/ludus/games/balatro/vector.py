@@ -12,6 +12,7 @@ from gymnasium.utils.seeding import np_random
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from ludus.envs.curriculum import Curriculum
 from ludus.envs.episode_reports import REPORT
 from ludus.envs.vector.contract import (
     ChecksFinite,
@@ -26,7 +27,6 @@ from ludus.envs.vector.contract import (
 from ludus.games.balatro import state as st
 from ludus.games.balatro import step_threads
 from ludus.games.balatro.actions import n_actions
-from ludus.games.balatro.curriculum import AnteCurriculum
 from ludus.games.balatro.engine import begin
 from ludus.games.balatro.env import NO_QUEUE, SEED_LIMIT
 from ludus.games.balatro.moves import N_MOVES
@@ -128,7 +128,8 @@ class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlac
         self.render_mode = None
         self.games = st.Games.empty(n_envs)
         self.settings.write_rewards(self.games)
-        self._curriculum = None if curriculum is None else AnteCurriculum(**curriculum)
+        antes = {"initial": 1.0, "maximum": 8.0, **(curriculum or {})}
+        self._curriculum = None if curriculum is None else Curriculum(**antes)
         self._rngs: list[np.random.Generator | None] = [None] * n_envs
         self._returns = np.zeros(n_envs)
         self._legal: BoolArray = np.zeros((n_envs, n_actions(max_hand)), dtype=bool)

@@ -14,21 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from ludus.errors import UserError
-from ludus.games.unity.frames import (
-    HANDSHAKE,
-    KEEPALIVE,
-    LOGS,
-    LONGEST_PAYLOAD,
-    PROTOCOL,
-    REQUEST,
-    RESPONSE,
-    UNITY_SERVICE,
-    Frame,
-    FrameError,
-    FrameParser,
-    pack_command,
-    pack_frame,
-)
+from ludus.games.unity import frames
 
 _log = logging.getLogger("ludus.games.unity")
 
@@ -60,7 +46,7 @@ class Endpoint:
         port: int,
         services: Iterable[str],
         *,
-        longest: int = LONGEST_PAYLOAD,
+        longest: int = frames.LONGEST_PAYLOAD,
         heard: Callable[[int, str], None] = _log.log,
     ) -> None:
         self.index = index
@@ -182,7 +168,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, endpoint: Endpoint, longest: int) -> None:
         self.reason = ""
         self._endpoint = endpoint
-        self._parser = FrameParser(longest)
+        self._parser = frames.FrameParser(longest)
         self._registered: set[str] = set()
         self._numbers = itertools.count(FIRST_CALL)
         self._calls: dict[int, asyncio.Future[bytes]] = {}
@@ -194,7 +180,9 @@ class _Connection(asyncio.Protocol):
         number = next(self._numbers)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._calls[number] = answer
-        self._transport.write(pack_command(REQUEST, {"srv_id": number}) + pack_frame(service, payload))
+        self._transport.write(
+            frames.pack_command(frames.REQUEST, {"srv_id": number}) + frames.pack_frame(service, payload)
+        )
         return answer
 
     def close(self, reason: str) -> None:
@@ -220,14 +208,14 @@ class _Connection(asyncio.Protocol):
         if not self._endpoint.welcome(self):
             transport.close()
             return
-        transport.write(pack_command(HANDSHAKE, PROTOCOL))
+        transport.write(frames.pack_command(frames.HANDSHAKE, frames.PROTOCOL))
         self._keep_alive(first=True)
 
     def data_received(self, data: bytes) -> None:
         try:
             for frame in self._parser.feed(data):
                 self._take(frame)
-        except FrameError as error:
+        except frames.FrameError as error:
             self.close(f"sent garbage ({error})")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -237,20 +225,20 @@ class _Connection(asyncio.Protocol):
 
     def _keep_alive(self, *, first: bool = False) -> None:
         if not first:
-            self._transport.write(KEEPALIVE)
+            self._transport.write(frames.KEEPALIVE)
         self._keepalive = asyncio.get_running_loop().call_later(KEEPALIVE_SECONDS, self._keep_alive)
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: frames.Frame) -> None:
         if frame.is_keepalive:
             return
-        if frame.destination in LOGS:
+        if frame.destination in frames.LOGS:
             self._log(frame)
-        elif frame.destination == UNITY_SERVICE:
+        elif frame.destination == frames.UNITY_SERVICE:
             self._register(frame)
-        elif frame.destination == RESPONSE:
+        elif frame.destination == frames.RESPONSE:
             number = frame.json().get("srv_id")
             if not isinstance(number, int) or isinstance(number, bool):
-                raise FrameError(f"{RESPONSE} without a number: {frame.payload[:60]!r}")
+                raise frames.FrameError(f"{frames.RESPONSE} without a number: {frame.payload[:60]!r}")
             self._answering = number
         elif not frame.is_command and self._answering is not None:
             number, self._answering = self._answering, None
@@ -259,10 +247,10 @@ class _Connection(asyncio.Protocol):
                 answer.set_result(frame.payload)
         # topics that are published, and commands of other versions of the protocol, do not concern an env
 
-    def _register(self, frame: Frame) -> None:
+    def _register(self, frame: frames.Frame) -> None:
         topic = frame.json().get("topic")
         if not isinstance(topic, str):
-            raise FrameError(f"{UNITY_SERVICE} without a topic: {frame.payload[:60]!r}")
+            raise frames.FrameError(f"{frames.UNITY_SERVICE} without a topic: {frame.payload[:60]!r}")
         topic = topic.rstrip("\0")
         wanted = self._endpoint.services
         if topic not in wanted:
@@ -275,13 +263,13 @@ class _Connection(asyncio.Protocol):
             self.reason = ""
             self._endpoint.take_on(self)
 
-    def _log(self, frame: Frame) -> None:
+    def _log(self, frame: frames.Frame) -> None:
         if self._logged.spent():
             return
         text = frame.text()[:_LONGEST_LOG]
         # line breaks and escapes in what another program says must not look like lines of this one
         shown = "".join(c if c.isprintable() else " " for c in text).strip()
-        level = logging.getLevelNamesMapping()[LOGS[frame.destination].upper()]
+        level = logging.getLevelNamesMapping()[frames.LOGS[frame.destination].upper()]
         self._endpoint.heard(level, f"simulator {self._endpoint.index}: {shown}")
 
 

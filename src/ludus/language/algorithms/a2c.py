@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ludus.config.registry import LANGUAGE, Algorithm, register_algorithm
 from ludus.language.algorithms.credit import turn_gae
-from ludus.language.algorithms.hyperparameters import ValuedHyperparameters, check
-from ludus.language.algorithms.learner import Credit, LanguageContext, LanguageLearner
+from ludus.language.algorithms.hyperparameters import ValuedHyperparameters
+from ludus.language.algorithms.learner import Credit, LanguageLearner, register_learner
 from ludus.language.turns import Turn
 
 
@@ -20,10 +19,4 @@ class LanguageA2C(LanguageLearner[LanguageA2CHyperparameters]):
         return Credit(*turn_gae(turns, values, self.h.gamma(fraction), self.h.gae_lambda(fraction)))
 
 
-register_algorithm(
-    "A2C",
-    Algorithm(
-        "A2C", LanguageA2CHyperparameters, learner=LanguageA2C, check=check, context=LanguageContext.for_rank
-    ),
-    engine=LANGUAGE,
-)
+register_learner("A2C", LanguageA2CHyperparameters, LanguageA2C)

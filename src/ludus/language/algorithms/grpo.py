@@ -11,10 +11,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from ludus.config.registry import LANGUAGE, Algorithm, register_algorithm
 from ludus.language.algorithms.credit import discounted_returns, group_advantages
-from ludus.language.algorithms.hyperparameters import ClippedHyperparameters, check
-from ludus.language.algorithms.learner import Credit, LanguageContext, LanguageLearner
+from ludus.language.algorithms.hyperparameters import ClippedHyperparameters
+from ludus.language.algorithms.learner import Credit, LanguageLearner, register_learner
 from ludus.language.turns import Turn
 
 
@@ -36,8 +35,4 @@ class GRPO(LanguageLearner[GRPOHyperparameters]):
         return Credit(advantages, metrics=figures)
 
 
-register_algorithm(
-    "GRPO",
-    Algorithm("GRPO", GRPOHyperparameters, learner=GRPO, check=check, context=LanguageContext.for_rank),
-    engine=LANGUAGE,
-)
+register_learner("GRPO", GRPOHyperparameters, GRPO)

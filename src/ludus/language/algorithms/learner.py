@@ -21,6 +21,7 @@ from ludus.algorithms.gradient_step import StepGate
 from ludus.algorithms.learner import explained_variance, with_prefix
 from ludus.algorithms.peers import ALONE, Peers, on_all_ranks, sendable
 from ludus.config.language import LanguageConfig, RewardsConfig
+from ludus.config.registry import LANGUAGE, Algorithm, register_algorithm
 from ludus.config.schema import TrainerConfig
 from ludus.errors import NotFinite
 from ludus.language.algorithms.guard import diversity_metrics
@@ -28,6 +29,7 @@ from ludus.language.algorithms.hyperparameters import (
     ClippedHyperparameters,
     LanguageHyperparameters,
     ValuedHyperparameters,
+    check,
 )
 from ludus.language.algorithms.losses import (
     clipped_loss,
@@ -662,3 +664,11 @@ def _merged(found: dict[str, Metrics]) -> Metrics:
     for learner, metrics in found.items():
         merged |= {name.replace("train/", f"train/{learner}/", 1): value for name, value in metrics.items()}
     return merged
+
+
+def register_learner(
+    name: str, hyperparameters: type[LanguageHyperparameters], learner: type[LanguageLearner[Any]]
+) -> None:
+    """Make `learner` usable as `algorithm: name` in a config with a `language` section."""
+    made = Algorithm(name, hyperparameters, learner=learner, check=check, context=LanguageContext.for_rank)
+    register_algorithm(name, made, engine=LANGUAGE)

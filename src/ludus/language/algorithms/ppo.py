@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from ludus.config.registry import LANGUAGE, Algorithm, register_algorithm
 from ludus.language.algorithms.credit import turn_gae
-from ludus.language.algorithms.hyperparameters import ClippedHyperparameters, ValuedHyperparameters, check
-from ludus.language.algorithms.learner import Credit, LanguageContext, LanguageLearner
+from ludus.language.algorithms.hyperparameters import ClippedHyperparameters, ValuedHyperparameters
+from ludus.language.algorithms.learner import Credit, LanguageLearner, register_learner
 from ludus.language.turns import Turn
 
 
@@ -27,10 +26,4 @@ class LanguagePPO(LanguageLearner[LanguagePPOHyperparameters]):
         return Credit(*turn_gae(turns, values, self.h.gamma(fraction), self.h.gae_lambda(fraction)))
 
 
-register_algorithm(
-    "PPO",
-    Algorithm(
-        "PPO", LanguagePPOHyperparameters, learner=LanguagePPO, check=check, context=LanguageContext.for_rank
-    ),
-    engine=LANGUAGE,
-)
+register_learner("PPO", LanguagePPOHyperparameters, LanguagePPO)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ludus.config.registry import LANGUAGE, Algorithm, register_algorithm
 from ludus.language.algorithms.credit import discounted_returns
-from ludus.language.algorithms.hyperparameters import LanguageHyperparameters, check
-from ludus.language.algorithms.learner import Credit, LanguageContext, LanguageLearner
+from ludus.language.algorithms.hyperparameters import LanguageHyperparameters
+from ludus.language.algorithms.learner import Credit, LanguageLearner, register_learner
 from ludus.language.turns import Turn
 
 
@@ -23,14 +22,4 @@ class Reinforce(LanguageLearner[ReinforceHyperparameters]):
         return Credit(discounted_returns(turns, self.h.gamma(fraction)))
 
 
-register_algorithm(
-    "REINFORCE",
-    Algorithm(
-        "REINFORCE",
-        ReinforceHyperparameters,
-        learner=Reinforce,
-        check=check,
-        context=LanguageContext.for_rank,
-    ),
-    engine=LANGUAGE,
-)
+register_learner("REINFORCE", ReinforceHyperparameters, Reinforce)

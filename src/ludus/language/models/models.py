@@ -13,19 +13,12 @@ import torch
 
 from ludus.config.language import LanguageConfig
 from ludus.errors import ConfigError, MissingExtra, UserError, nearest
+from ludus.language.models import weights
 from ludus.language.models.known import KNOWN, fetched
 from ludus.language.models.llama import LlamaModel
 from ludus.language.models.model import LanguageModel
 from ludus.language.models.shape import Shape, read_shape
 from ludus.language.models.tokenizer import ByteTokenizer, Tokenizer, load_tokenizer
-from ludus.language.models.weights import (
-    BYTES,
-    check_size,
-    has_own_head,
-    read_config,
-    read_weights,
-    require_stored,
-)
 from ludus.plain_files import read_plain
 
 _log = logging.getLogger("ludus.language")
@@ -137,8 +130,8 @@ def find_model(name: str) -> Path:
 
 
 def _from_folder(folder: Path, dtype: torch.dtype) -> LanguageModel:
-    config = read_config(folder)
-    check_size(folder, config)
+    config = weights.read_config(folder)
+    weights.check_size(folder, config)
     try:
         shape = read_shape(config)
         stops = _stop_ids(folder, config)
@@ -152,17 +145,17 @@ def _from_folder(folder: Path, dtype: torch.dtype) -> LanguageModel:
         from ludus.language.models.foreign import load_foreign
 
         return load_foreign(folder, stops, dtype)
-    require_stored(folder, shape.smallest)
+    weights.require_stored(folder, shape.smallest)
     # whether the head is tied, the file knows better: config.json leaves it out where it is the family's default
-    shape = Shape(**{**vars(shape), "tied": not has_own_head(folder)})
+    shape = Shape(**{**vars(shape), "tied": not weights.has_own_head(folder)})
     tokenizer: Tokenizer
-    if config.get("ludus_tokenizer") == BYTES:
+    if config.get("ludus_tokenizer") == weights.BYTES:
         tokenizer = ByteTokenizer()
     else:
         tokenizer = load_tokenizer(str(folder), shape.vocab, stops)
     model = LlamaModel(shape, tokenizer)
     model.base.to(dtype)
-    read_weights(folder, shape, model.base)
+    weights.read_weights(folder, shape, model.base)
     return model
 
 

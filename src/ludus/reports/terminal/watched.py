@@ -11,17 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.reports.reading import (
-    CheckpointFile,
-    damaged_rows,
-    list_checkpoints,
-    progress_at,
-    read_config,
-    read_info,
-    readable,
-    status_of,
-    total_of,
-)
+from ludus.reports import reading
 from ludus.runs.directory import RunDirectory, list_runs
 from ludus.runs.mirror.state import MirrorState
 from ludus.tracking.following import Columns, Follower, MetricSeries, is_number
@@ -39,10 +29,10 @@ class Watched:
         self.status = "?"
         self.newest: dict[str, float] = {}
         """Every metric with its newest value."""
-        self.checkpoints: list[CheckpointFile] = []
+        self.checkpoints: list[reading.CheckpointFile] = []
         self.mirror: MirrorState | None = None
-        self.config = read_config(run)
-        self._total = total_of(self.config)
+        self.config = reading.read_config(run)
+        self._total = reading.total_of(self.config)
         self._follower = Follower(run.metrics_path)
         self._columns = Columns(clock="time/seconds")
         self._seen: dict[str, MetricSeries] = {}
@@ -52,8 +42,8 @@ class Watched:
 
     def look(self) -> None:
         """Read what the run has written since the last look."""
-        self.info = read_info(self.run)
-        self.status = status_of(self.run, self.info)
+        self.info = reading.read_info(self.run)
+        self.status = reading.status_of(self.run, self.info)
         rows = self._follower.rows()
         first = next(rows, None)
         if self._follower.rewound:  # resumed from a checkpoint: the rows after it are void
@@ -72,7 +62,7 @@ class Watched:
             self._row_seen = _modified(self.run)
         if time.monotonic() - self._looked >= _LOOK_SECONDS or self.status != "running":
             self._looked = time.monotonic()
-            self.checkpoints = list_checkpoints(self.run)
+            self.checkpoints = reading.list_checkpoints(self.run)
             self.mirror = MirrorState.load(self.run.path)
 
     @property
@@ -89,7 +79,7 @@ class Watched:
 
     @property
     def name(self) -> str:
-        return readable(self.run.name)
+        return reading.readable(self.run.name)
 
     @property
     def env(self) -> str:
@@ -104,7 +94,7 @@ class Watched:
         """How far it is of what it aims at, in the total's own unit: `3 / 150 updates`."""
         if not self.newest:
             return "no row yet"
-        done = progress_at(self.newest)
+        done = reading.progress_at(self.newest)
         if self._total is None:
             return f"step {done.steps:,}"
         steps = "" if self._total.unit == "steps" else f"   step {done.steps:,}"
@@ -116,7 +106,9 @@ class Watched:
         if self.status in ("finished", "stopped"):
             return 1.0
         return (
-            0.0 if self._total is None or not self.newest else self._total.fraction(progress_at(self.newest))
+            0.0
+            if self._total is None or not self.newest
+            else self._total.fraction(reading.progress_at(self.newest))
         )
 
     @property
@@ -133,7 +125,7 @@ class Watched:
             counted = self.series(name)
             if len(counted):
                 first[name] = np.interp(clock.steps[back], counted.steps, counted.values)
-        done = self.fraction - self._total.fraction(progress_at(first))
+        done = self.fraction - self._total.fraction(reading.progress_at(first))
         if done <= 0:
             return None
         left = (1 - self.fraction) * (clock.values[-1] - clock.values[back]) / done
@@ -172,10 +164,10 @@ class Watched:
     @property
     def notices(self) -> list[str]:
         """What is wrong with the run's files, or with their copy elsewhere."""
-        lines = [damaged_rows(self.damaged, "metrics.jsonl")]
+        lines = [reading.damaged_rows(self.damaged, "metrics.jsonl")]
         if self.mirror is not None and self.mirror.is_behind:
             lines.append(f"mirror: {self.mirror.condition} ({self.mirror.at})")
-        return [readable(line) for line in lines if line]
+        return [reading.readable(line) for line in lines if line]
 
     def snapshot(self) -> dict[str, Any]:
         """For `--json`."""
@@ -194,7 +186,7 @@ class Watched:
 def choose_run(root: str) -> RunDirectory | None:
     """The newest run that is being trained, else the newest; None where there is none."""
     runs = list_runs(root)
-    training = (run for run in runs if status_of(run, read_info(run)) == "running")
+    training = (run for run in runs if reading.status_of(run, reading.read_info(run)) == "running")
     return next(training, runs[0] if runs else None)
 
 

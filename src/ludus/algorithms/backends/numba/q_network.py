@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ludus.algorithms.backends import ReplayBackend
-from ludus.algorithms.backends.numba import q_learning
-from ludus.algorithms.backends.numba.memory import (
-    FlatMemory,
-    activation_kind,
-    flat_rows,
-    linear_layers,
-    reward_scale,
-    running_scale,
-    uncovered_input,
-    uncovered_layer,
-)
+from ludus.algorithms.backends.numba import memory, q_learning
 from ludus.algorithms.replay import ReplayArrays
 from ludus.policies.base import FastPolicy
 from ludus.policies.observations import RewardNormalizer
@@ -33,7 +23,7 @@ def unsupported_reason(policy: QPolicy) -> str | None:
     """None when the kernels cover `policy`, else what they do not cover."""
     if policy.value_net is not None:
         return "dueling networks"
-    return uncovered_input(policy, policy.features_extractor) or uncovered_layer(policy.q_net)
+    return memory.uncovered_input(policy, policy.features_extractor) or memory.uncovered_layer(policy.q_net)
 
 
 class QKernels(ReplayBackend, FastPolicy):
@@ -43,16 +33,18 @@ class QKernels(ReplayBackend, FastPolicy):
         self.learner = learner
         policy = self.policy = learner.policy
         self._rng = learner.context.streams.numpy("actions")
-        layers = linear_layers(policy.q_net)
-        self.memory = FlatMemory(
+        layers = memory.linear_layers(policy.q_net)
+        self.memory = memory.FlatMemory(
             [p for layer in layers for p in (layer.weight, layer.bias)], learner.optimizer
         )
-        target_layers = linear_layers(learner.target.q_net)
-        self.target = FlatMemory([p for layer in target_layers for p in (layer.weight, layer.bias)], None)
+        target_layers = memory.linear_layers(learner.target.q_net)
+        self.target = memory.FlatMemory(
+            [p for layer in target_layers for p in (layer.weight, layer.bias)], None
+        )
         self._dims = np.array(
             [layers[0].in_features, *(layer.out_features for layer in layers)], dtype=np.int64
         )
-        self._kind = activation_kind(policy.q_net)
+        self._kind = memory.activation_kind(policy.q_net)
         self._widest = int(self._dims[1:].sum())
         self._no_masks = np.ones((0, 0), dtype=bool)
         self._act_work = np.empty(0, dtype=np.float32)
@@ -70,7 +62,7 @@ class QKernels(ReplayBackend, FastPolicy):
             self.memory.parameters,
             self._dims,
             self._kind,
-            flat_rows(obs),
+            memory.flat_rows(obs),
             self._no_masks if masks is None else masks,
             masks is not None,
             self.policy.epsilon,
@@ -120,7 +112,7 @@ class QKernels(ReplayBackend, FastPolicy):
         settings[q_learning.MAX_NORM] = -1.0 if max_norm is None else max_norm
         settings[q_learning.GAMMA] = gamma
         settings[q_learning.DOUBLE] = float(double)
-        scale, clip = reward_scale(reward_normalizer)
+        scale, clip = memory.reward_scale(reward_normalizer)
         settings[q_learning.REWARD_SCALE], settings[q_learning.REWARD_CLIP] = scale, clip
         normalizer = self.policy.obs_normalizer
         settings[q_learning.OBS_CLIP] = 0.0 if normalizer is None else normalizer.clip
@@ -139,7 +131,7 @@ class QKernels(ReplayBackend, FastPolicy):
                 self._no_masks if replay.next_masks is None else replay.next_masks,
                 replay.next_masks is not None,
             ),
-            running_scale(normalizer),
+            memory.running_scale(normalizer),
             chosen,
             self.memory.step,
             settings,

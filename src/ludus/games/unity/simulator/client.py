@@ -10,18 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ludus.games.unity import frames
 from ludus.games.unity.cdr import CdrError, Message, compile_messages
-from ludus.games.unity.frames import (
-    HANDSHAKE,
-    KEEPALIVE,
-    REQUEST,
-    RESPONSE,
-    UNITY_SERVICE,
-    FrameError,
-    pack_command,
-    pack_frame,
-    read_frame,
-)
 from ludus.games.unity.simulator.drawing import as_png, draw
 from ludus.games.unity.simulator.tank import Yard
 from ludus.games.unity.use_case import load_use_case
@@ -80,7 +70,7 @@ class UnityStandIn:
                     await self.serve(reader, writer)
                 except (OSError, asyncio.IncompleteReadError):
                     self.say(f"simulator {self.index}: {host}:{port} closed the connection; trying again")
-                except (FrameError, CdrError) as error:
+                except (frames.FrameError, CdrError) as error:
                     self.say(f"simulator {self.index}: {host}:{port} sent garbage ({error}); trying again")
                 finally:
                     writer.close()
@@ -89,20 +79,23 @@ class UnityStandIn:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Shake hands, register, answer."""
-        writer.write(KEEPALIVE)
+        writer.write(frames.KEEPALIVE)
         call: int | None = None
         while True:
-            frame = await read_frame(reader)
-            if frame.destination == HANDSHAKE:
+            frame = await frames.read_frame(reader)
+            if frame.destination == frames.HANDSHAKE:
                 self.register(writer)
-            elif frame.destination == REQUEST:
+            elif frame.destination == frames.REQUEST:
                 call = int(frame.json()["srv_id"])
             elif not frame.is_keepalive and not frame.is_command and call is not None:
                 received = time.time_ns()
                 if self.options.latency:
                     await asyncio.sleep(self.options.latency)
                 answer = self.answer(frame.destination.rpartition("/")[2], frame.payload, received)
-                writer.write(pack_command(RESPONSE, {"srv_id": call}) + pack_frame(frame.destination, answer))
+                writer.write(
+                    frames.pack_command(frames.RESPONSE, {"srv_id": call})
+                    + frames.pack_frame(frame.destination, answer)
+                )
                 call = None
                 with contextlib.suppress(ConnectionError):  # the next read tells
                     await writer.drain()
@@ -114,9 +107,9 @@ class UnityStandIn:
             ("reset", self.use_case.services.reset),
         ):
             content = {"topic": self.use_case.topic(service, self.index), "message_name": described.type}
-            writer.write(pack_frame(UNITY_SERVICE, json.dumps(content).encode() + b"\0"))
+            writer.write(frames.pack_frame(frames.UNITY_SERVICE, json.dumps(content).encode() + b"\0"))
         hello = f"{SELF}: use case {self.use_case.name}, env {self.index}"
-        writer.write(pack_frame("__log", hello.encode() + b"\0"))
+        writer.write(frames.pack_frame("__log", hello.encode() + b"\0"))
 
     def answer(self, service: str, payload: bytes, received: int) -> bytes:
         """The response to a call of `service`, received at a time in nanoseconds."""
