@@ -9,6 +9,7 @@ import pytest
 
 from ludus.errors import UnknownName
 from ludus.games.balatro import actions as act
+from ludus.games.balatro import compiled
 from ludus.games.balatro import moves as mv
 from ludus.games.balatro import names as n
 from ludus.games.balatro import state as st
@@ -286,3 +287,7 @@ def test_outs_are_the_cards_that_were_not_seen() -> None:
                 or (smeared and red == ((card >> 4 & 3) in (n.HEARTS, n.DIAMONDS)))
                 for card in unseen
             )
+
+
+def test_a_change_of_the_tables_that_rules_import_drops_compiled_code() -> None:
+    assert {"state.py", "names.py", "facts.py"} <= {path.name for path in compiled._files_of_rules()}
