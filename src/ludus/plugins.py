@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ class Plugin:
     envs: Gymnasium registrations.
     env_support: env id pattern -> an `EnvSupport` (envs/support.py): envs that need more than `gymnasium.make`.
     signals: env id pattern -> function of no arguments that returns (signals, action names), see envs/signals.py.
-    episode_reports: key of `info` at an episode's end -> class that summarises such reports (envs/episode_reports.py).
+    episode_reports: `kind` of an episode report -> class that summarises such reports (envs/episode_reports.py).
     report_sections: functions from a RunDirectory to a section of the report page, "" where it has nothing to say.
     metric_titles: metric name -> title of its chart.
     human_play: env id -> function (seeds, output) for a person at the terminal; returns an EpisodeRecord each.
@@ -123,29 +123,44 @@ class Plugin:
 @cache
 def plugins() -> tuple[Plugin, ...]:
     """Return every plugin: bundled ones by name, then those of other packages. Raises UserError for a broken one."""
-    found = [_bundled(name) for name in _bundled_packages()]
+    found = [
+        _checked(partial(load, f"{name}.plugin:PLUGIN"), name, f"{name}.plugin")
+        for name in _bundled_packages()
+    ]
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
-        try:
-            plugin = entry.load()
-        except Exception as error:  # a third party's module may raise anything, and must be named
-            raise UserError(
-                f"the plugin '{entry.name}' could not be loaded: {type(error).__name__}: {error}",
-                where=f"entry point {entry.value}",
-                fix="repair or uninstall the package that provides it",
-            ) from error
-        if not isinstance(plugin, Plugin):
-            raise UserError(
-                f"the plugin '{entry.name}' is a {type(plugin).__name__}, expected a ludus.plugins.Plugin",
-                where=f"entry point {entry.value}",
-            )
-        found.append(plugin)
+        found.append(_checked(entry.load, entry.name, f"entry point {entry.value}"))
     return tuple(found)
 
 
+def _checked(make: Callable[[], Any], name: str, where: str) -> Plugin:
+    try:
+        plugin = make()
+    except Exception as error:  # a plugin's module may raise anything, and must be named
+        raise UserError(
+            f"the plugin '{name}' could not be loaded: {type(error).__name__}: {error}",
+            where=where,
+            fix="repair or uninstall the package that provides it",
+        ) from error
+    if not isinstance(plugin, Plugin):
+        raise UserError(
+            f"the plugin '{name}' is a {type(plugin).__name__}, expected a ludus.plugins.Plugin", where=where
+        )
+    return plugin
+
+
 def load(reference: str) -> Any:
-    """Import the object that `"module:object"` names, or the module where there is no colon."""
+    """Import the object that `"module:object"` names, or the module where there is no colon.
+
+    UserError when the module has no such object.
+    """
     module, _, name = reference.partition(":")
     loaded: Any = importlib.import_module(module)
+    if name and not hasattr(loaded, name):
+        raise UserError(
+            f"the module '{module}' has no '{name}'",
+            where=f"plugin reference '{reference}'",
+            fix="correct it in plugin.py",
+        )
     return getattr(loaded, name) if name else loaded
 
 
@@ -153,7 +168,8 @@ def references(name: str) -> dict[str, str]:
     """Return one field that maps names to references, of all plugins together; the first plugin wins."""
     merged: dict[str, str] = {}
     for plugin in plugins():
-        merged = {**getattr(plugin, name), **merged}
+        for key, reference in getattr(plugin, name).items():
+            merged.setdefault(key, reference)
     return merged
 
 
@@ -190,7 +206,11 @@ def listed(name: str) -> Iterator[Any]:
 
 def commands(name: str = "commands") -> dict[str, CommandEntry]:
     """Return the commands of all plugins: `commands`, or `bench` for those below `ludus bench`."""
-    return {key: entry for plugin in plugins() for key, entry in getattr(plugin, name).items()}
+    found: dict[str, CommandEntry] = {}
+    for plugin in plugins():
+        for key, entry in getattr(plugin, name).items():
+            found.setdefault(key, entry)
+    return found
 
 
 def folders(name: str) -> list[Path]:
@@ -206,8 +226,3 @@ def _bundled_packages() -> list[str]:
         for module in pkgutil.iter_modules([str(folder)])
         if module.ispkg and (folder / module.name / "plugin.py").is_file()
     )
-
-
-def _bundled(package: str) -> Plugin:
-    plugin: Plugin = importlib.import_module(f"{package}.plugin").PLUGIN
-    return plugin

@@ -8,6 +8,7 @@ import pytest
 import torch
 from learning_setup import learner, rollout
 
+from ludus.algorithms.a2c import A2C
 from ludus.algorithms.backends import Minibatches, OnPolicyBackend, ReplayBackend
 from ludus.algorithms.backends.eager import EagerOnPolicy, EagerReplay
 
@@ -66,3 +67,17 @@ def test_samples_without_an_order_are_one_minibatch(kernels: bool) -> None:
 def test_no_gradient_steps_give_no_metrics(algorithm: str, kernels: bool) -> None:
     made = learner(algorithm, kernels=kernels)
     assert made.backend.take_steps(0, 0.0) == {}
+
+
+def test_a_subclass_with_a_loss_of_its_own_trains_by_it() -> None:
+    """The fused kernels compute the loss of A2C itself, not that of a subclass."""
+
+    class HuberA2C(A2C):
+        def loss_terms(self, batch: Any, coefs: Any) -> Any:
+            terms = super().loss_terms(batch, coefs)
+            return terms._replace(value_loss=terms.value_loss * 0.0)
+
+    plain = learner("A2C", kernels=True)
+    made = HuberA2C(plain.context, plain.h)
+    assert plain.kernels is not None
+    assert made.kernels is None and "no kernels for HuberA2C" in made.engine_note

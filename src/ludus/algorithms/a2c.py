@@ -52,6 +52,7 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
     """`credit`, in the base class, computes advantages; `learn` takes one gradient step on the whole rollout."""
 
     Terms = A2CTerms
+    fused_kernels = True
 
     def __init__(self, context: LearnerContext, hyperparams: A2CHyperparameters) -> None:
         super().__init__(context, hyperparams)

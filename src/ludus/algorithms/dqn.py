@@ -54,6 +54,7 @@ class DQNHyperparameters(OffPolicyHyperparameters):
 
 
 class DQN(OffPolicyLearner[DQNHyperparameters]):
+    fused_kernels = True
     policy: QPolicy
     statistics = ("loss", "q_mean", "grad_norm")
 

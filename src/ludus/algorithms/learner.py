@@ -91,6 +91,8 @@ class Learner(ABC, Generic[E, H]):
     policy: Policy
     kernels: Any = None
     """The fused kernels that do the learning, where they cover the policy."""
+    fused_kernels = False
+    """Set to True by a class whose update the fused CPU kernels compute. A subclass does not inherit it."""
     captured = False
     """Whether updates are captured as CUDA graphs."""
     engine_note = "torch"
@@ -134,6 +136,8 @@ class Learner(ABC, Generic[E, H]):
         """Choose what computes: kernels that `build` makes, unless something is `uncovered`; CUDA graphs; or torch."""
         if self.context.kernels:
             self._use_normalising_kernels()
+        if "fused_kernels" not in type(self).__dict__:  # of this very class: a subclass may have another loss
+            uncovered = f"no kernels for {type(self).__name__}"
         reason = uncovered if self.context.kernels else "kernels: false"
         if reason is not None:
             self.captured = self.context.kernels and self.context.device.type == "cuda"

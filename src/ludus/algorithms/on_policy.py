@@ -63,6 +63,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
         self._peers_ready = False
         """Whether the other ranks have weights and optimizer state as they are here."""
         self.kernels: ActorCriticKernels | None = None
+        self._backend: OnPolicyBackend | None = None
 
     @abstractmethod
     def loss_terms(self, batch: RolloutSamples, coefs: dict[str, torch.Tensor]) -> Any:
@@ -80,18 +81,23 @@ class OnPolicyLearner(Learner[Rollout, H]):
             unsupported_reason(self.policy),
             lambda: ActorCriticKernels(self.policy, optimizer, context.streams, context.threads),
         )
-        self.backend: OnPolicyBackend
         if self.kernels is not None:
-            self.backend = self.policy.fast = self.kernels
+            self._backend = self.policy.fast = self.kernels
         elif self.captured:
             from ludus.algorithms.backends.cuda_graph import CapturedActorCritic, CapturedOnPolicy
 
             generator = context.streams.torch("actions", str(context.device))
             self.policy.enable_value_stream()
             self.policy.fast = CapturedActorCritic(self.policy, context.n_envs, generator)
-            self.backend = CapturedOnPolicy(self)
+            self._backend = CapturedOnPolicy(self)
         else:
-            self.backend = EagerOnPolicy(self)
+            self._backend = EagerOnPolicy(self)
+
+    @property
+    def backend(self) -> OnPolicyBackend:
+        """The update backend that `train_with` has chosen."""
+        assert self._backend is not None
+        return self._backend
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}
@@ -113,7 +119,8 @@ class OnPolicyLearner(Learner[Rollout, H]):
             for name, parameter in self.trained.named_parameters():
                 put(parameter, weights[name])
         super().load(tensors, values)
-        self.backend.rebind()
+        if self._backend is not None:  # a learner may take its steps by itself
+            self._backend.rebind()
 
     def tensors(self) -> dict[str, torch.Tensor]:
         return self.gather() if self.peers.sharded else super().tensors()

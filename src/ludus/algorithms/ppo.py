@@ -65,6 +65,7 @@ class PPOTerms(NamedTuple):
 
 class PPO(OnPolicyLearner[PPOHyperparameters]):
     Terms = PPOTerms
+    fused_kernels = True
 
     def __init__(self, context: LearnerContext, hyperparams: PPOHyperparameters) -> None:
         super().__init__(context, hyperparams)

@@ -52,6 +52,8 @@ class SACHyperparameters(OffPolicyHyperparameters):
 
 
 class SAC(OffPolicyLearner[SACHyperparameters]):
+    fused_kernels = True
+
     policy: SACPolicy
 
     def __init__(self, context: LearnerContext, hyperparams: SACHyperparameters) -> None:

@@ -73,7 +73,7 @@ CORE: dict[str, CommandEntry] = {
 
 
 def _entries() -> Mapping[str, CommandEntry]:
-    return {**CORE, **commands()}
+    return CORE | {name: entry for name, entry in commands().items() if name not in CORE}
 
 
 class _LudusCommands(LazyCommands):

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "ludus.algorithms"
 NATIVE = "native"
 _NATIVE_ALGORITHMS = {
-    name.upper(): f"ludus.algorithms.{name}:ALGORITHM" for name in ("a2c", "dqn", "ppo", "sac")
+    "A2C": "ludus.algorithms.a2c:ALGORITHM",
+    "DQN": "ludus.algorithms.dqn:ALGORITHM",
+    "PPO": "ludus.algorithms.ppo:ALGORITHM",
+    "SAC": "ludus.algorithms.sac:ALGORITHM",
 }
 LANGUAGE = "language"
 """In the place of an engine: algorithms for language models, which a config with a `language` section takes."""

@@ -74,7 +74,7 @@ class EvaluationResult:
             metrics["eval/success_rate"] = self.success_rate
         reports = self.reports()
         if reports is not None:
-            metrics |= {f"eval/{name}": value for name, value in reports.metrics().items()}
+            metrics = {f"eval/{name}": value for name, value in reports.metrics().items()} | metrics
         return metrics
 
     def reports(self) -> EpisodeReports | None:

@@ -98,9 +98,8 @@ class MetricsLog:
         if record.success is not None:
             row["success"] = record.success
         if record.report is not None:
-            row |= {
-                name: value for name, value in record.report.items() if isinstance(value, int | float | str)
-            }
+            plain = {k: v for k, v in record.report.items() if isinstance(v, int | float | str)}
+            row = {**row, **{name: value for name, value in plain.items() if name not in row}}
         self._episodes.write(row | extra)
 
     def extents(self) -> dict[str, Extent]:

@@ -58,7 +58,7 @@ class BalatroMetrics(EpisodeReports):
         self._hands.update(hands or {})
 
     def add_report(self, report: Mapping[str, Any], reward: float) -> None:
-        """Add one finished run from its `info["balatro"]`."""
+        """Add one finished run from its the report of a run."""
         self.add_episode(
             reward,
             report["ante"],

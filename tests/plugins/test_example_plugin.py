@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLE = Path(__file__).parent / "example_plugin"
-SRC = Path(__file__).parents[1] / "src"
+SRC = Path(__file__).parents[2] / "src"
 ENV = "gridwalk/GridWalk-v0"
 
 

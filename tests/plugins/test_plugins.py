@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ludus.plugins import load, plugins
+from ludus import plugins as plugins_module
+from ludus.envs.episode_reports import EpisodeReports
+from ludus.errors import UserError
+from ludus.evaluation.evaluate import EvaluationResult
+from ludus.plugins import CommandEntry, Plugin, load, plugins
+from ludus.types import EpisodeRecord
 
-SRC = Path(__file__).parents[1] / "src"
+SRC = Path(__file__).parents[2] / "src"
 HIDE_INSTALLATION = """
 import importlib.metadata as metadata
 _found = metadata.distributions
@@ -26,8 +34,6 @@ def test_bundled_plugins_are_found_by_scanning() -> None:
 
 
 def test_a_reference_names_an_object_or_a_module() -> None:
-    import json
-
     assert load("json:dumps") is json.dumps
     assert load("json") is json
 
@@ -89,3 +95,46 @@ assert not {"torch", "gymnasium", "numba", "pydantic"} & set(sys.modules)
 assert not {"ludus.cli.train", "ludus.games.balatro.cli", "ludus.language.cli"} & set(sys.modules)
 """
     assert "train" in _python(script, tmp_path)
+
+
+def _with_plugins(monkeypatch: pytest.MonkeyPatch, *added: Plugin) -> None:
+    found = (*plugins_module.plugins(), *added)
+    monkeypatch.setattr(plugins_module, "plugins", lambda: found)
+
+
+def test_the_first_plugin_wins_and_patterns_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Plugin("first", signals={"x/Foo-*": "json:dumps"}, bots={"walker": "json:dumps"})
+    second = Plugin("second", signals={"*": "json:loads"}, bots={"walker": "json:loads"})
+    _with_plugins(monkeypatch, first, second)
+    assert plugins_module.match_env("signals", "x/Foo-v0") is json.dumps
+    assert plugins_module.match_env("signals", "x/Bar-v0") is json.loads
+    assert plugins_module.find("bots", "walker") is json.dumps
+
+
+def test_a_plugin_cannot_replace_a_core_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ludus.cli.app import CORE, _entries
+
+    _with_plugins(monkeypatch, Plugin("greedy", commands={"runs": CommandEntry("json:dumps", "mine")}))
+    assert _entries()["runs"] == CORE["runs"]
+
+
+def test_a_reference_to_nothing_is_named() -> None:
+    with pytest.raises(UserError, match="the module 'json' has no 'dump_it'"):
+        load("json:dump_it")
+
+
+def test_a_report_does_not_replace_what_ludus_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reports(EpisodeReports):
+        kind = "liar"
+
+        def add_report(self, report: Mapping[str, Any], reward: float) -> None: ...
+
+        def get_summary(self) -> dict[str, Any]:
+            return {}
+
+        def metrics(self) -> dict[str, float]:
+            return {"mean_reward": 999.0, "own": 1.0}
+
+    monkeypatch.setattr("ludus.envs.episode_reports.find", lambda field, kind: Reports)
+    result = EvaluationResult((EpisodeRecord(-1.0, 10, None, {"kind": "liar"}),))
+    assert result.metrics()["eval/mean_reward"] == -1.0 and result.metrics()["eval/own"] == 1.0
