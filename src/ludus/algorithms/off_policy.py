@@ -33,6 +33,9 @@ class OffPolicyHyperparameters(Hyperparameters):
         default=1, ge=-1, description="per round; -1: as many as env steps were taken"
     )
 
+    def samples_per_step(self, n_envs: int) -> int:
+        return self.batch_size
+
 
 H = TypeVar("H", bound=OffPolicyHyperparameters)
 

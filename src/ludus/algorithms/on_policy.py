@@ -37,6 +37,9 @@ class OnPolicyHyperparameters(Hyperparameters):
     vf_coef: NonNegative = constant(0.5)
     max_grad_norm: Positive | None = constant(0.5)
 
+    def samples_per_step(self, n_envs: int) -> int:
+        return self.n_steps * n_envs
+
 
 H = TypeVar("H", bound=OnPolicyHyperparameters)
 

@@ -52,6 +52,9 @@ class PPOHyperparameters(OnPolicyHyperparameters):
         default=None, gt=0, description="end the epochs early beyond 1.5 times this"
     )
 
+    def samples_per_step(self, n_envs: int) -> int:
+        return self.batch_size
+
 
 class PPOTerms(NamedTuple):
     """The terms of the loss and two diagnostics, per sample or as means over a minibatch."""

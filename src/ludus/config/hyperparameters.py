@@ -38,6 +38,10 @@ class Hyperparameters(LearningHyperparameters):
         default=(256, 256), description="hidden layers of the value net"
     )
 
+    def samples_per_step(self, n_envs: int) -> int:
+        """Return the number of samples in one gradient step, for the choice of a device."""
+        return n_envs
+
 
 # What other libraries and the older documents call the same thing.
 HYPERPARAMETER_ALIASES = {

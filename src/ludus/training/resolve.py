@@ -109,7 +109,7 @@ def choose_device(config: TrainerConfig, observation_space: gym.Space[Any]) -> s
     if not (plain and config.kernels and config.engine == "native"):
         return "cuda"
     h: Any = config.typed_hyperparams()
-    batch = getattr(h, "batch_size", getattr(h, "n_steps", 1) * config.n_envs)
+    batch = h.samples_per_step(config.n_envs)
     inputs = int(np.prod(observation_space.shape or ()))
     work = 0
     for widths in (h.policy_net_arch, h.value_net_arch):
