@@ -102,6 +102,10 @@ class OnPolicyLearner(Learner[Rollout, H]):
         assert self._backend is not None
         return self._backend
 
+    @backend.setter
+    def backend(self, backend: OnPolicyBackend) -> None:
+        self._backend = backend
+
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}
 
