@@ -371,7 +371,7 @@ def test_without_onnxruntime_the_evaluator_of_onnx_compares(
 def test_without_the_extra_the_pip_command_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = trained(tmp_path / "runs", "PPO")
     without(monkeypatch, "onnxscript")
-    with pytest.raises(MissingExtra, match=r"ludus\[export\]"):
+    with pytest.raises(MissingExtra, match=r"ludus-rl\[export\]"):
         export_policy(policy, "onnx", tmp_path / "policy.onnx")
 
 

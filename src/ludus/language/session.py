@@ -84,12 +84,12 @@ class SelfPlaySession(Session):
         assert isinstance(experience, Turns)
         self.write_games(experience)
         self.tracker.log_learner(metrics)
+        if (self.progress.updates + 1) % self.config.league.version_every == 0:
+            self.freeze_version()
         super().record(experience, metrics)
 
     def run_due_work(self) -> None:
-        """Freeze a version, do what every session does, and change the number of samplers and learners."""
-        if self.progress.updates % self.config.league.version_every == 0:
-            self.freeze_version()
+        """Do what every session does, then change the number of samplers and learners where asked."""
         super().run_due_work()
         if not self.done and not self.stop_requested:
             self.rescale()
