@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from running_engines import Start
 
-from ludus.envs.make import EnvSpec, make_env, make_outside
+from ludus.envs.make import EnvSpec, make_env, make_vectorized_env
 from ludus.envs.vector.remote import RemoteVectorEnv
 from ludus.errors import SimulatorLost
 from ludus.games.diambra.standin.server import EngineStandIn, Serving
@@ -158,7 +158,7 @@ def test_an_engine_with_another_game_refuses_and_says_which_it_plays(start: Star
 @pytest.fixture
 def pair(start: Start) -> Iterator[tuple[RemoteVectorEnv, list[Serving]]]:
     engines = start(2)
-    envs = make_outside(SPEC, 2, first_pause=0.05, attempts=5)
+    envs = make_vectorized_env(SPEC, 2, "process", first_pause=0.05, attempts=5)
     assert isinstance(envs, RemoteVectorEnv)
     envs.reset(seed=1)
     yield envs, engines
