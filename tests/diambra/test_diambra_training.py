@@ -352,7 +352,7 @@ def test_an_engine_gone_for_good_ends_the_run_with_what_was_learnt_saved(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hasty = functools.partial(RemoteVectorEnv, attempts=2, first_pause=0.05)
-    monkeypatch.setattr("ludus.envs.make.RemoteVectorEnv", hasty)
+    monkeypatch.setattr("ludus.envs.vector.remote.RemoteVectorEnv", hasty)
     monkeypatch.setattr("ludus.games.diambra.engines._GRACE_SECONDS", 0.1)
     engines = start(2)
     trainer = create_trainer(None, _config(tmp_path, total_timesteps=100_000_000))
