@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path += [str(TESTS / "support"), str(TESTS / "scale")]
+sys.path += [str(TESTS / name) for name in ("support", "scale", "language")]
 collect_ignore_glob = [] if importlib.util.find_spec("ray") else ["test_*.py"]
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["RAY_AUTH_TOKEN"] = "a-token-for-tests-of-ludus-0123456789abcdef"
 # workers of Ray import the envs of tests too
-os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[-2:], os.environ.get("PYTHONPATH", "")])
+os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[-3:], os.environ.get("PYTHONPATH", "")])
 STORE = 80 * 2**20  # bytes of object store per node: the least that Ray takes is 75 MiB
 
 
