@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -133,19 +134,26 @@ def plugins() -> tuple[Plugin, ...]:
 
 
 def _checked(make: Callable[[], Any], name: str, where: str) -> Plugin:
-    try:
+    with naming(f"the plugin '{name}'", where):
         plugin = make()
-    except Exception as error:  # a plugin's module may raise anything, and must be named
-        raise UserError(
-            f"the plugin '{name}' could not be loaded: {type(error).__name__}: {error}",
-            where=where,
-            fix="repair or uninstall the package that provides it",
-        ) from error
     if not isinstance(plugin, Plugin):
         raise UserError(
             f"the plugin '{name}' is a {type(plugin).__name__}, expected a ludus.plugins.Plugin", where=where
         )
     return plugin
+
+
+@contextmanager
+def naming(what: str, where: str) -> Iterator[None]:
+    """Raise UserError that names a third party's part when loading it fails."""
+    try:
+        yield
+    except Exception as error:  # its module may raise anything
+        raise UserError(
+            f"{what} could not be loaded: {type(error).__name__}: {error}",
+            where=where,
+            fix="repair or uninstall the package that provides it",
+        ) from error
 
 
 def load(reference: str) -> Any:
@@ -166,11 +174,7 @@ def load(reference: str) -> Any:
 
 def references(name: str) -> dict[str, str]:
     """Return one field that maps names to references, of all plugins together; the first plugin wins."""
-    merged: dict[str, str] = {}
-    for plugin in plugins():
-        for key, reference in getattr(plugin, name).items():
-            merged.setdefault(key, reference)
-    return merged
+    return _merged(name)
 
 
 def find(name: str, key: str) -> Any | None:
@@ -206,16 +210,20 @@ def listed(name: str) -> Iterator[Any]:
 
 def commands(name: str = "commands") -> dict[str, CommandEntry]:
     """Return the commands of all plugins: `commands`, or `bench` for those below `ludus bench`."""
-    found: dict[str, CommandEntry] = {}
-    for plugin in plugins():
-        for key, entry in getattr(plugin, name).items():
-            found.setdefault(key, entry)
-    return found
+    return _merged(name)
 
 
 def folders(name: str) -> list[Path]:
     """Return the folders of presets, or of agents, that plugins bring."""
     return [folder for plugin in plugins() if (folder := getattr(plugin, name)) is not None]
+
+
+def _merged(name: str) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for plugin in plugins():
+        for key, value in getattr(plugin, name).items():
+            merged.setdefault(key, value)
+    return merged
 
 
 def _bundled_packages() -> list[str]:

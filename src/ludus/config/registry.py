@@ -15,8 +15,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
-from ludus.errors import ConfigError, MissingExtra, UnknownName, UserError
-from ludus.plugins import load, references
+from ludus.errors import ConfigError, MissingExtra, UnknownName
+from ludus.plugins import load, naming, references
 
 if TYPE_CHECKING:
     from ludus.config.hyperparameters import LearningHyperparameters
@@ -151,11 +151,5 @@ def _plugins() -> dict[str, EntryPoint]:
 
 
 def _load(plugin: EntryPoint) -> None:
-    try:
+    with naming(f"the plugin algorithm '{plugin.name}'", f"entry point {plugin.value}"):
         register_algorithm(plugin.name, plugin.load())
-    except Exception as error:  # a broken plugin is its author's fault and must be named, whatever it raised
-        raise UserError(
-            f"the plugin algorithm '{plugin.name}' could not be loaded: {type(error).__name__}: {error}",
-            where=f"entry point {plugin.value}",
-            fix="repair or uninstall the package that provides it",
-        ) from error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import statistics
 import time
@@ -216,10 +214,10 @@ def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int) -> tuple[str, s
         return "batched", "all envs in one compiled step"
     if n_envs == 1:
         return "serial", "there is only one env"
-    if spec is not None and n_envs >= _FEWEST_FOR_ENVPOOL and importlib.util.find_spec("envpool") is not None:
+    if spec is not None and n_envs >= _FEWEST_FOR_ENVPOOL:
         from ludus.envs.vector import pool
 
-        if pool.unsupported_reason(spec) is None:
+        if pool.is_installed() and pool.unsupported_reason(spec) is None:
             return "envpool", "EnvPool has this env"
     try:
         seconds = _median_step_seconds(_factory(env))
@@ -314,13 +312,8 @@ def _portable(gym_spec: GymSpec) -> GymSpec:
     """The spec, its entry point loaded when it is in `__main__`: in a worker that is another module."""
     entry = gym_spec.entry_point
     if isinstance(entry, str) and entry.startswith("__main__:"):
-        return replace(gym_spec, entry_point=_load(entry))
+        return replace(gym_spec, entry_point=load(entry))
     return gym_spec
-
-
-def _load(entry: str) -> Callable[..., Env]:
-    module, _, name = entry.partition(":")
-    return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
 
 
 def _find_recorder(env: Env) -> RecordEpisodeStatistics[Any, Any] | None:
@@ -335,7 +328,7 @@ def _find_recorder(env: Env) -> RecordEpisodeStatistics[Any, Any] | None:
 def _accepted_kwargs(gym_spec: GymSpec) -> str:
     entry = gym_spec.entry_point
     assert entry is not None  # gym.make has called it
-    creator = _load(entry) if isinstance(entry, str) else entry
+    creator = load(entry) if isinstance(entry, str) else entry
     names = [name for name in inspect.signature(creator).parameters if name != "render_mode"]
     return ", ".join(names) or "no arguments"
 
