@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ import pytest
 
 _PROPERTY = "fault"
 _HERE = Path(__file__).parent / "tests"
+
+# what tests train is not to be remembered in the home of the one who runs them
+_state = tempfile.TemporaryDirectory(prefix="ludus-tests-")
+os.environ["XDG_STATE_HOME"] = _state.name
 
 RecordFault = Callable[..., None]
 """`record_fault(fault, tries, survived, lost="nothing")`."""

@@ -2,16 +2,22 @@
 
     python benchmarks/language_update.py [--device cuda] [--algorithm PPO GRPO] [--tokens-per-step 16384 65536] [--json]
     python benchmarks/language_update.py --check      # does this device learn what a CPU learns?
+    python benchmarks/language_update.py --mixed [--model tiny gpt2]    # one long turn among short ones
 
 A row is `learner.update` on turns that were made up: credit, packing and transfers included, the median of --repeats.
-Tokens are counted once, prompts included, however many passes an algorithm makes over them.
+Tokens are counted once, prompts included, however many passes an algorithm makes over them. `--mixed` learns from 150
+turns of 40 tokens and one of 2,000 in one pass, and from either alone, each in a process of its own: seconds (on a CPU
+those of the processor), and the memory that the update takes at its peak.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -21,7 +27,9 @@ from sampling import SMOLLM2  # the benchmark beside this one
 from ludus.config.language import AdapterConfig, LanguageConfig, RewardsConfig
 from ludus.config.registry import find_algorithm
 from ludus.language.algorithms.learner import LanguageContext, LanguageLearner
+from ludus.language.models.foreign import ForeignModel
 from ludus.language.models.llama import LlamaModel
+from ludus.language.models.model import LanguageModel
 from ludus.language.models.models import tiny
 from ludus.language.models.tokenizer import ByteTokenizer
 from ludus.language.turns import Turn, Turns
@@ -42,6 +50,8 @@ def main() -> None:
     parser.add_argument("--new", type=int, nargs=2, default=(4, 64), help="shortest and longest completion")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--mixed", action="store_true")
+    parser.add_argument("--model", nargs="+", choices=list(MIXED), default=["tiny"], help="of --mixed")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     device = torch.device(asked.device)
@@ -50,6 +60,10 @@ def main() -> None:
             print(
                 f"{algorithm}: largest difference of a weight from a CPU's {difference(algorithm, device):.1e}"
             )
+        return
+    if asked.mixed:
+        for model in asked.model:
+            compare_mixed(model, asked)
         return
     rows = [
         measure(algorithm, tokens, device, asked)
@@ -94,6 +108,72 @@ def measure(algorithm: str, tokens_per_step: int, device: torch.device, asked: A
     }
 
 
+def compare_mixed(model: str, asked: Any) -> None:
+    """Print what one update costs for short turns, for a long one, and for both together."""
+    found = {}
+    for case in ("short", "long", "mixed"):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
+            found[case] = fresh.submit(measure_case, model, case, asked).result()
+        print(f"{model:5} {case:5}  {found[case][0]:7.3f} s  {found[case][1]:8.1f} MiB", flush=True)
+    apart = found["short"][0] + found["long"][0], max(found["short"][1], found["long"][1])
+    times, memory = (mixed / part for mixed, part in zip(found["mixed"], apart, strict=True))
+    added = found["mixed"][1] / (found["short"][1] + found["long"][1])
+    print(
+        f"{model:5} mixed / apart: {times:.2f} of the time; memory {memory:.2f} of the larger, {added:.2f} of the sum"
+    )
+
+
+def measure_case(model: str, case: str, asked: Any) -> tuple[float, float]:
+    """Seconds of one update after a first one (median), and MiB that updates take at their peak."""
+    device = torch.device(asked.device)
+    turns = made_up(151, (36, 36), (4, 4), 256)
+    del turns.turns[151:]
+    turns.turns[0].prompt = tuple(i % 256 for i in range(1_996))
+    turns.turns = {"short": turns.turns[1:], "long": turns.turns[:1], "mixed": turns.turns}[case]
+    made = MIXED[model]().to(device=device, dtype=torch.bfloat16 if device.type == "cuda" else torch.float32)
+    made.add_adapter("learner", AdapterConfig(rank=8))
+    settings = {"tokens_per_step": asked.tokens_per_step[0], "gradient_checkpointing": asked.checkpointing}
+    learner = make("REINFORCE", made, settings, 4, device, mini_batch_size=256)
+    learner.transforms.sampling.clear()
+    seconds = []
+    before = _memory(device)
+    clock = time.perf_counter if device.type == "cuda" else time.process_time
+    for _ in range(asked.repeats + 1):
+        for turn in turns.turns:
+            turn.version = learner.version("learner")
+        began = clock()
+        learner.update(turns, 0.0)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds.append(clock() - began)
+    return float(np.median(seconds[1:])), (_memory(device) - before) / 2**20
+
+
+def _memory(device: torch.device) -> int:
+    """Return the most bytes that this process has used so far."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _tiny() -> LanguageModel:
+    return tiny({"layers": 4, "hidden": 256, "heads": 4}, torch.Generator().manual_seed(0))
+
+
+def _gpt2() -> LanguageModel:
+    """A family that runs through transformers, with drawn weights."""
+    from transformers import AutoModelForCausalLM, GPT2Config
+
+    sizes = GPT2Config(
+        vocab_size=259, n_embd=256, n_layer=4, n_head=4, n_positions=2048, bos_token_id=256, eos_token_id=258
+    )
+    torch.manual_seed(0)
+    return ForeignModel(AutoModelForCausalLM.from_config(sizes).eval(), ByteTokenizer())
+
+
+MIXED = {"tiny": _tiny, "gpt2": _gpt2}
+
+
 def difference(algorithm: str, device: torch.device) -> float:
     """How far weights are apart after three updates of a tiny model in float32, here and on a CPU."""
     found = []
@@ -110,7 +190,7 @@ def difference(algorithm: str, device: torch.device) -> float:
 
 def make(
     algorithm: str,
-    model: LlamaModel,
+    model: LanguageModel,
     settings: dict[str, Any],
     longest: int,
     device: torch.device,

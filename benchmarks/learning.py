@@ -1,4 +1,4 @@
-"""Trains the presets of docs/results.md over several seeds and prints the table that stands there.
+"""Trains the presets of docs/reference/results.md over several seeds and prints the table that stands there.
 
     python benchmarks/learning.py [--only cartpole-ppo …] [--seeds 1 2 3] [--workers 2] [--threads 1]
 
@@ -106,7 +106,7 @@ def one(preset: str, seed: int, options: argparse.Namespace) -> dict:
 
 
 def table(rows: list[dict]) -> str:
-    """As it stands in docs/results.md."""
+    """As it stands in docs/reference/results.md."""
     lines = [
         "| preset | steps | last policy, by seed | mean | best checkpoint, mean | aim | holds | time, median |",
         "|---|---|---|---|---|---|---|---|",

@@ -9,9 +9,9 @@ further one, the update per sample, and what it takes to hand a byte to another 
 second with one collector per core on other machines, and which part is the bottleneck. The check measures parts and
 whole by turns, round by round, so that other work on the machine meets both; its figure is the ratio within a round.
 
-What is assumed can be set: the networks, and what GPUs do, which defaults to what docs/performance.md and
-docs/results.md say of one H200. Synchronous parts follow each other; asynchronous ones overlap where other hardware
-does them.
+What is assumed can be set: the networks, and what GPUs do, which defaults to what docs/reference/performance.md and
+docs/reference/results.md say of one H200. Synchronous parts follow each other; asynchronous ones overlap where
+other hardware does them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plays every text game for a few turns, well and badly, and writes what works and what does not as a table.
 
     python benchmarks/text_games.py                      # prints the table
-    python benchmarks/text_games.py --write docs/text-games.md
+    python benchmarks/text_games.py --write docs/how-to/text-games.md
 
 Every id is played three times: twice by a bot that takes any move the text offers, once with nonsense. Each game is
 then played again from its seed and its actions, in the same process and in another one, and must show the same texts.

@@ -4,7 +4,7 @@
 
 Writes the runs (about 3 GB, kept in DIR if given), starts the real server on loopback, and prints how long indexing
 took, how long the table of runs and a comparison of ten runs take over HTTP and in a browser, and how much memory
-the server needed. The bounds it is held to stand in docs/dashboard.md.
+the server needed. The bounds it is held to stand in docs/how-to/dashboard.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/configuration.md from the models themselves, between their markers.
+"""Writes the tables of docs/reference/configuration.md from the models themselves, between their markers.
 
 python docs/generate_reference.py           write them
 python docs/generate_reference.py --check   exit 1 when they are not what the models say
@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import re
 import sys
-import types
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from ludus.config.describe import describe, section_in
 from ludus.config.hyperparameters import HYPERPARAMETER_ALIASES
 from ludus.config.registry import LANGUAGE, find_algorithm
 from ludus.config.schedule import Schedule
 from ludus.config.schema import FIELD_ALIASES, TrainerConfig
 from ludus.config.when import When
 
-PAGE = Path(__file__).with_name("configuration.md")
+PAGE = Path(__file__).parent / "reference" / "configuration.md"
 ALGORITHMS = ("PPO", "A2C", "DQN", "SAC")
 LANGUAGE_ALGORITHMS = ("REINFORCE", "A2C", "PPO", "GRPO")
 
@@ -40,7 +39,8 @@ MEANINGS = {
     "policy.features_extractor_kwargs": "more arguments for the extractor's class",
     "policy.log_std_init": "starting log of the standard deviation of Box actions (PPO, A2C)",
     "normalize_obs": "observations to mean 0 and spread 1, by running statistics that are saved with the policy",
-    "normalize_reward": "scale rewards by the spread of the discounted return; reported rewards stay raw",
+    "normalize_reward": "scale rewards by the spread of the discounted return; reported rewards stay raw. "
+    "Not given: false for algorithms with a replay buffer (DQN, SAC, …)",
     "curriculum": "difficulty that rises with success; null: none",
     "curriculum.initial": "difficulty of the first episodes",
     "curriculum.increment": "how much it rises at a time",
@@ -49,13 +49,13 @@ MEANINGS = {
     "curriculum.window": "episodes over which the share is taken",
     "checkpoint": "when checkpoints are saved, how many are kept; null: at the end and when stopped only",
     "checkpoint.every": "interval between checkpoints",
-    "evaluation": "evaluation on envs of its own during training; null: only at the end",
-    "evaluation.every": "interval between evaluations",
+    "evaluation": "on envs of its own, during training and at the end; null: none (`ludus eval RUN` plays afterwards)",
+    "evaluation.every": "interval between evaluations, and at the end; null: none",
     "evaluation.episodes": "episodes per evaluation",
     "evaluation.deterministic": "take the likeliest action instead of sampling",
     "early_stopping": "conditions that end the run before its total",
     "video": "videos of the policy during training (extra `video`)",
-    "video.every": "interval between videos; null: none",
+    "video.every": "interval between videos, each recorded after the update that reaches it; null: none",
     "tracking": "metric rows and who follows them; null: no TensorBoard",
     "tracking.tensorboard": "write TensorBoard events into the run directory",
     "tracking.wandb": "follow with Weights & Biases (extra `wandb`); null: no",
@@ -117,7 +117,7 @@ def _table(model: type[BaseModel], prefix: str = "", *, shorten: bool = False) -
     lines = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for key, field in _fields(model, prefix):
         shown = key.removeprefix(prefix) if shorten else key
-        cells = (f"`{shown}`", _type(field.annotation), _default(field), _meaning(key, field))
+        cells = (f"`{shown}`", describe(field), _default(field), _meaning(key, field))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
 
@@ -128,43 +128,10 @@ def _fields(model: type[BaseModel], prefix: str) -> list[tuple[str, FieldInfo]]:
     for name, field in model.model_fields.items():
         key = prefix + name
         found.append((key, field))
-        section = _section(field.annotation)
+        section = section_in(field.annotation)
         if section is not None and key != "hyperparams":
             found += _fields(section, f"{key}.")
     return found
-
-
-def _section(annotation: Any) -> type[BaseModel] | None:
-    for part in (annotation, *get_args(annotation)):
-        if isinstance(part, type) and issubclass(part, BaseModel):
-            return part
-        if get_origin(part) is list:
-            return _section(get_args(part)[0])
-    return None
-
-
-def _type(annotation: Any) -> str:
-    """A type in the words of somebody who writes YAML."""
-    if annotation is When:
-        return "when"
-    if annotation is Schedule:
-        return "schedule"
-    if _section(annotation) is not None:
-        return "section" + (" or null" if type(None) in get_args(annotation) else "")
-    origin, args = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _type(args[0])
-    if origin is Literal:
-        return ", ".join(f"`{value}`" for value in args)
-    if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_type(part) for part in args))
-    if origin in (list, tuple):
-        inner = _type(args[0])
-        return f"list of {inner}s" if " " not in inner else "list"
-    if origin is dict:
-        return "mapping"
-    plain = {int: "integer", float: "number", str: "text", bool: "true, false", type(None): "null"}
-    return plain.get(annotation, "any")
 
 
 def _default(field: FieldInfo) -> str:
@@ -195,5 +162,9 @@ if __name__ == "__main__":
     old = PAGE.read_text("utf-8")
     new = updated(old)
     if "--check" in sys.argv[1:]:
-        sys.exit("docs/configuration.md is stale: run python docs/generate_reference.py" if old != new else 0)
+        sys.exit(
+            "docs/reference/configuration.md is stale: run python docs/generate_reference.py"
+            if old != new
+            else 0
+        )
     PAGE.write_text(new, "utf-8")

@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/seeing.md: pages in a headless Chromium, the terminal dashboard as it is drawn.
+"""Takes the pictures of docs/how-to/seeing.md: pages in a headless Chromium, the terminal dashboard as it is drawn.
 
     ludus train quickstart video.every=150_000
     python docs/make_screenshots.py watch latest      while it trains

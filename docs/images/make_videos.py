@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/video-and-analysis.md from a run: frames of its videos, and the top of its analysis.
+"""Makes the pictures of docs/how-to/video-and-analysis.md from a run: frames of its videos, the top of its analysis.
 
     ludus train quickstart
     python docs/images/make_videos.py latest

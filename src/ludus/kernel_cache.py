@@ -1,4 +1,6 @@
-"""A place for compiled kernels where neither the installation nor the home directory can be written to.
+"""Compiled kernels: where they are kept, and a message while they are compiled.
+
+A place for compiled kernels where neither the installation nor the home directory can be written to.
 
 numba keeps what it compiles beside the source, else below the home directory, and refuses to work where it can do
 neither. What it keeps is run when it is read back, so the place must be nobody else's to write.
@@ -6,13 +8,19 @@ neither. What it keeps is run when it is read back, so the place must be nobody 
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 import sys
 import tempfile
+import time
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 VARIABLE = "NUMBA_CACHE_DIR"
+_MESSAGE_SECONDS = 10.0  # between two messages
+_log = logging.getLogger("ludus.kernels")
 
 
 def ensure_kernel_cache_dir() -> None:
@@ -27,13 +35,43 @@ def ensure_kernel_cache_dir() -> None:
         config.CACHE_DIR = folder  # type: ignore[attr-defined]  # numba makes its settings up as it goes
 
 
+@cache
+def announce_compiling() -> None:
+    """Report kernels of Ludus that numba compiles from here on, instead of loading them from its cache."""
+    from numba.core import event
+
+    class Notice(event.Listener):
+        """Reports the first kernel, then every few seconds the one that is being compiled."""
+
+        def __init__(self) -> None:
+            self._number, self._reported_at = 0, -_MESSAGE_SECONDS
+
+        def on_start(self, event: Any) -> None:
+            kernel = event.data["dispatcher"].py_func
+            if not kernel.__module__.startswith("ludus."):
+                return
+            self._number += 1
+            if time.monotonic() - self._reported_at < _MESSAGE_SECONDS:
+                return
+            self._reported_at = time.monotonic()
+            if self._number == 1:
+                _log.info("compiling kernels: about a minute, once on this machine")
+            else:
+                _log.info("compiling kernels: number %d, %s", self._number, kernel.__qualname__)
+
+        def on_end(self, event: Any) -> None:
+            """Nothing to report: another kernel may follow."""
+
+    event.register("numba:compile", Notice())  # type: ignore[no-untyped-call]
+
+
 def _home_cache() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME")
     return Path(cache) if cache else Path(os.path.expanduser("~")) / ".cache"
 
 
 def _writable(folder: Path) -> bool:
-    """Whether something can be made in `folder`, or the folder itself where it is not there yet."""
+    """Return True if files can be created in `folder`, or the folder itself if it does not exist."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

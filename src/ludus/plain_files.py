@@ -11,10 +11,21 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
+
+_REFUSALS = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
-def read_plain(path: Path | str, limit: int, *, links: bool = False) -> bytes:
-    """The content of a plain file; OSError where there is none, it is something else, or longer than `limit`.
+def is_refusal(error: BaseException) -> bool:
+    """Return whether the machine refused to read now: no permission, too many open files, no memory.
+
+    Nothing is known of the file then. It must not be called missing or damaged, nor be replaced by something older.
+    """
+    return isinstance(error, OSError) and error.errno in _REFUSALS
+
+
+def open_plain(path: Path | str, *, links: bool = False) -> BinaryIO:
+    """Open a plain file for reading; OSError where there is none, or it is something else.
 
     `links`: the last part of `path` may be a link, as everything in the cache of a model hub is.
     """
@@ -26,9 +37,15 @@ def read_plain(path: Path | str, limit: int, *, links: bool = False) -> bytes:
         if error.errno == errno.ELOOP and not links:
             raise OSError(errno.ELOOP, "it is a link", str(path)) from None
         raise
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a plain file", str(path))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a plain file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_plain(path: Path | str, limit: int, *, links: bool = False) -> bytes:
+    """The content of a plain file; OSError as for `open_plain`, and where it is longer than `limit`."""
+    with open_plain(path, links=links) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"it has more than {limit:,} bytes", str(path))

@@ -4,7 +4,7 @@ A plugin is one `Plugin`, called `PLUGIN`, in the file `plugin.py` of a package.
 `ludus/*/plugin.py` and `ludus/games/*/plugin.py`; third parties name theirs in the entry-point group `ludus.plugins`.
 
 Everything that is code is a lazy reference, `"module:object"`, imported when it is first used. Reading all plugins
-therefore costs a few milliseconds, and `ludus --help` stays fast. docs/write-a-plugin.md walks through an example.
+therefore costs a few milliseconds, and `ludus --help` stays fast. docs/tutorials/write-a-plugin.md has an example.
 """
 
 from __future__ import annotations
@@ -40,16 +40,26 @@ class EnvEntry:
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """One command, or a group of them: a function or a `typer.Typer`, and its line in `ludus --help`."""
+    """One command, or a group of them: a function or a `typer.Typer`, and its line in the help.
+
+    epilog: its examples, as a reference to a string.
+    members: the commands of a group that has no target.
+    panel: heading that it is listed under; hidden commands work and are not listed.
+    consents: it may use what a run names, so its help shows `--allow`.
+    """
 
     target: str
     help: str
     epilog: str | None = None
+    members: Mapping[str, CommandEntry] = field(default_factory=dict)
+    panel: str = "Commands"
+    hidden: bool = False
+    consents: bool = False
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """What one plugin provides. Every field is optional.
+    """Everything that one plugin provides. Every field is optional.
 
     name: shown in errors, and the heading of its envs in `ludus envs` unless `env_group` says another.
     package, extra: the package that it needs, and the extra of Ludus that installs it. `own_environment`: that package
@@ -57,6 +67,7 @@ class Plugin:
 
     envs: Gymnasium registrations.
     env_support: env id pattern -> an `EnvSupport` (envs/support.py): envs that need more than `gymnasium.make`.
+    vector_envs: functions from an object given to `create_trainer` to a `gymnasium.vector.VectorEnv`, None for others.
     signals: env id pattern -> function of no arguments that returns (signals, action names), see envs/signals.py.
     episode_reports: `kind` of an episode report -> class that summarises such reports (envs/episode_reports.py).
     report_sections: functions from a RunDirectory to a section of the report page, "" where it has nothing to say.
@@ -81,7 +92,9 @@ class Plugin:
     exports: target of `ludus export --to` -> module with FILENAME and export(policy, path).
     model_importers: file suffix -> function that turns a foreign model into a run, for `ludus import`.
 
-    commands: top-level command -> CommandEntry.  bench: the same below `ludus bench`.
+    commands: command -> CommandEntry. One that has the plugin's name is `ludus NAME`; without such a one they are
+        listed below `ludus NAME`, with `summary` as its line in the help. `ludus COMMAND` works too.
+    bench: the same below `ludus bench`.
     env_listing: function (output, filter) that prints more of `ludus envs` and returns its rows.
     extras: extra -> (module that shows its presence, what it gives), for `ludus doctor`.
     presets, agents: folders of YAML files and of runs, next to `plugin.py`.
@@ -94,6 +107,7 @@ class Plugin:
     env_group: str | None = None
     envs: tuple[EnvEntry, ...] = ()
     env_support: References = field(default_factory=dict)
+    vector_envs: tuple[str, ...] = ()
     signals: References = field(default_factory=dict)
     episode_reports: References = field(default_factory=dict)
     report_sections: tuple[str, ...] = ()
@@ -114,6 +128,7 @@ class Plugin:
     exports: References = field(default_factory=dict)
     model_importers: References = field(default_factory=dict)
     commands: Mapping[str, CommandEntry] = field(default_factory=dict)
+    summary: str = ""
     bench: Mapping[str, CommandEntry] = field(default_factory=dict)
     env_listing: str | None = None
     extras: Mapping[str, tuple[str, str]] = field(default_factory=dict)

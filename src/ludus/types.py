@@ -1,4 +1,4 @@
-"""The few nouns that cross folders."""
+"""Types that several folders share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Metrics = dict[str, float]
 
 @dataclass
 class Progress:
-    """How far a run has come. The only clock that schedules, intervals and totals read."""
+    """Progress of a run. Schedules, intervals and totals read no other clock."""
 
     steps: int = 0
     updates: int = 0
@@ -33,16 +33,18 @@ class Progress:
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> Progress:
-        """What `as_dict` gave; raises where it is none, as in the state of a stranger's run."""
+        """Return the progress that `as_dict` saved. Raises if `saved` is invalid (runs are untrusted input)."""
         steps, updates, episodes = (int(saved[name]) for name in ("steps", "updates", "episodes"))
         return cls(steps, updates, episodes, float(saved["seconds"]))
 
 
 @dataclass(frozen=True)
 class EpisodeRecord:
-    """One finished episode, as written to `episodes.jsonl`; `report` is what a game tells of it by itself."""
+    """One finished episode, as written to `episodes.jsonl`; `report` holds the game's own fields."""
 
     reward: float
     length: int
     success: bool | None = None
     report: dict[str, Any] | None = None
+    capped: bool = False
+    """Cut by the step limit of an evaluation, not ended by the env."""

@@ -63,10 +63,17 @@ def observations(space: spaces.Space[Any], shape: tuple[int, ...], rng: np.rando
     if isinstance(space, spaces.Dict):
         return {key: observations(part, shape, rng) for key, part in space.items()}
     if isinstance(space, spaces.Discrete):
-        return rng.integers(0, int(space.n), shape)
+        return int(space.start) + rng.integers(0, int(space.n), shape)
     assert space.shape is not None
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start + rng.integers(0, space.nvec, (*shape, *space.shape))
+    if isinstance(space, spaces.MultiBinary):
+        return rng.integers(0, 2, (*shape, *space.shape), dtype=np.int8)
     if space.dtype == np.uint8:
         return rng.integers(0, 256, (*shape, *space.shape), dtype=np.uint8)
+    if np.issubdtype(space.dtype, np.integer):
+        assert isinstance(space, spaces.Box)
+        return rng.integers(space.low, space.high + 1, (*shape, *space.shape))
     return rng.normal(size=(*shape, *space.shape)).astype(np.float32)
 
 

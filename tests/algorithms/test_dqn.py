@@ -44,7 +44,7 @@ def targets_of(
     terminated: list[bool],
     next_masks: list[list[int]] | None = None,
 ) -> list[float]:
-    """What the values of action 1 in state 0 (0.2) are pulled towards, one learner's step per transition.
+    """Return the targets of the value of action 1 in state 0 (0.2), one learner's step per transition.
 
     Within the quadratic part of Huber's loss the gradient is the value minus its target.
     """
@@ -160,7 +160,7 @@ def test_epsilon_goes_down_in_a_line_and_stays() -> None:
     assert dqn.policy.epsilon == pytest.approx(0.1)
 
 
-def test_learning_starts_after_its_steps_and_takes_the_steps_it_is_told() -> None:
+def test_learning_begins_after_learning_starts_and_takes_the_configured_steps() -> None:
     counts = {}
     for gradient_steps in (1, 3, -1, 0):
         dqn = tabular(learning_starts=16, gradient_steps=gradient_steps, batch_size=4)

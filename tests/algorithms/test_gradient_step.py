@@ -1,4 +1,4 @@
-"""Gradient steps: what they leave behind beside the new weights."""
+"""Gradient steps: their effects other than the new weights."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -14,6 +15,8 @@ from learning_setup import OBS, learner, rollout, transitions
 from ludus.algorithms.advantages import gae, vtrace
 from ludus.algorithms.backends.numba.rollouts import gae as fast_gae
 from ludus.algorithms.backends.numba.rollouts import vtrace as fast_vtrace
+from ludus.envs import finite
+from ludus.kernel_cache import announce_compiling
 from ludus.policies.observations import RewardNormalizer
 from ludus.rollout.experience import Cuts
 
@@ -97,7 +100,7 @@ def test_ppo_update_agrees_with_torch(
     [(DISCRETE, False), (DISCRETE, True), (MULTI, False), (MULTI, True), (BOX, False)],
     ids=["discrete", "discrete-masked", "multi", "multi-masked", "box"],
 )
-def test_what_an_older_policy_played_is_valued_anew_as_torch_does(
+def test_experience_of_an_older_policy_is_revalued_as_torch_does(
     space: spaces.Space[Any], masked: bool, shared: bool
 ) -> None:
     torch_one, fused = pair("PPO", space, policy={"share_net": shared})
@@ -288,7 +291,7 @@ def test_epsilon_greedy_plays_the_best_legal_action_and_explores_legally() -> No
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "A2C", "DQN", "SAC"])
-def test_a_restored_learner_goes_on_with_the_same_bytes(algorithm: str) -> None:
+def test_a_restored_learner_continues_with_the_same_bytes(algorithm: str) -> None:
     def play(made: Any, seeds: range) -> None:
         for seed in seeds:
             if algorithm in {"DQN", "SAC"}:
@@ -327,10 +330,10 @@ def test_a_gradient_that_is_not_finite_stops_before_the_optimizer() -> None:
 
 
 def test_what_the_kernels_do_not_cover_is_left_to_torch_and_named() -> None:
-    image = spaces.Box(0, 255, (3,), np.uint8)
+    image = spaces.Box(0, 255, (8, 8, 3), np.uint8)
     for observation, action, policy, reason in [
-        (image, DISCRETE, {}, "Box observations"),
-        (spaces.Discrete(5), DISCRETE, {}, "Discrete observations"),
+        (image, DISCRETE, {}, "images"),
+        (spaces.Dict(image=image), DISCRETE, {}, "images"),
         (OBS, spaces.MultiBinary(3), {}, "MultiBinary actions"),
         (OBS, DISCRETE, {"activation": "GELU"}, "GELU"),
         (OBS, DISCRETE, {"features_extractor": "ResnetMLP", "features_dim": 8}, "ResnetMLP"),
@@ -339,3 +342,20 @@ def test_what_the_kernels_do_not_cover_is_left_to_torch_and_named() -> None:
         assert made.kernels is None and reason in made.engine_note
     dueling = learner("DQN", OBS, DISCRETE, kernels=True, dueling=True)
     assert dueling.kernels is None and "dueling" in dueling.engine_note
+
+
+def test_compiling_is_announced_and_loading_is_not(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ludus.kernel_cache._MESSAGE_SECONDS", 0.0)
+    announce_compiling()
+    announce_compiling()
+    with caplog.at_level("INFO", "ludus"):
+        assert finite.all_finite(np.zeros(3))  # compiled long ago, or by this call before it is announced
+        caplog.clear()
+        assert finite.all_finite(np.zeros(3))
+        assert caplog.messages == []
+        kernel: Any = numba.njit(lambda x: x + 1)
+        kernel.py_func.__module__ = "ludus.made_up"
+        assert kernel(1) == 2
+    assert [message.partition(":")[0] for message in caplog.messages] == ["compiling kernels"]

@@ -1,4 +1,4 @@
-"""What all learners stand on: optimizers as tensors, gradients that must be finite, explained variance."""
+"""Parts shared by all learners: optimizers as tensors, checks for finite gradients, explained variance."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stepped(net: Any, optimizer: Any, seed: int) -> None:
         lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
     ],
 )
-def test_an_optimizer_put_together_from_its_tensors_goes_on_the_same(make: Any) -> None:
+def test_an_optimizer_restored_from_its_tensors_continues_unchanged(make: Any) -> None:
     net, other = network(), network()
     optimizer, second = make(net.parameters()), make(other.parameters())
     for seed in range(3):

@@ -1,4 +1,4 @@
-"""A learner that is saved and loaded goes on with the same bytes, for every algorithm and kind of space."""
+"""A learner that is saved and loaded continues with the same bytes, for every algorithm and kind of space."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ludus.algorithms.norms import optimizer_norms
+from ludus.algorithms.gradient_step import optimizer_norms
 
 
 def test_norms_are_taken_over_all_optimizers_together() -> None:

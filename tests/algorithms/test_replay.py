@@ -20,7 +20,7 @@ LINE = spaces.Box(-1e6, 1e6, (1,), np.float32)
 
 
 def numbered(first: int, count: int, **fields: Any) -> Transitions:
-    """Transitions in which every field tells the number of the transition."""
+    """Transitions in which every field contains the number of the transition."""
     n = np.arange(first, first + count)
     return Transitions(
         **{
@@ -123,7 +123,7 @@ def test_rewards_and_observations_are_normalised_by_the_statistics_of_the_day() 
 
 
 @pytest.mark.parametrize("count", [0, 3, 7, 12])
-def test_a_reloaded_buffer_goes_on_as_if_never_saved(count: int) -> None:
+def test_a_reloaded_buffer_continues_as_if_never_saved(count: int) -> None:
     buffer, other = ReplayBuffer(7), ReplayBuffer(7)
     other.add(numbered(500, 5))  # whatever it held before is gone
     if count:

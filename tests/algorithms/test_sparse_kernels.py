@@ -75,8 +75,6 @@ def test_full_observations_take_the_other_kernels() -> None:
 def test_a_row_without_a_legal_action_allows_all() -> None:
     masks = np.zeros((2, 5), dtype=bool)
     masks[1, 3] = True
-    listed = listing.listed(np.zeros((2, 300), dtype=np.float32), masks)
-    assert listed is not None
-    starts, columns = listed[1]
+    starts, columns = listing.listed_actions(masks)
     assert starts.tolist() == [0, 5, 6]
     assert columns.tolist() == [0, 1, 2, 3, 4, 3]

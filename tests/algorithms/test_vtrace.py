@@ -163,7 +163,7 @@ def test_fresh_experience_is_credited_alike_either_way(kernels: bool) -> None:
 def test_stale_experience_is_valued_and_weighed_by_the_policy_that_learns() -> None:
     ppo = learner(kernels=False)
     fresh = played_by(ppo, cuts=True)
-    # whoever acted found its actions twice as likely, and thought nothing of any state
+    # the policy that acted gave its actions twice the probability, and every state the value 0
     nothing = np.zeros_like(fresh.values)
     acted = fresh.log_probs + np.log(2.0).astype(np.float32)
     stale = replace(fresh, log_probs=acted, values=nothing, next_values=nothing)

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: how a command ended, and a config small enough to train in passing."""
+"""Shared by the tests of the command line: the outcome of a command, and a config that trains quickly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TINY = [
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command did."""
+    """Result of a command: exit code and output."""
 
     code: int
     out: str

@@ -41,7 +41,7 @@ CONFIGS = {
         ("a total that is no amount", "total_timesteps", 2, ""),
     ],
 )
-def test_a_bad_config_is_told_with_its_line(
+def test_an_invalid_config_is_reported_with_its_line(
     case: str, what: str, line: int, fix: str, ludus: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "my.yaml").write_text(CONFIGS[case])
@@ -66,10 +66,61 @@ def test_a_bad_config_is_told_with_its_line(
         (["train", "no.yaml"], "there is no config file 'no.yaml'", "path"),
         (["train", "--env", "CartPol-v1"], "unknown env 'CartPol-v1'", "CartPole-v1"),
         (["train", "--env", "CartPole-v1", "sed=1"], "unknown key 'sed'", "did you mean 'seed'?"),
-        (["train", "--env", "CartPole-v1", "--steps", "soon"], "total_timesteps", ""),
+        (
+            ["train", "--env", "CartPole-v1", "evaluation.interval=0"],
+            "unknown key 'interval' in evaluation",
+            "did you mean 'evaluation.every'?",
+        ),
+        (
+            ["train", "--env", "CartPole-v1", "checkpoint.frequency=0"],
+            "unknown key 'frequency' in checkpoint",
+            "did you mean 'checkpoint.every'?",
+        ),
+        (
+            ["train", "--env", "CartPole-v1", "--steps", "1e30"],
+            "--steps: must be at most",
+            "'--steps' accepts",
+        ),
+        (["train", "--env", "CartPole-v1", "--n-envs", "0"], "--n-envs: input should", "'--n-envs' accepts"),
+        (
+            ["compare", "--env", "CartPole-v1", "--algos", "ppo", "--steps", "0"],
+            "--steps: ",
+            "'--steps' accepts",
+        ),
+        (["train", "--env", "CartPole-v1", "--steps", "soon"], "--steps: ", ""),
         (["train", "--env", "CartPole-v1", "run_dir=there"], "already exists", "resume that run"),
         (["train", "--env", "CartPole-v1", "save_dir=a.file"], "Not a directory", "path"),
         (["train", "--env", "nowhere:My-v0"], "the module 'nowhere'", "install it"),
+        (["train", "--env", ".x:y"], "'.x' is not the name of a module", "module:"),
+        (["train", "--env", "a..b:y"], "'a..b' is not the name of a module", "module:"),
+        (
+            ["train", "--env", "CartPole-v1", "policy.features_extractor=.x:y"],
+            "'.x' is not the name of a module",
+            "module:",
+        ),
+        (
+            ["train", "--env", "CartPole-v1", "env.wrappers=['.x:y']"],
+            "'.x' is not the name of a module",
+            "module:",
+        ),
+        (
+            ["train", "--env", "CartPole-v1", "learning_rate=1e-3"],
+            "learning_rate",
+            "'hyperparams.learning_rate'?",
+        ),
+        (["train", "--env", "CartPole-v1", "n_steps=64"], "unknown key 'n_steps'", "'hyperparams.n_steps'?"),
+        (["train", "--env", "CartPole-v1", "learning_rat=1"], "unknown key", "'hyperparams.learning_rate'?"),
+        (["train", "--env", "CartPole-v1", "hyperparams.n_envs=4"], "unknown key 'n_envs'", "mean 'n_envs'?"),
+        (["train", "--env", "CartPole-v1", "episodes=4"], "unknown key 'episodes'", "'evaluation.episodes'?"),
+        (["train", "--env", "CartPole-v1", "--lr", "1e-3"], "'--lr'", "hyperparams.learning_rate=VALUE"),
+        (
+            ["train", "--env", "CartPole-v1", "--batch-size", "8"],
+            "'--batch-size'",
+            "hyperparams.batch_size=VALUE",
+        ),
+        (["train", "--env", "CartPole-v1", "n_envs=0"], "n_envs: ", "integer from 1 to 1_000_000"),
+        (["train", "--env", "CartPole-v1", "vector=fast"], "vector: ", "auto, serial, process"),
+        (["train", "a.yaml", "--config", "b.yaml"], "two configs", "keep one"),
         (["train", "--stepz", "3"], "unknown option '--stepz'", "did you mean '--steps'?"),
         (["train", "--n-envs", "x"], "'--n-envs'", "ludus train --help"),
         (
@@ -82,11 +133,11 @@ def test_a_bad_config_is_told_with_its_line(
         (["eval"], "missing argument 'POLICY'", "ludus eval"),
         (["eval", "latest"], "there is no run yet", "ludus train"),
         (["eval", "nobody"], "unknown run 'nobody'", "ludus runs"),
-        (["eval", "random"], "needs to know the env", "--env"),
+        (["eval", "random"], "needs an env", "--env"),
         (["eval", "random", "--env", "CartPol-v1"], "unknown env 'CartPol-v1'", "CartPole-v1"),
-        (["eval", "foreign"], "it holds model.zip", "a Ludus run"),
-        (["resume", "foreign"], "it holds model.zip", "a Ludus run"),
-        (["resume", "foreign/model.zip"], "it holds model.zip", "a Ludus run"),
+        (["eval", "foreign"], "it contains model.zip", "a Ludus run"),
+        (["resume", "foreign"], "it contains model.zip", "a Ludus run"),
+        (["resume", "foreign/model.zip"], "it contains model.zip", "a Ludus run"),
         (["resume", "there"], "'there' is not a run", "run.json"),
         (["resume", "x", "--exact", "--checkpoint", "best"], "both choose", "one of them"),
         (["play"], "no policy is given", "ludus play latest"),
@@ -103,7 +154,7 @@ def test_a_bad_config_is_told_with_its_line(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_bad_command_line_is_told_in_three_lines(
+def test_an_invalid_command_line_is_reported_in_three_lines(
     arguments: list[str], what: str, fix: str, ludus: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "there").mkdir()
@@ -128,7 +179,7 @@ def test_a_bad_command_line_is_told_in_three_lines(
 @pytest.mark.parametrize(
     ("env", "extra", "module"), [("ALE/Pong-v5", "atari", "ale_py"), ("Ant-v5", "mujoco", "mujoco")]
 )
-def test_a_missing_extra_is_told_with_the_pip_line(
+def test_a_missing_extra_is_reported_with_the_pip_command(
     env: str, extra: str, module: str, ludus: Command, tmp_path: Path
 ) -> None:
     if importlib.util.find_spec(module) is not None:
@@ -140,21 +191,21 @@ def test_a_missing_extra_is_told_with_the_pip_line(
     assert tree(tmp_path) == {}
 
 
-def test_an_extra_that_cannot_live_with_the_others_is_told_with_an_environment_of_its_own(
+def test_a_conflicting_extra_is_reported_with_a_separate_environment(
     ludus: Command,
 ) -> None:
     if importlib.util.find_spec("diambra") is not None:
         pytest.skip("the extra 'diambra' is installed here")
     for command in (("diambra", "engine"), ("train", "diambra-sfiii3n")):
         fix = ludus(*command).error_lines[2]
-        assert "an environment of its own" in fix and "docs/diambra.md" in fix
+        assert "an environment of its own" in fix and "docs/how-to/diambra.md" in fix
         assert "-c constraints-diambra.txt" in fix
 
 
 @pytest.mark.parametrize(
     "arguments", [["resume"], ["resume", "--checkpoint", "512"], ["resume", "--exact"], ["eval"], ["play"]]
 )
-def test_a_damaged_checkpoint_is_told_and_left_alone(
+def test_a_damaged_checkpoint_is_reported_and_left_unchanged(
     arguments: list[str], ludus: Command, run: Path, tmp_path: Path
 ) -> None:
     for weights in (tmp_path / run).glob("checkpoints/0*/policy.safetensors"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from command_line import Command
 
 
-def test_the_bot_by_rules_needs_no_env_and_is_told_by_ante(ludus: Command) -> None:
+def test_the_scripted_bot_needs_no_env_and_is_reported_by_ante(ludus: Command) -> None:
     outcome = ludus("eval", "rules", "--episodes", 8, "--json")
     assert outcome.code == 0, outcome.err
     found = outcome.json
@@ -22,10 +24,25 @@ def test_the_bot_by_rules_is_not_seated_elsewhere(ludus: Command) -> None:
         outcome = ludus("eval", "rules", "--env", env)
         assert outcome.code == 2
         assert len(outcome.error_lines) == 3
-        assert "plays Balatro by moves" in outcome.error_lines[0]
+        assert "plays Balatro with actions: moves" in outcome.error_lines[0]
 
 
 def test_a_person_needs_a_terminal(ludus: Command) -> None:
     outcome = ludus("play", "--human", "balatro")
     assert outcome.code == 2
-    assert "in a terminal" in outcome.error_lines[0]
+    assert "needs a terminal" in outcome.error_lines[0]
+
+
+def test_seeds_of_the_real_game_are_played_by_name_and_from_a_file(ludus: Command, tmp_path: Path) -> None:
+    one = ludus("eval", "rules", "--seed", "7I4M53DL", "--json").json
+    assert (one["episodes"], one["seed"]) == (1, "7I4M53DL")
+    path = tmp_path / "seeds.txt"
+    path.write_text("7I4M53DL\n42\n")
+    both = ludus("eval", "rules", "--seeds", path, "-v")
+    assert "seed 7I4M53DL" in both.out
+    assert "seed 42" in both.out
+    for words in (("--seed", "A B"), ("--seeds", path, "-n", 3), ("--seeds", tmp_path / "none")):
+        refused = ludus("eval", "rules", *words)
+        assert (refused.code, len(refused.error_lines)) == (2, 3)
+    refused = ludus("eval", "random", "--env", "CartPole-v1", "--seed", "ABC")
+    assert (refused.code, len(refused.error_lines)) == (2, 3)

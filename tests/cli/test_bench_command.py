@@ -1,4 +1,4 @@
-"""`ludus bench`: what is asked for wrongly is told, and a real measurement comes back as a table and as JSON."""
+"""`ludus bench`: invalid arguments are reported, and a real measurement is printed as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from command_line import Command
 
 
 @pytest.mark.long
-def test_speed_is_measured_beside_a_peer(ludus: Command) -> None:
+def test_speed_is_measured_compared_with_a_peer(ludus: Command) -> None:
     pytest.importorskip("stable_baselines3")
     done = ludus(
         "bench", "speed", "--algos", "a2c", "--peers", "sb3", "--steps", 400, "--repeats", 1, "--json"
@@ -41,17 +41,19 @@ def test_growth_with_envs_is_measured_and_drawn(ludus: Command, tmp_path: Path) 
         (["speed", "ppo-cartpol"], "unknown workload 'ppo-cartpol'"),
         (["speed", "--peers", "sb4"], "unknown peer 'sb4'"),
         (["learn", "--envs", "CartPole-v2"], "unknown env 'CartPole-v2'"),
-        (["envs", "--n-envs", "8,many"], "'8,many' is no list of numbers above zero"),
-        (["envs", "--n-envs", "0"], "'0' is no list of numbers above zero"),
+        (["envs", "--n-envs", "8,many"], "'8,many' is not a list of positive numbers"),
+        (["envs", "--n-envs", "0"], "'0' is not a list of positive numbers"),
     ],
 )
-def test_wrong_words_are_told_before_anything_runs(ludus: Command, arguments: list[str], what: str) -> None:
+def test_invalid_arguments_are_reported_before_anything_runs(
+    ludus: Command, arguments: list[str], what: str
+) -> None:
     done = ludus("bench", *arguments)
     assert done.code == 2
     assert done.error_lines[0] == f"error: {what}"
 
 
-def test_a_peer_that_is_not_there_is_told_with_what_to_set(
+def test_a_missing_peer_is_reported_with_the_setting_to_change(
     ludus: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LUDUS_PEER_PYTHON_SBX", "/no/such/python")

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from command_line import Command
 
+from ludus.runs.checkpoints import CheckpointManager
 
-def test_eval_tells_what_was_played_and_how_well(ludus: Command, run: Path) -> None:
+
+def test_eval_reports_policy_env_and_rewards(ludus: Command, run: Path) -> None:
     outcome = ludus("eval", "latest", "--episodes", 5, "--json")
     assert outcome.code == 0, outcome.err
     found = outcome.json
@@ -18,6 +20,13 @@ def test_eval_tells_what_was_played_and_how_well(ludus: Command, run: Path) -> N
     assert found["mean_length"] == found["mean_reward"]  # CartPole gives 1 a step
     assert (found["policy"], found["env"], found["run"]) == ("latest", "CartPole-v1", str(run))
     assert found["checkpoint"] in {"000000000256", "000000000512"}
+
+
+def test_eval_ends_where_episodes_do_not_and_says_how_many_were_cut(ludus: Command) -> None:
+    command = ["eval", "random", "--env", "CliffWalking-v1", "--episodes", 3, "--max-steps", 20]
+    outcome = ludus(*command, "--json")
+    assert outcome.json["capped_episodes"] == 3 and outcome.json["mean_length"] == 20
+    assert "3 of 3 episodes, which did not end (--max-steps)" in ludus(*command).out
 
 
 def test_the_same_seed_plays_the_same_episodes_also_when_actions_are_sampled(
@@ -57,25 +66,25 @@ def test_runs_are_looked_for_below_root(ludus: Command, run: Path, tmp_path: Pat
     assert ludus("eval", "latest", "-n", 1, "--root", "else where").code == 0
 
 
-def test_without_a_screen_play_films_into_the_run_and_says_so(
+def test_without_a_screen_play_records_a_video_into_the_run_and_says_so(
     ludus: Command, run: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("av")
     outcome = ludus("play", "latest", "--seed", 1, "--json")
     assert outcome.code == 0, outcome.err
     assert "there is no screen here" in outcome.err
-    film = Path(outcome.json["video"])
-    assert film.parent == run / "videos"
-    assert (tmp_path / film).stat().st_size > 1000
+    video = Path(outcome.json["video"])
+    assert video.parent == run / "videos"
+    assert (tmp_path / video).stat().st_size > 1000
     assert (outcome.json["episodes"], len(outcome.json["rewards"])) == (1, 1)
 
 
-def test_a_bot_is_filmed_into_this_folder_or_wherever_asked(ludus: Command, tmp_path: Path) -> None:
+def test_a_video_of_a_bot_goes_to_this_folder_or_the_given_path(ludus: Command, tmp_path: Path) -> None:
     pytest.importorskip("av")
     here = ludus("play", "random", "--env", "CartPole-v1", "--json")
     assert (tmp_path / here.json["video"]).parent == tmp_path
-    asked = ludus("play", "random", "--env", "CartPole-v1", "-n", 2, "--video", "films/two.mp4", "--json")
-    assert (tmp_path / "films" / "two.mp4").is_file()
+    asked = ludus("play", "random", "--env", "CartPole-v1", "-n", 2, "--video", "clips/two.mp4", "--json")
+    assert (tmp_path / "clips" / "two.mp4").is_file()
     assert len(asked.json["rewards"]) == 2
 
 
@@ -99,7 +108,7 @@ def test_an_env_that_draws_nothing_is_not_played(ludus: Command, tmp_path: Path)
     )
     outcome = ludus("play", "random", "--env", "blind:Blind-v0")
     assert outcome.code == 2
-    assert "cannot be drawn" in outcome.error_lines[0]
+    assert "does not render pictures" in outcome.error_lines[0]
 
 
 def test_an_env_without_keys_cannot_be_played_by_hand(
@@ -109,3 +118,23 @@ def test_an_env_without_keys_cannot_be_played_by_hand(
     outcome = ludus("play", "human", "--env", "Pendulum-v1")
     assert outcome.code == 2
     assert "no keys are known for 'Pendulum-v1'" in outcome.error_lines[0]
+
+
+def test_a_random_policy_is_not_called_deterministic(ludus: Command) -> None:
+    outcome = ludus("eval", "random", "--env", "CartPole-v1", "-n", "2", "--json")
+    assert outcome.json["deterministic"] is False and "sampled actions" in outcome.err
+
+
+def test_export_names_the_run_and_the_step_it_exports(ludus: Command, run: Path, tmp_path: Path) -> None:
+    manager = CheckpointManager(tmp_path / run / "checkpoints")
+    manager.mark_best(manager.find(256), "eval/mean_reward", 1e6)
+    outcome = ludus("export", "latest", "--to", "torchscript")
+    assert outcome.code == 0, outcome.err
+    assert f"{run.name} at step 256" in outcome.out and "of step 512, is latest@latest" in outcome.out
+
+
+def test_commands_for_whole_runs_say_what_is_wrong_with_a_checkpoint(ludus: Command, run: Path) -> None:
+    outcome = ludus("report", "latest@best")
+    assert outcome.code == 2 and "a whole run is expected here" in outcome.error_lines[0]
+    outcome = ludus("eval", "latest@bset")
+    assert outcome.code == 2 and "latest@best, latest@latest, latest@000000000256" in outcome.err

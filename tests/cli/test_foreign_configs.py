@@ -17,7 +17,7 @@ from ludus.errors import EXIT_USER_ERROR
 DATA = Path(__file__).parents[1] / "data"
 SEED = DATA / "pipeline" / "base_ppo_config.yaml"
 RUN = Path("experiments/BipedalWalker-v3/PPO/BipedalWalker-Benchmark")
-# the document's own settings but for the length of the run, of its rollouts and of its films
+# the document's own settings, except for the length of the run, of its rollouts and of its videos
 SHORT = ["total_timesteps=512", "hyperparams.n_steps=256", "hyperparams.batch_size=64", "video.length=5"]
 SHORT += ["evaluation.episodes=1", "video.every=256"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -45,8 +46,9 @@ def test_help_comes_without_torch_and_names_every_command() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for command in COMMANDS:
-        assert f"\n  {command} " in done.stdout
+    names = re.findall(r"^(?:\w+ +| +)(\w+)  ", done.stdout, re.MULTILINE)
+    more = re.search(r"^More +(.*)$", done.stdout, re.MULTILINE)
+    assert more and not set(COMMANDS) - {"exploitability"} - {*names, *more[1].split(", ")}
 
 
 def test_python_dash_m_ludus_is_the_same_command() -> None:
@@ -62,6 +64,35 @@ def test_every_command_has_help_and_json(command: str, ludus: Command) -> None:
     assert outcome.code == 0
     assert "--json" in outcome.out
     assert max(len(line) for line in outcome.out.splitlines()) <= 80
+
+
+CONSENTING = [
+    "train",
+    "resume",
+    "eval",
+    "play",
+    "video",
+    "analyze",
+    "match",
+    "export",
+    "mirror",
+    "exploitability",
+]
+
+
+@pytest.mark.parametrize(
+    "command", [*([name] for name in CONSENTING), ["sync", "wandb"], ["diambra", "duel"]]
+)
+def test_commands_that_may_use_what_a_run_names_show_how_to_consent(
+    command: list[str], ludus: Command
+) -> None:
+    shown = ludus(*command, "--help")
+    assert shown.code == 0 and "--allow NAME" in shown.out
+    assert ludus(*command, "--help", "--allow", "some_module").code == 0
+
+
+def test_commands_that_import_nothing_of_a_run_have_no_consent_in_their_help(ludus: Command) -> None:
+    assert all("--allow" not in ludus(name, "--help").out for name in ("presets", "init", "doctor", "report"))
 
 
 def test_no_command_at_all_prints_the_help(ludus: Command) -> None:
@@ -81,9 +112,9 @@ def test_a_group_without_a_command_prints_its_help_line_by_line(group: str, ludu
 def test_tables_fit_into_80_columns_and_leave_stdout_to_the_json_when_asked(
     command: list[str], ludus: Command, run: Path
 ) -> None:
-    told = ludus(*command)
-    assert told.code == 0, told.err
-    assert max(len(line) for line in told.out.splitlines()) <= 80
+    outcome = ludus(*command)
+    assert outcome.code == 0, outcome.err
+    assert max(len(line) for line in outcome.out.splitlines()) <= 80
     scripted = ludus(*command, "--json")
     assert (len(scripted.out.splitlines()), scripted.err) == (1, "")
     assert isinstance(scripted.json, dict)
@@ -170,7 +201,8 @@ def test_config_prints_yaml_that_loads_to_the_same_config_and_says_where_from(
     again = load_config(tmp_path / "again.yaml").config
     original = load_config("my.yaml", ["seed=7", "checkpoint={keep: 2}"]).config
     assert again.typed_hyperparams() == original.typed_hyperparams()
-    exclude = {"hyperparams", "algorithm"}
+    assert again.normalize_reward is original.normalizes_reward() is False  # as DQN has it
+    exclude = {"hyperparams", "algorithm", "normalize_reward"}
     assert again.model_dump(exclude=exclude) == original.model_dump(exclude=exclude)
 
     found = ludus("config", "my.yaml", "seed=7", "checkpoint={keep: 2}", "--json").json
@@ -188,6 +220,15 @@ def test_config_prints_yaml_that_loads_to_the_same_config_and_says_where_from(
     assert origins["n_envs"] == "default"
 
 
+def test_config_of_a_language_run_shows_the_evaluation_that_is_used(ludus: Command) -> None:
+    found = ludus("config", "kuhnpoker-tiny", "league={eval: [random], eval_games: 7}", "--json").json
+    evaluation, origins = found["config"]["evaluation"], found["origins"]
+    assert (evaluation["episodes"], evaluation["deterministic"]) == (7, False)
+    assert origins["evaluation.episodes"] == "default of language runs"
+    assert origins["n_envs"] == origins["policy.features_dim"] == "no effect in a language run"
+    assert "episodes: 7" in ludus("config", "kuhnpoker-tiny", "league.eval_games=7").out
+
+
 def test_config_of_a_preset_names_the_preset(ludus: Command) -> None:
     origins = ludus("config", "quickstart", "--json").json["origins"]
     assert origins["env.id"].startswith("preset quickstart, line ")
@@ -196,7 +237,7 @@ def test_config_of_a_preset_names_the_preset(ludus: Command) -> None:
 def test_the_shipped_schema_is_up_to_date() -> None:
     shipped = Path(package.__file__).parents[2] / "configs" / "schema.json"
     assert json.loads(shipped.read_text("utf-8")) == editor_schema(), (
-        "write it anew: ludus config --schema > configs/schema.json"
+        "write it again: ludus config --schema > configs/schema.json"
     )
 
 

@@ -70,7 +70,7 @@ def test_a_match_that_cannot_be_is_refused_in_three_lines(
 
 
 def at_a_terminal(folder: Path, arguments: list[str], keys: list[bytes]) -> tuple[str, int]:
-    """What `ludus ARGUMENTS` shows to somebody who answers every prompt with the next of `keys`."""
+    """Return what `ludus ARGUMENTS` prints to a user who answers every prompt with the next of `keys`."""
     pid, terminal = pty.fork()
     if pid == 0:  # pragma: no cover (another process)
         os.chdir(folder)
@@ -160,3 +160,10 @@ def test_league_of_a_run_without_one_says_so(ludus: Command, run: Path) -> None:
     outcome = ludus("league", run)
     assert outcome.code == 2 and "this checkpoint has no league" in outcome.err
     assert ludus("league", "nobody").code == 2
+
+
+def test_an_env_without_seats_is_called_that(ludus: Command) -> None:
+    outcome = ludus("match", "random", "random", "--env", "CartPole-v1")
+    assert outcome.code == 2
+    assert outcome.error_lines[0] == "error: 'CartPole-v1' has no seats: one policy plays it alone"
+    assert "did you mean" not in outcome.err and "ludus eval" in outcome.err

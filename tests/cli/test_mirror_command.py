@@ -32,7 +32,7 @@ def test_a_run_goes_there_and_back_and_is_resumed(ludus: Command, tmp_path: Path
     assert resumed.json["mirror"]["url"] == mirror["url"]
     behind = ludus("mirror", "latest")
     assert behind.code == 2
-    assert "gone on elsewhere" in behind.error_lines[0] and "ludus pull" in behind.error_lines[2]
+    assert "resumed on another machine" in behind.error_lines[0] and "ludus pull" in behind.error_lines[2]
     again = ludus("mirror", "latest", f"{place} 2", "--bandwidth", "50 MB/s")
     assert again.code == 0 and "whole" in again.out
 
@@ -43,12 +43,12 @@ def test_a_run_goes_there_and_back_and_is_resumed(ludus: Command, tmp_path: Path
         (("mirror", "RUN"), "has no mirror"),
         (("mirror", "RUN", "ftp://x/y"), "a mirror is s3://"),
         (("mirror", "RUN", "file:///tmp/x", "--bandwidth", "fast"), "a bandwidth is written"),
-        (("pull", "file:///nothing/here"), "there is no mirrored run"),
+        (("pull", "file:///nothing/here"), "mirrored run not found"),
         (("pull", "s3://me:secret@bucket/x"), "holds no user, key or option"),
         (("pull", "wandb:me/p/a", "--bandwidth", "1 MB/s"), "--bandwidth is for mirrored runs"),
     ],
 )
-def test_what_cannot_be_is_told_in_three_lines(
+def test_impossible_requests_are_reported_in_three_lines(
     ludus: Command, run: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     refused = ludus(*(str(run) if word == "RUN" else word for word in arguments))

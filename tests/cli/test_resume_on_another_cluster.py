@@ -1,30 +1,29 @@
-"""A run on Ray may go on where its cluster is now; one without collectors on Ray may not."""
+"""A run with collectors on Ray may resume on another cluster; a run without them may not."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ludus.cli.resume import _move
 from ludus.config.schema import TrainerConfig
 from ludus.errors import UserError
+from ludus.training.factory import on_cluster
 
 
-def of(**fields: Any) -> Any:
-    return SimpleNamespace(config=TrainerConfig(env="CartPole-v1", **fields))
+def of(**fields: Any) -> TrainerConfig:
+    return TrainerConfig(env="CartPole-v1", **fields)
 
 
 def test_only_the_address_changes() -> None:
-    trainer = of(scale={"ray": "10.0.0.1:6379", "collectors": 4, "mode": "async"})
-    before = trainer.config.scale
-    _move(trainer, "10.0.0.9:6379")
-    assert trainer.config.scale == before.model_copy(update={"ray": "10.0.0.9:6379"})
+    config = of(scale={"ray": "10.0.0.1:6379", "collectors": 4, "mode": "async"})
+    assert config.scale is not None
+    expected = config.scale.model_copy(update={"ray": "10.0.0.9:6379"})
+    assert on_cluster(config, "10.0.0.9:6379").scale == expected
 
 
 @pytest.mark.parametrize(("fields", "address"), [({}, "local"), ({"scale": {}}, "nowhere")])
-def test_what_cannot_be_is_told_in_three_lines(fields: dict[str, Any], address: str) -> None:
+def test_impossible_requests_are_reported_in_three_lines(fields: dict[str, Any], address: str) -> None:
     with pytest.raises(UserError) as caught:
-        _move(of(**fields), address)
+        on_cluster(of(**fields), address)
     assert len(str(caught.value).splitlines()) == 3

@@ -20,7 +20,7 @@ def run_of(folder: Path, **fields: object) -> RunDirectory:
     return run
 
 
-def test_what_is_asked_for_is_kept_beside_what_was(ludus: Command, tmp_path: Path) -> None:
+def test_new_settings_are_kept_next_to_the_earlier_ones(ludus: Command, tmp_path: Path) -> None:
     run = run_of(tmp_path)
     first = ludus("scale", str(run.path), "--actors", "3")
     assert first.code == 0 and "num_actors: 3" in first.out

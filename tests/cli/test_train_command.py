@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from command_line import TINY, Command, Outcome
 
+from ludus.config.loading import load_config
 from ludus.runs.directory import RunDirectory, list_runs
 
 CARTPOLE = ["--env", "CartPole-v1", *TINY]
@@ -36,7 +37,7 @@ def test_train_ends_with_one_json_object_on_stdout_and_everything_else_on_stderr
 
 
 def test_where_nobody_set_omp_num_threads_nothing_complains_of_threads(tmp_path: Path) -> None:
-    """As users have it, and `make test` does not: BLAS must have been told by the time the kernels call it."""
+    """Users do not set it, unlike `make test`: BLAS must be configured before the kernels call it."""
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     words = ["--env", "CartPole-v1", "--steps", "8192", "n_envs=8", "evaluation.every=null"]
     done = subprocess.run(
@@ -131,6 +132,54 @@ def test_resume_starts_a_run_then_leaves_the_finished_one_alone(ludus: Command, 
     assert other.json["run"] != started.json["run"]
 
 
+def test_resume_continues_a_run_with_another_budget_and_other_intervals(
+    ludus: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "my.yaml").write_text("env: CartPole-v1\ntotal_timesteps: 256\n")
+    started = ludus("train", "my.yaml", *TINY, "--resume", "--json")
+    changes = [
+        "total_timesteps=512",
+        "checkpoint.every=128",
+        "evaluation=null",
+        "name=longer",
+        "tracking.every=64",
+    ]
+    longer = ludus("train", "my.yaml", *TINY, *changes, "--resume", "--json")
+    assert longer.code == 0, longer.err
+    assert (longer.json["run"], longer.json["steps"]) == (started.json["run"], 512)
+    assert "from checkpoint 000000000256" in longer.err and len(list_runs("runs")) == 1
+    config = load_config(RunDirectory(Path(longer.json["run"])).config_path).config
+    assert (config.total_timesteps, config.checkpoint.every, config.evaluation.every) == (512, 128, None)
+    again = ludus("train", "my.yaml", *TINY, *changes, "--resume", "--json")
+    assert "already finished, at step 512" in again.err
+
+
+def test_a_run_of_an_older_version_is_continued_with_another_budget(ludus: Command, tmp_path: Path) -> None:
+    started = ludus("train", *CARTPOLE, "--steps", 256, "--json")
+    run = RunDirectory(Path(started.json["run"]))
+    info = run.info()
+    del info["learning_hash"]
+    run.info_path.write_text(json.dumps(info))
+    longer = ludus("train", *CARTPOLE, "--steps", 512, "--resume", "--json")
+    assert (longer.json["run"], longer.json["steps"]) == (started.json["run"], 512)
+
+
+def test_resume_lists_what_else_differs_and_how_to_continue_that_run(ludus: Command) -> None:
+    started = ludus("train", *CARTPOLE, "--steps", 256, "--json")
+    other = ludus("train", *CARTPOLE, "--steps", 512, "hyperparams.gamma=0.9", "seed=7", "--resume", "--json")
+    assert other.code == 0 and other.json["run"] != started.json["run"]
+    assert (
+        "  seed: 42 there, 7 here" in other.err and "  hyperparams.gamma: 0.99 there, 0.9 here" in other.err
+    )
+    assert f"ludus resume {started.json['run']}" in other.err and "total_timesteps" not in other.err
+
+
+def test_the_config_can_be_given_as_an_option_and_steps_in_thousands(ludus: Command, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text("env: CartPole-v1\n")
+    outcome = ludus("train", "--config", "my.yaml", *TINY, "--steps", "0.256k", "--json")
+    assert (outcome.code, outcome.json["steps"]) == (0, 256), outcome.err
+
+
 def test_resume_auto_continues_a_run_that_was_killed(ludus: Command, tmp_path: Path) -> None:
     arguments = [*CARTPOLE, "--steps", 512, "checkpoint.every=128", "resume=auto", "run_dir=here", "--json"]
     first = ludus("train", *arguments)
@@ -156,11 +205,40 @@ def test_a_finished_run_is_resumed_only_to_a_higher_total(ludus: Command, run: P
     assert "already finished" in ludus("resume", run).out
 
 
+@pytest.mark.parametrize("total", [256, 512])
+def test_a_total_that_a_finished_run_has_reached_is_answered_with_what_to_give_instead(
+    ludus: Command, run: Path, total: int
+) -> None:
+    lower = ludus("resume", run, "--steps", total)
+    assert lower.code == 0 and "already finished, at step 512" in lower.out
+    assert f"--steps {total} " in lower.out and "give more than 512" in lower.out
+    assert "--steps TOTAL" not in lower.out
+
+
 def test_resume_goes_back_to_the_checkpoint_that_is_named(ludus: Command, run: Path) -> None:
     outcome = ludus("resume", run, "--checkpoint", 256, "--json")
     assert outcome.code == 0, outcome.err
     assert "from checkpoint 000000000256, exactly" in outcome.err
     assert outcome.json["steps"] == 512
+
+
+def test_resume_skips_a_damaged_run_with_one_warning_that_says_what_to_do(
+    ludus: Command, tmp_path: Path
+) -> None:
+    words = ["train", *CARTPOLE, "--steps", 256, "--resume", "--json"]
+    started = ludus(*words)
+    damaged = tmp_path / "runs/other/PPO/cut off"
+    damaged.mkdir(parents=True)
+    (damaged / "run.json").write_text('{"name": "cut')
+    again = ludus(*words)
+    assert again.code == 0, again.err
+    assert again.json["run"] == started.json["run"]
+    (warning,) = [line for line in again.err.splitlines() if "cut off" in line]
+    assert "skipped the damaged run" in warning and "ludus runs rm 'runs/other/PPO/cut off'" in warning
+    alone = ludus("resume", "runs/other/PPO/cut off")
+    assert alone.code == 2 and len(alone.error_lines) == 3
+    assert "ludus runs rm 'runs/other/PPO/cut off'" in alone.error_lines[2]
+    assert ludus("runs", "rm", "runs/other/PPO/cut off", "--yes").code == 0 and not damaged.exists()
 
 
 FAULTY_ENV = """
@@ -194,7 +272,7 @@ def test_a_fault_of_the_users_env_shows_its_own_traceback_and_the_way_back(
     assert outcome.code == 3
     assert 'raise KeyError("the door is locked")' in outcome.err
     assert "please report" not in outcome.err
-    assert "Go on with: ludus resume runs/" in outcome.error_lines[-1]
+    assert "Resume with: ludus resume runs/" in outcome.error_lines[-1]
     assert "the door is locked" in outcome.json["error"]["what"]
     assert "doors:Door-v0" in outcome.json["error"]["where"]
 
@@ -213,6 +291,7 @@ def test_what_nobody_expected_is_a_traceback_and_a_request_to_report_it(ludus: C
     assert outcome.code == 1
     assert "RuntimeError: the ceiling fell down" in outcome.err
     assert "please report" in outcome.error_lines[-1]
+    assert outcome.error_lines[-1].endswith("github.com/ludus-rl/ludus/issues")
     assert "/typer/" not in outcome.err
     assert outcome.json["error"]["what"] == "RuntimeError: the ceiling fell down"
 
@@ -229,3 +308,26 @@ def test_ctrl_c_before_training_is_quiet(ludus: Command) -> None:
     finally:
         del _by_engine["native"]["UNLUCKY"]
     assert (outcome.code, outcome.err) == (130, "")
+
+
+def test_a_finished_run_has_its_course_in_its_log(run: Path, tmp_path: Path) -> None:
+    lines = (tmp_path / run / "logs" / "train.log").read_text().splitlines()
+    assert "started to 512 steps" in lines[0] and "CartPole-v1 x 2" in lines[0]
+    assert "checkpoint 000000000256 saved" in "\n".join(lines)
+    assert "evaluation at step 512: reward " in "\n".join(lines)
+    assert lines[-1].endswith("finished at step 512")
+
+
+def test_what_goes_to_the_log_of_a_run_alone_is_not_on_the_terminal(
+    trained_in_process_of_its_own: tuple[Path, Outcome],
+) -> None:
+    assert "started to" not in trained_in_process_of_its_own[1].err
+
+
+def test_resume_keeps_later_checkpoints_by_default(ludus: Command, run: Path, tmp_path: Path) -> None:
+    done = ludus("resume", run, "--checkpoint", "256")
+    assert done.code == 0 and "1 checkpoints later than step 256 were moved to" in done.err
+    kept = tmp_path / run / "set_aside" / "after-256"
+    assert ludus("eval", kept.relative_to(tmp_path), "-n", "2").code == 0
+    assert ludus("resume", run, "--checkpoint", "256", "--discard-later").code == 0
+    assert [path.name for path in kept.parent.iterdir()] == ["after-256"]

@@ -20,7 +20,7 @@ from ludus.errors import EXIT_USER_ERROR
 pytest.importorskip("uvicorn")
 
 
-def test_mistakes_are_told_in_three_lines(
+def test_mistakes_are_reported_in_three_lines(
     ludus: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -29,7 +29,7 @@ def test_mistakes_are_told_in_three_lines(
         for arguments, word in (
             (["--port", port], "in use"),
             (["--port", "99999"], "port"),
-            (["--host", "no such host"], "no address"),
+            (["--host", "no such host"], "not an address"),
             (["--root", "file"], "not a folder"),
             (["--prt", "1"], "did you mean '--port'"),
         ):
@@ -60,10 +60,10 @@ def test_it_serves_until_asked_to_end_even_while_somebody_watches(
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stdout is not None
-        told = json.loads(process.stdout.readline())
-        address = f"http://127.0.0.1:{told['port']}/api/events"
-        assert (told["token"] is None) == (host == "127.0.0.1") and told["root"] == "runs"
-        headers = {} if told["token"] is None else {"authorization": f"Bearer {told['token']}"}
+        started = json.loads(process.stdout.readline())
+        address = f"http://127.0.0.1:{started['port']}/api/events"
+        assert (started["token"] is None) == (host == "127.0.0.1") and started["root"] == "runs"
+        headers = {} if started["token"] is None else {"authorization": f"Bearer {started['token']}"}
         with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=30) as stream:
             assert stream.readline() == b"retry: 2000\n"
             process.send_signal(number)

@@ -13,22 +13,22 @@ av = pytest.importorskip("av")
 
 
 def size(path: Path) -> tuple[int, int]:
-    with av.open(str(path)) as film:
-        return film.streams.video[0].width, film.streams.video[0].height
+    with av.open(str(path)) as video:
+        return video.streams.video[0].width, video.streams.video[0].height
 
 
-def test_a_run_is_filmed_among_its_videos_with_the_overlay(ludus: Command, run: Path) -> None:
+def test_a_video_of_a_run_is_saved_among_its_videos_with_the_overlay(ludus: Command, run: Path) -> None:
     outcome = ludus("video", run, "--length", 20, "--json")
     assert outcome.code == 0, outcome.err
-    film = Path(outcome.json["video"])
-    assert film.parent == run / "videos" and film.suffix == ".mp4" and size(film) == (1000, 400)
+    video = Path(outcome.json["video"])
+    assert video.parent == run / "videos" and video.suffix == ".mp4" and size(video) == (1000, 400)
     assert outcome.json["frames"] == 20 and outcome.json["policies"][0]["env"] == "CartPole-v1"
-    assert str(film) in outcome.err
+    assert str(video) in outcome.err
 
 
 def test_checkpoints_of_a_run_stand_side_by_side_and_a_file_is_named(ludus: Command, run: Path) -> None:
     steps = ["--checkpoint", 256, "--checkpoint", "latest"]
-    out = Path("my films") / "two.gif"
+    out = Path("my videos") / "two.gif"
     outcome = ludus("video", run, *steps, "--length", 6, "--gif", "--output", out, "--json")
     assert outcome.code == 0, outcome.err
     assert size(out) == (1204, 670)
@@ -38,11 +38,11 @@ def test_checkpoints_of_a_run_stand_side_by_side_and_a_file_is_named(ludus: Comm
     assert Path(plain.out.strip()).name == "comparison-000000000256-000000000512-seed0.mp4"
 
 
-def test_a_bot_beside_a_run_plays_the_runs_env(ludus: Command, run: Path) -> None:
+def test_a_bot_given_with_a_run_plays_the_runs_env(ludus: Command, run: Path) -> None:
     outcome = ludus("video", "random", run, "--length", 4, "--no-overlay", "--output", "two.mp4", "--json")
     assert outcome.code == 0, outcome.err
-    told = [(one["policy"] == "random", one["env"]) for one in outcome.json["policies"]]
-    assert told == [(True, "CartPole-v1"), (False, "CartPole-v1")]
+    listed = [(one["policy"] == "random", one["env"]) for one in outcome.json["policies"]]
+    assert listed == [(True, "CartPole-v1"), (False, "CartPole-v1")]
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_a_bot_beside_a_run_plays_the_runs_env(ludus: Command, run: Path) -> Non
         (["RUN", "--checkpoint", "77"], "unknown checkpoint", ""),
         (["RUN", "--overlays"], "unknown option '--overlays'", "--overlay"),
         (["no-such-run"], "unknown run", ""),
-        (["random"], "needs to know the env", "--env"),
-        (["random", "--env", "blind_env:Blind-v0"], "cannot be drawn", "rgb_array"),
+        (["random"], "needs an env", "--env"),
+        (["random", "--env", "blind_env:Blind-v0"], "does not render pictures", "rgb_array"),
     ],
 )
-def test_what_cannot_be_filmed_is_said_in_three_lines(
+def test_an_impossible_video_is_reported_in_three_lines(
     ludus: Command, run: Path, tmp_path: Path, arguments: list[str], what: str, fix: str
 ) -> None:
     (tmp_path / "blind_env.py").write_text(
@@ -75,14 +75,14 @@ def test_what_cannot_be_filmed_is_said_in_three_lines(
 def test_an_analysis_lies_in_the_run_with_page_steps_and_pictures(ludus: Command, run: Path) -> None:
     outcome = ludus("analyze", run, "-n", 2, "--export", "csv", "--png", "--json")
     assert outcome.code == 0, outcome.err
-    told: dict[str, Any] = outcome.json
-    folder = Path(told["page"]).parent
-    assert folder.parent == run / "analysis" and Path(told["page"]).stat().st_size > 1e6
-    with Path(told["data"]).open(newline="") as file:
+    result: dict[str, Any] = outcome.json
+    folder = Path(result["page"]).parent
+    assert folder.parent == run / "analysis" and Path(result["page"]).stat().st_size > 1e6
+    with Path(result["data"]).open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == told["steps"] and {row["seed"] for row in rows} == {"0", "1"}
+    assert len(rows) == result["steps"] and {row["seed"] for row in rows} == {"0", "1"}
     returns = [sum(float(row["reward"]) for row in rows if row["seed"] == seed) for seed in ("0", "1")]
-    assert returns == told["rewards"] and told["signals"][2] == "pole angle"
+    assert returns == result["rewards"] and result["signals"][2] == "pole angle"
     assert sorted(path.name for path in folder.glob("*.png"))[0] == "actions.png"
 
 

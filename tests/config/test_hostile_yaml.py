@@ -1,4 +1,4 @@
-"""A config from a stranger: nothing in it is run, and what would eat time or memory is refused at once."""
+"""Untrusted configs: none of their content is executed, and files that would use much time or memory are refused."""
 
 from __future__ import annotations
 
@@ -130,3 +130,15 @@ def test_text_that_looks_like_a_number_or_a_date_comes_back_as_text(tmp_path: Pa
     path.write_text(write_yaml(data), encoding="utf-8")
     assert read_yaml(path)[0] == data
     assert parse_value("1e-3") == 0.001 and parse_value("2024-01-01") == "2024-01-01"
+
+
+@pytest.mark.parametrize(
+    "digits", ["0b" + "1" * 100_000, "9" * 5_000, "0x" + "f" * 50_000, "-" + "7" * 5_000]
+)
+def test_a_number_with_thousands_of_digits_is_refused_with_its_line(tmp_path: Path, digits: str) -> None:
+    error = refused(tmp_path, f"env: CartPole-v1\nseed: {digits}\n")
+    assert "digits" in error.what and error.where.endswith("line 2") and len(str(error)) < 300
+    with pytest.raises(ConfigError, match="seed"):
+        load_config(overrides=[f"seed={digits}"])
+    with pytest.raises(ConfigError, match="seed"):
+        load_config(flags={"seed": int(digits, 0) if "b" in digits or "x" in digits else 10**5_000})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.schema import CurriculumConfig, TrainerConfig, WandbConfig, get_default_config
 from ludus.config.when import When
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, UserError
+from ludus.training.factory import create_trainer
 
 EVERY_FIELD: dict[str, Any] = {
     "algorithm": "A2C",
@@ -69,7 +71,7 @@ def test_the_documents_own_defaults_are_accepted() -> None:
         use_curriculum=False,
     )
     assert config.policy.features_extractor == "auto"
-    assert config.tracking.wandb is None and config.wandb_project is None
+    assert config.tracking.wandb is None and config.wandb_project == "balatro-rl"
     assert config.curriculum is None and config.use_curriculum is False
 
 
@@ -228,3 +230,41 @@ def test_what_an_algorithm_does_not_have_is_ignored_and_named() -> None:
     config = TrainerConfig(algorithm="DQN", hyperparams=HyperparameterConfig(gae_lambda=0.9, gamma=0.9))
     assert config.ignored_hyperparams() == ["gae_lambda"]
     assert config.typed_hyperparams().gamma(0.0) == 0.9
+
+
+def test_the_project_named_while_wandb_was_off_is_used_once_it_is_on() -> None:
+    config = TrainerConfig(wandb_project="balatro-rl")
+    assert config.wandb_project == "balatro-rl" and config.tracking.wandb is None
+    later = config.model_copy()
+    later.use_wandb = True
+    assert later.tracking.wandb is not None and later.tracking.wandb.project == "balatro-rl"
+    assert later.wandb_project == "balatro-rl" and config.use_wandb is False
+
+
+@pytest.mark.parametrize(
+    ("give", "what", "fix"),
+    [
+        (lambda: TrainerConfig(algoritm="PPO"), "unknown key 'algoritm'", "'algorithm'"),
+        (lambda: TrainerConfig(learning_rate=1e-3), "unknown key", "'hyperparams.learning_rate'"),
+        (lambda: TrainerConfig(n_envs=0), "n_envs: ", "from 1 to 1_000_000"),
+        (lambda: TrainerConfig(evaluation={"episodes": 0}), "evaluation.episodes: ", "from 1 to"),
+        (lambda: HyperparameterConfig(learning_rate="fast"), "hyperparams.learning_rate: ", "accepts"),
+        (lambda: setattr(TrainerConfig(), "n_envs", "many"), "n_envs: ", "from 1 to 1_000_000"),
+        (lambda: setattr(TrainerConfig(), "n_env", 4), "unknown key 'n_env'", "'n_envs'"),
+        (lambda: setattr(TrainerConfig().evaluation, "episodes", 0), "episodes: ", "from 1 to"),
+        (lambda: create_trainer("CartPole-v1", "PPPO"), "unknown algorithm 'PPPO'", "'PPO'"),
+        (lambda: create_trainer("CartPole-v1", {"n_env": 4}), "unknown key 'n_env'", "'n_envs'"),
+        (lambda: create_trainer("CartPole-v1", 5), "expected a TrainerConfig, got int", "TrainerConfig("),
+    ],
+)
+def test_a_mistake_in_python_is_reported_in_three_lines(give: Any, what: str, fix: str) -> None:
+    with pytest.raises(UserError) as caught:
+        give()
+    assert what in caught.value.what and fix in caught.value.fix
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_a_trainer_takes_an_algorithms_name_or_a_dict(tmp_path: Path) -> None:
+    assert create_trainer("CartPole-v1", "a2c").config.algorithm == "A2C"
+    data = {"algorithm": "DQN", "n_envs": 2, "save_dir": str(tmp_path)}
+    assert create_trainer("CartPole-v1", data).config.n_envs == 2

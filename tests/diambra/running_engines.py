@@ -1,4 +1,4 @@
-"""What the fixture `start` is."""
+"""Type of the fixture `start`."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_every_env_of_a_vector_plays_on_its_own_engine_from_its_own_seed(start: 
 def test_a_number_of_envs_that_the_engines_do_not_have_is_an_error_that_says_so(start: Start) -> None:
     start(2)
     for backend in ("process", "serial"):
-        with pytest.raises(ConfigError, match="n_envs is 3, but DIAMBRA_ENVS names 2 engines"):
+        with pytest.raises(ConfigError, match="n_envs is 3, but DIAMBRA_ENVS has 2 engines"):
             make_vectorized_env(EnvSpec(ID, KWARGS), n_envs=3, backend=backend)
 
 

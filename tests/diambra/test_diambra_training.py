@@ -204,7 +204,7 @@ def test_a_wrong_number_of_engines_is_three_lines_with_the_line_of_the_file(
     Path("settings.yaml").write_bytes((DATA / "settings.yaml").read_bytes())
     assert main(["train", "settings.yaml"]) == 2
     what, where, fix = capsys.readouterr().err.splitlines()[-3:]
-    assert "n_envs is 32, but DIAMBRA_ENVS names 2 engines" in what
+    assert "n_envs is 32, but DIAMBRA_ENVS has 2 engines" in what
     assert "settings.yaml, line 2 (env_settings.env_num)" in where and "n_envs=2" in fix
 
 
@@ -224,14 +224,14 @@ def test_ctrl_c_saves_and_closes_the_engines_and_the_run_goes_on(start: Start, t
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
     out, _ = running.communicate(timeout=60)
-    told = json.loads(out.splitlines()[-1])
-    assert (running.returncode, told["status"]) == (130, "interrupted")
+    summary = json.loads(out.splitlines()[-1])
+    assert (running.returncode, summary["status"]) == (130, "interrupted")
     assert [engine.standin.counts["Close"] for engine in engines] == [1, 1]
-    trainer = open_trainer(RunDirectory.open(told["run"]))
+    trainer = open_trainer(RunDirectory.open(summary["run"]))
     try:
-        found = trainer.resume(told["run"])
-        assert found.step == told["steps"] > 0
-        assert trainer.train(told["steps"] + 64).steps == told["steps"] + 64
+        found = trainer.resume(summary["run"])
+        assert found.step == summary["steps"] > 0
+        assert trainer.train(summary["steps"] + 64).steps == summary["steps"] + 64
     finally:
         trainer.close()
 
@@ -342,8 +342,8 @@ def test_a_training_goes_on_while_one_engine_dies_and_another_hangs_and_has_both
         trainer.close()
         log = (Path(result.run) / "logs" / "train.log").read_text("utf-8")
     assert back and result.steps > back[0]
-    assert f"the DIAMBRA engine 1 at {addresses[1]} is gone" in log
-    assert f"the DIAMBRA engine 2 at {addresses[2]} hangs: it gave no answer in time" in log
+    assert f"the DIAMBRA engine 1 at {addresses[1]} is not available" in log
+    assert f"the DIAMBRA engine 2 at {addresses[2]} hangs: it did not answer in time" in log
     for index in (1, 2):
         assert f"the DIAMBRA engine {index} at {addresses[index]} is back" in log
 
@@ -365,11 +365,11 @@ def test_an_engine_gone_for_good_ends_the_run_with_what_was_learnt_saved(
     with pytest.raises(SimulatorLost) as caught:
         trainer.train(callback=kill_one)
     trainer.close()
-    assert f"engine 1 at {engines[1].address} refuses the connection" in caught.value.what
+    assert f"engine 1 at {engines[1].address} cannot be reached" in caught.value.what
     assert "2 attempts to get it back failed" in caught.value.what
     (run,) = tmp_path.glob("*/*/*")
-    told = " ".join(getattr(caught.value, "__notes__", []))
-    assert "ludus resume" in told
+    notes = " ".join(getattr(caught.value, "__notes__", []))
+    assert "ludus resume" in notes
     newest = CheckpointManager(run / "checkpoints").latest()
     assert newest is not None and newest.step >= 192  # the update before the loss
     port = int(engines[1].address.rpartition(":")[2])

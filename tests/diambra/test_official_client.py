@@ -1,4 +1,4 @@
-"""The official client, unmodified and by itself, cannot tell a stand-in from an engine: the checks of its own tests."""
+"""Checks of the official client's own tests: the unmodified client accepts a stand-in as an engine."""
 
 from __future__ import annotations
 

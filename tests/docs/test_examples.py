@@ -1,60 +1,118 @@
-"""The code that the documentation shows runs as it stands there."""
+"""The code that tutorials and how-to guides show runs as it is there; what cannot be run says why."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
-import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = [
-    "quickstart.md",
-    "your-own-env.md",
-    "your-own-network.md",
-    "your-own-algorithm.md",
-    "export.md",
-    "video-and-analysis.md",
+from ludus.cli.app import app
+
+sys.path.insert(0, str(Path(__file__).parent))
+from pages import ROOT, Block, blocks, check_other, program, save_files
+
+PAGES = sorted(path for part in ("tutorials", "how-to") for path in (ROOT / "docs" / part).glob("*.md"))
+WITH_CODE = [page for page in PAGES if any(b.runs and b.language in {"python", "yaml"} for b in blocks(page))]
+WITH_COMMANDS = [
+    page
+    for page in PAGES
+    if any(
+        runs and words[0] == "ludus"
+        for b in blocks(page)
+        if b.language == "bash"
+        for words, runs in b.commands()
+    )
 ]
-_BLOCK = re.compile(r"^```(python|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_FILE = re.compile(r"# (\w+\.(?:py|yaml))\n")
+SLOW = {"experiments"}  # trains six times
+_ROOT_COMMAND: Any = typer.main.get_command(app)
 
 
-def program(page: str, folder: Path) -> str:
-    """The page's Python as one script; blocks that begin with a file's name are saved under it instead.
-
-    A YAML block that is saved is resolved where it stood, as `ludus train` would do first.
-    """
-    parts: list[str] = []
-    for language, code in _BLOCK.findall((DOCS / page).read_text("utf-8")):
-        named = _FILE.match(code)
-        if named is not None:
-            (folder / named[1]).write_text(code, "utf-8")
-        elif language == "python":
-            parts.append(code)
-        if named is not None and language == "yaml":
-            parts.append(
-                f"from ludus import create_trainer, load_config\n"
-                f"_trainer = create_trainer(None, load_config({named[1]!r}).config)\n"
-                f"_trainer.create_model()\n_trainer.close()\n"
-            )
-    assert parts, f"{page} shows no code"
-    return "\n".join(parts)
+def _name(page: Path) -> str:
+    return page.stem
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
-    (tmp_path / "page.py").write_text(program(page, tmp_path), "utf-8")
+def _parse(words: list[str]) -> None:
+    command: Any = _ROOT_COMMAND
+    context = command.make_context("ludus", list(words))
+    rest = [*context._protected_args, *context.args]
+    while rest and hasattr(command, "resolve_command"):
+        name, command, rest = command.resolve_command(context, rest)
+        context = command.make_context(name, list(rest), parent=context)
+        rest = [*getattr(context, "_protected_args", []), *context.args]
+
+
+def _run(page: Path, *arguments: str, folder: Path, seconds: int) -> None:
+    save_files(page, folder)
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "DISPLAY": "",
+        "WAYLAND_DISPLAY": "",
+        "COLUMNS": "100",
+    }
     done = subprocess.run(
-        [sys.executable, "page.py"],
-        cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=seconds,
         check=False,
     )
-    assert done.returncode == 0, f"{page}:\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{page}:\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_commands_of_the_page_parse_and_what_is_not_run_has_a_reason(page: Path) -> None:
+    for block in blocks(page):
+        assert not block.skipped or block.reason, f"{page}:{block.line}: no reason"
+        if block.language == "bash":
+            _check(block)
+        if block.language == "python":
+            _check_imports(block)
+
+
+def _check(block: Block) -> None:
+    for words, runs in block.commands():
+        if words[0] == "ludus":
+            if block.runs or "gridwalk" not in words[1]:  # the command of the plugin that is written there
+                _parse(words[1:])
+        elif runs:
+            wrong = check_other(words)
+            assert not wrong, f"line {block.line}: {shlex.join(words)}: {wrong}"
+
+
+def _check_imports(block: Block) -> None:
+    """Also of what is not run: the names that it imports from Ludus exist."""
+    for node in ast.walk(ast.parse(block.code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "ludus":
+            module = importlib.import_module(node.module or "")
+            for name in node.names:
+                assert hasattr(module, name.name), f"line {block.line}: {node.module} has no {name.name}"
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_CODE if page.stem not in SLOW], ids=_name)
+def test_the_code_of_the_page_runs(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "page.py").write_text(program(page), "utf-8")
+    _run(page, "page.py", folder=tmp_path, seconds=600)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", [page for page in WITH_CODE if page.stem in SLOW], ids=_name)
+def test_the_code_of_a_page_that_trains_a_lot_runs(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "page.py").write_text(program(page), "utf-8")
+    _run(page, "page.py", folder=tmp_path, seconds=600)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=_name)
+def test_the_commands_of_the_page_run(page: Path, tmp_path: Path) -> None:
+    _run(page, str(Path(__file__).with_name("pages.py")), str(page), folder=tmp_path, seconds=900)

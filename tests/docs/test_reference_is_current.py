@@ -1,4 +1,4 @@
-"""docs/configuration.md says what the config models say."""
+"""docs/reference/configuration.md says what the config models say."""
 
 from __future__ import annotations
 

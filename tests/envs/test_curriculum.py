@@ -41,7 +41,7 @@ def play(env: gym.Env[Any, Any], outcomes: list[int]) -> list[float]:
     return difficulties
 
 
-def test_difficulty_rises_when_a_full_window_succeeds_and_the_window_begins_anew() -> None:
+def test_difficulty_rises_when_a_full_window_succeeds_and_a_new_window_begins() -> None:
     env = CurriculumWrapper(
         OneStep(), initial=1, increment=2, maximum=4, success_threshold=0.5, window=2, success=1
     )

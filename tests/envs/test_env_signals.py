@@ -1,4 +1,4 @@
-"""Signals: the quantities of an env under their names, the same whatever wraps it, and a user's own beside them."""
+"""Signals are named quantities of an env, independent of wrappers; users can register their own."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def now(env: Any, obs: Any, info: dict[str, Any]) -> dict[str, float]:
     return dict(zip(signals.names, signals.read(env, obs, info), strict=True))
 
 
-def test_the_walkers_signals_are_what_its_observation_is_made_of() -> None:
+def test_walker_signals_agree_with_its_observation() -> None:
     env = gym.make("BipedalWalker-v3")
     obs, info = played(env)
-    told = now(env, obs, info)
-    assert len(told) == 14
+    values = now(env, obs, info)
+    assert len(values) == 14
     for name, component, factor, offset in (
         ("hull angle", 0, 1.0, 0.0),
         ("hull spin", 1, 50 / 2, 0.0),  # the observation holds 2 / FPS of it
@@ -60,21 +60,21 @@ def test_the_walkers_signals_are_what_its_observation_is_made_of() -> None:
         ("knee 2 speed", 12, 6.0, 0.0),
         ("contact 2", 13, 1.0, 0.0),
     ):
-        assert told[name] == pytest.approx(obs[component] * factor + offset, abs=1e-4), name
+        assert values[name] == pytest.approx(obs[component] * factor + offset, abs=1e-4), name
     assert signals_of(env).actions == ("hip 1", "knee 1", "hip 2", "knee 2")
     env.close()
 
 
-def test_the_landers_signals_are_what_its_observation_is_made_of() -> None:
+def test_lander_signals_agree_with_its_observation() -> None:
     env = gym.make("LunarLander-v3")
     obs, info = played(env)
-    told = now(env, obs, info)
-    assert told["x"] == pytest.approx(obs[0] * 10, abs=1e-4)
-    assert told["altitude"] == pytest.approx(obs[1] * (400 / 30 / 2) + 18 / 30, abs=1e-4)
-    assert told["velocity x"] == pytest.approx(obs[2] * 50 / 10, abs=1e-4)
-    assert told["velocity y"] == pytest.approx(obs[3] * 50 / (400 / 30 / 2), abs=1e-4)
-    assert told["angle"] == pytest.approx(obs[4], abs=1e-5) and told["left leg"] == obs[6]
-    assert told["spin"] == pytest.approx(obs[5] * 50 / 20, abs=1e-4)
+    values = now(env, obs, info)
+    assert values["x"] == pytest.approx(obs[0] * 10, abs=1e-4)
+    assert values["altitude"] == pytest.approx(obs[1] * (400 / 30 / 2) + 18 / 30, abs=1e-4)
+    assert values["velocity x"] == pytest.approx(obs[2] * 50 / 10, abs=1e-4)
+    assert values["velocity y"] == pytest.approx(obs[3] * 50 / (400 / 30 / 2), abs=1e-4)
+    assert values["angle"] == pytest.approx(obs[4], abs=1e-5) and values["left leg"] == obs[6]
+    assert values["spin"] == pytest.approx(obs[5] * 50 / 20, abs=1e-4)
     assert signals_of(env).actions[2] == "main engine"
     assert signals_of(gym.make("LunarLander-v3", continuous=True)).actions == ("main engine", "side engines")
     env.close()
@@ -93,17 +93,17 @@ def test_the_landers_signals_are_what_its_observation_is_made_of() -> None:
 def test_classic_control_has_names_too_and_no_wrapper_changes_them(env_id: str, expected: Any) -> None:
     plain = gym.make(env_id)
     obs, info = played(plain, 8)
-    told = now(plain, obs, info)
-    assert {name: told[name] for name in expected(obs)} == pytest.approx(expected(obs), abs=1e-5)
+    values = now(plain, obs, info)
+    assert {name: values[name] for name in expected(obs)} == pytest.approx(expected(obs), abs=1e-5)
     wrapped = EnvSpec(env_id, frame_stack=3, wrappers=("FlattenObservation",))()
-    assert now(wrapped, *played(wrapped, 8)) == told
+    assert now(wrapped, *played(wrapped, 8)) == values
 
 
-def test_balatro_tells_score_ante_and_money_and_names_its_actions() -> None:
+def test_balatro_has_score_ante_money_and_action_names() -> None:
     env = EnvSpec("ludus/Balatro-v0")()
     obs, info = env.reset(seed=3)
-    told = now(env, obs, info)
-    assert told["ante"] == 1 and told["money"] == 4 and told["score"] == 0
+    values = now(env, obs, info)
+    assert values["ante"] == 1 and values["money"] == 4 and values["score"] == 0
     names = signals_of(env).actions
     assert len(names) == env.action_space.n and names[0] == "take the blind"
     by_moves = EnvSpec("ludus/Balatro-v0", kwargs={"actions": "moves"})()

@@ -21,8 +21,8 @@ from ludus.envs.make import (
     make_env,
     make_vectorized_env,
     missing_extra,
-    register_wrapper,
 )
+from ludus.envs.wrapper_names import register_wrapper
 from ludus.envs.wrappers import EnvironmentWrapper
 from ludus.errors import ConfigError, MissingExtra, UnknownName, UserError
 
@@ -212,7 +212,8 @@ def test_atari_skips_frames_itself() -> None:
 DRIVER = """
 import sys, cloudpickle, gymnasium as gym
 from gymnasium import spaces
-from ludus.envs.make import EnvSpec, register_wrapper
+from ludus.envs.make import EnvSpec
+from ludus.envs.wrapper_names import register_wrapper
 
 class Mine(gym.Env):
     observation_space = spaces.Discrete(3)

@@ -52,7 +52,7 @@ class ByObservation(Bare):
 
 
 @pytest.mark.parametrize("custom", [ByMethod, ByInfo, ByObservation])
-def test_every_custom_yields_a_bool_mask_in_info_at_reset_and_step(custom: type[Bare]) -> None:
+def test_every_convention_yields_a_bool_mask_in_info_at_reset_and_step(custom: type[Bare]) -> None:
     env = ActionMaskWrapper(custom())
     assert has_masks(custom())
     obs, info = env.reset(seed=0)

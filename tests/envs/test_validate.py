@@ -250,3 +250,35 @@ def test_problems_are_printed_and_errors_raised_when_asked(capsys: pytest.Captur
     printed = capsys.readouterr().out
     assert "error: reset: observation: its shape is (3,)" in printed
     assert "2 errors, 0 warnings" in printed
+
+
+@pytest.mark.parametrize(
+    ("info", "what"),
+    [
+        ({"episode_report": "won"}, 'info["episode_report"] is a str, not a dict'),
+        ({"episode": {"r": 1.0}}, 'info["episode"] has no numbers'),
+        ({"episode": {"r": float("nan"), "l": 1}}, 'info["episode"] is not finite'),
+    ],
+)
+def test_a_report_that_cannot_be_read_is_a_problem(info: dict[str, Any], what: str) -> None:
+    class Reporting(Good):
+        def step(self, action: Any) -> Any:
+            obs, reward, terminated, truncated, _ = super().step(action)
+            return obs, reward, terminated, truncated, info if terminated else {}
+
+    problem = only(Reporting())
+    assert problem.severity == "error" and what in problem.what
+
+
+def test_an_env_that_exits_or_cannot_be_closed_is_a_problem() -> None:
+    class Exits(Good):
+        def step(self, action: Any) -> Any:
+            raise SystemExit(0)
+
+    assert "it raised SystemExit: 0" in only(Exits()).what
+
+    class Stuck(Good):
+        def close(self) -> None:
+            raise RuntimeError("stuck")
+
+    assert only(Stuck).where == "close"

@@ -1,4 +1,4 @@
-"""An analysis: every step in columns that add up, charts of those very numbers, and files that others can read."""
+"""Analysis of a policy: consistent columns of every step, charts of the same numbers, and files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ludus.types import Array
 
 
 class Counting(gym.Env[Any, Any]):
-    """Rewards 1, 2, 3, …; ends after `seed` steps. Observes what it counts."""
+    """Rewards 1, 2, 3, …; ends after `seed` steps. Observes the count."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
     action_space: Any = spaces.Discrete(3, start=1)
@@ -44,7 +44,7 @@ class Boxed(Counting):
 
 
 class Cycling:
-    """Plays 1, 2, 3, 1, …, or as many zeros as asked."""
+    """Plays 1, 2, 3, 1, …, or zeros of a given shape."""
 
     def __init__(self, shape: tuple[int, ...] = ()) -> None:
         self.shape, self.moves = shape, 0
@@ -72,7 +72,7 @@ def recorded() -> Recording:
     return record_episodes(Cycling(), Counting, [3, 5], gamma=0.5)
 
 
-def test_rows_are_what_happened_step_by_step() -> None:
+def test_rows_record_every_step() -> None:
     recording = recorded()
     columns = recording.columns
     expected = {
@@ -99,13 +99,18 @@ def test_rows_are_what_happened_step_by_step() -> None:
     assert to_go(np.array([1.0, 0.0, 4.0]), 0.5).tolist() == [2.0, 2.0, 4.0]
 
 
-def test_the_components_of_an_action_have_a_column_each() -> None:
+def test_endless_episode_is_cut() -> None:
+    episode = record_episodes(Cycling(), Counting, [50], max_steps=4).episodes[0]
+    assert (episode.length, episode.reward, episode.ended) == (4, 10.0, "cut")
+
+
+def test_every_component_of_an_action_has_a_column() -> None:
     recording = record_episodes(Cycling((2,)), Boxed, [3])
     assert recording.action_columns == ("action 0", "action 1")
     assert recording.columns["action 1"].tolist() == [0.0, 0.0, 0.0]
 
 
-def test_charts_hold_the_recorded_numbers() -> None:
+def test_charts_contain_the_recorded_numbers() -> None:
     recording = recorded()
     figures = {figure.name: figure for figure in figures_of(recording)}
     assert list(figures) == ["episode-1", "episode-2", "phase-portraits", "actions", "returns"]
@@ -123,14 +128,14 @@ def test_charts_hold_the_recorded_numbers() -> None:
     assert figures["returns"].charts[0].series[0].y.tolist() == [6, 15]
 
 
-def test_explained_variance_is_one_for_a_prophet_and_zero_for_the_mean() -> None:
+def test_explained_variance_is_one_for_a_perfect_prediction_and_zero_for_the_mean() -> None:
     truth = np.array([1.0, 2.0, 6.0])
     assert explained_variance(truth, truth) == 1.0
     assert explained_variance(np.full(3, 3.0), truth) == 0.0
     assert np.isnan(explained_variance(truth, np.ones(3)))
 
 
-def test_a_csv_has_every_row_and_leaves_unknowns_empty(tmp_path: Path) -> None:
+def test_csv_has_every_row_and_empty_cells_for_nan(tmp_path: Path) -> None:
     recording = recorded()
     path = write_steps(recording, tmp_path / "steps.csv", "csv", {})
     with path.open(newline="") as file:
@@ -143,7 +148,7 @@ def test_a_csv_has_every_row_and_leaves_unknowns_empty(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["steps.csv"]
 
 
-def test_parquet_has_the_same_columns_and_says_where_they_come_from(tmp_path: Path) -> None:
+def test_parquet_has_the_same_columns_and_metadata(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     recording = recorded()
     path = write_steps(recording, tmp_path / "steps.parquet", "parquet", {"run": "a run"})
@@ -154,7 +159,9 @@ def test_parquet_has_the_same_columns_and_says_where_they_come_from(tmp_path: Pa
     assert json.loads(table.schema.metadata[b"ludus"]) == {"run": "a run"}
 
 
-def test_without_pyarrow_csv_is_usual_and_parquet_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_csv_is_the_default_and_parquet_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert usual_format() == "csv"
@@ -162,14 +169,14 @@ def test_without_pyarrow_csv_is_usual_and_parquet_names_its_extra(monkeypatch: p
         require_format("parquet")
 
 
-def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "steps.csv").mkdir()
     with pytest.raises(OSError):
         write_steps(recorded(), tmp_path / "steps.csv", "csv", {})
     assert [path.name for path in tmp_path.iterdir()] == ["steps.csv"]
 
 
-def test_of_many_choices_the_most_frequent_are_drawn_with_their_names() -> None:
+def test_most_frequent_choices_are_drawn_with_their_names() -> None:
     class Wide(Counting):
         action_space = spaces.Discrete(40)
 

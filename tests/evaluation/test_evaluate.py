@@ -1,4 +1,4 @@
-"""Evaluation: one whole episode per seed, in the order of the seeds, whoever shares the table."""
+"""Evaluation: one whole episode per seed, in the order of the seeds, for any number of envs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from ludus.envs.make import EnvSpec, register_wrapper
+from ludus.envs.make import EnvSpec
+from ludus.envs.wrapper_names import register_wrapper
 from ludus.envs.wrappers import EnvironmentWrapper
 from ludus.errors import EnvFault
+from ludus.evaluation import evaluate as evaluation
 from ludus.evaluation.evaluate import EvaluationResult, evaluate, play_episodes
 from ludus.types import Array, BoolArray, EpisodeRecord, Observation
 
@@ -20,7 +22,7 @@ Env = gym.Env[Any, Any]
 
 
 class Countdown(gym.Env[Any, Any]):
-    """Lasts as many steps as its seed says; pays the action taken; a multiple of three succeeds."""
+    """An episode has `seed` steps; the reward is the action; a multiple of three is a success."""
 
     observation_space = spaces.Box(0, 1000, (1,), np.float32)
     action_space = spaces.Discrete(4)
@@ -44,7 +46,7 @@ class Countdown(gym.Env[Any, Any]):
 
 
 class Parity:
-    """Plays 1 where an odd number of steps is left, else 0; keeps what it was shown."""
+    """Plays 1 if an odd number of steps is left, otherwise 0; records its observations and masks."""
 
     def __init__(self) -> None:
         self.batches: list[int] = []
@@ -65,7 +67,7 @@ def expected(seed: int) -> EpisodeRecord:
 
 
 @pytest.mark.parametrize("n_envs", [1, 2, 3, 8, 20])
-def test_every_seeds_episode_is_played_to_its_end_whatever_the_number_of_envs(n_envs: int) -> None:
+def test_every_seed_is_played_to_its_end_for_any_number_of_envs(n_envs: int) -> None:
     records = play_episodes(Parity(), [Countdown() for _ in range(n_envs)], SEEDS)
     assert records == [expected(seed) for seed in SEEDS]
 
@@ -89,13 +91,45 @@ def test_evaluate_builds_and_closes_its_own_envs() -> None:
     assert log == ["made"] * 2 + ["closed"] * 2
 
 
-def test_nobody_waits_for_the_slowest() -> None:
+def test_endless_episode_is_cut_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "STEPS_WITHOUT_LIMIT", 50)
+    result = evaluate(Parity(), Countdown, [3, 1_000, 50, 51])
+    assert [episode.length for episode in result.episodes] == [3, 50, 50, 50]
+    assert [episode.capped for episode in result.episodes] == [False, True, False, True]
+    assert (
+        result.capped == result.metrics()["eval/capped_episodes"] == result.summary()["capped_episodes"] == 2
+    )
+    assert result.success_rate == 0.25  # of 3; what was cut has not succeeded
+
+
+def test_env_with_a_time_limit_has_no_other_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "STEPS_WITHOUT_LIMIT", 5)
+    limited = evaluate(Parity(), lambda: gym.wrappers.TimeLimit(Countdown(), 60), [1_000, 20])
+    assert [episode.length for episode in limited.episodes] == [60, 20] and limited.capped == 0
+    assert "eval/capped_episodes" not in limited.metrics()
+    assert evaluate(Parity(), EnvSpec("CartPole-v1"), [1], max_steps=4).episodes[0].length == 4
+
+
+def test_cut_episode_has_the_raw_reward() -> None:
+    register_wrapper("Tenfold", lambda env: Scaled(env))
+    spec = EnvSpec("CartPole-v1", wrappers=("Tenfold",), frame_skip=2)
+    record = evaluate(Parity(), spec, [1], max_steps=2).episodes[0]
+    assert (record.reward, record.length, record.capped) == (4.0, 4, True)
+
+
+class Scaled(EnvironmentWrapper):
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = super().step(action)
+        return obs, 10 * float(reward), *rest
+
+
+def test_finished_envs_start_the_next_seed_at_once() -> None:
     actor = Parity()
     play_episodes(actor, [Countdown(), Countdown()], [10, 1, 2, 3])
     assert actor.batches == [2] * 6 + [1] * 4
 
 
-def test_the_figures_of_an_evaluation() -> None:
+def test_evaluation_metrics_match_hand_computation() -> None:
     result = EvaluationResult(
         (EpisodeRecord(1.0, 10, True), EpisodeRecord(4.0, 20, None), EpisodeRecord(7.0, 60, False))
     )
@@ -110,7 +144,7 @@ def test_the_figures_of_an_evaluation() -> None:
 
 
 class MaskSometimes(Countdown):
-    """Forbids action 0, but says so only on odd numbers of steps left."""
+    """Forbids action 0, but returns a mask only for odd numbers of steps left."""
 
     def __init__(self, form: Callable[[list[int]], Any] = np.array) -> None:
         self.form = form
@@ -127,7 +161,7 @@ class MaskSometimes(Countdown):
 
 
 @pytest.mark.parametrize("form", [np.array, list, lambda x: np.array([x], np.int8)])
-def test_masks_reach_the_actor_and_a_missing_one_allows_everything(form: Callable[[list[int]], Any]) -> None:
+def test_actor_gets_masks_and_a_missing_mask_allows_everything(form: Callable[[list[int]], Any]) -> None:
     actor = Parity()
     play_episodes(actor, [MaskSometimes(form), MaskSometimes(form)], [3, 4])
     first = actor.masks[0]
@@ -147,7 +181,7 @@ def test_a_policy_obeys_the_masks() -> None:
 
 
 class LosesLives(EnvironmentWrapper):
-    """Ends what the agent sees every five steps, as EpisodicLife does, and starts the env anew only at its end."""
+    """Ends the agent's episode every five steps, like EpisodicLife, and resets the env only at its own end."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
@@ -174,14 +208,14 @@ class LosesLives(EnvironmentWrapper):
         )
 
 
-def test_an_episode_cut_by_a_wrapper_goes_on_and_is_counted_once_and_raw() -> None:
-    gym.register("Countdown-v0", entry_point=Countdown)
+def test_episode_ended_by_a_wrapper_continues_and_is_counted_once() -> None:
+    gym.register("CountdownOfLives-v0", entry_point=Countdown)
     register_wrapper("LosesLives", LosesLives)
-    result = evaluate(Parity(), EnvSpec("Countdown-v0", wrappers=("LosesLives",)), SEEDS)
+    result = evaluate(Parity(), EnvSpec("CountdownOfLives-v0", wrappers=("LosesLives",)), SEEDS)
     assert result.episodes == tuple(expected(seed) for seed in SEEDS)
 
 
-def test_what_an_env_raises_is_told_as_its_own_and_every_env_is_closed() -> None:
+def test_env_error_raises_env_fault_and_closes_every_env() -> None:
     closed: list[int] = []
 
     class Fails(Countdown):

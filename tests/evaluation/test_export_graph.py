@@ -1,4 +1,4 @@
-"""A policy exported to ONNX or TorchScript acts as the original does, from raw observations, without Ludus."""
+"""A policy exported to ONNX or TorchScript acts like the original, from raw observations, without Ludus."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ludus.training.factory import create_trainer
 
 
 class Shown(gym.Env[Any, Any]):
-    """Shows random observations, takes any action, ends after 20 steps."""
+    """Random observations, any action, 20 steps per episode."""
 
     def __init__(
         self, observations: spaces.Space[Any], actions: spaces.Space[Any], masks: bool = False
@@ -96,7 +96,7 @@ ENVS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def envs() -> Iterator[None]:
-    """The envs of this file, known while one of its tests runs."""
+    """Register the envs of this file during its tests."""
     for env_id, kwargs in ENVS.items():
         gym.register(env_id, entry_point=Shown, kwargs=kwargs)  # type: ignore[arg-type]
     yield
@@ -179,7 +179,7 @@ def trained(folder: Path, case: str, **changes: Any) -> LoadedPolicy:
 
 
 def varied(policy: LoadedPolicy, obs: Any, mask: Any) -> Any:
-    """The actions of `policy`, after it was given the first random weights with which they differ."""
+    """Return the actions of `policy`, after random weights were set with which they differ."""
     for seed in range(50):
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
@@ -192,7 +192,7 @@ def varied(policy: LoadedPolicy, obs: Any, mask: Any) -> Any:
 
 
 def as_fed(obs: Any) -> dict[str, Any]:
-    """Observations as the documentation says to feed them: floats as float32, integers as int64, bytes as they are."""
+    """Return observations as documented: floats as float32, integers as int64, bytes unchanged."""
 
     def fed(array: Any) -> Any:
         if np.issubdtype(array.dtype, np.floating):
@@ -220,7 +220,7 @@ TARGETS = {"onnx": onnx_outputs, "torchscript": torchscript_outputs}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_file_acts_as_the_policy_does(case: str, tmp_path: Path) -> None:
+def test_exported_file_acts_like_the_policy(case: str, tmp_path: Path) -> None:
     policy = trained(tmp_path / "runs", case)
     graph, _ = policy_graph(policy)
     obs, mask = random_inputs(graph, 40, np.random.default_rng(7))
@@ -235,7 +235,7 @@ def test_the_file_acts_as_the_policy_does(case: str, tmp_path: Path) -> None:
         assert outputs["actions"].dtype == policy.actor.action_space.dtype
         np.testing.assert_allclose(outputs["actions"], expected, rtol=1e-5, atol=1e-5)
         assert outputs["actions"].shape == expected.shape
-        if case == "PPO, a dict":  # a key of the observation keeps its name, and the output gives way
+        if case == "PPO, a dict":  # a key of the observation keeps its name, and the output is renamed
             assert list(outputs) == ["actions", "probabilities", "value_out"]
         one = {key: array[:1] for key, array in obs.items()} if isinstance(obs, dict) else obs[:1]
         alone = TARGETS[target](file, one, None if mask is None else mask[:1])
@@ -244,7 +244,7 @@ def test_the_file_acts_as_the_policy_does(case: str, tmp_path: Path) -> None:
     assert left == {f"policy.{target}" for target in CASES[case][0]}
 
 
-def test_what_else_the_policy_knows_comes_out_by_name(tmp_path: Path) -> None:
+def test_other_outputs_of_the_policy_are_named(tmp_path: Path) -> None:
     policy = trained(tmp_path / "runs", "PPO, levers with masks")
     graph, _ = policy_graph(policy)
     obs, mask = random_inputs(graph, 40, np.random.default_rng(7))
@@ -260,13 +260,17 @@ def test_what_else_the_policy_knows_comes_out_by_name(tmp_path: Path) -> None:
     np.testing.assert_allclose(outputs["value"], value.numpy(), rtol=1e-4, atol=1e-4)
 
 
-def test_the_file_says_where_it_comes_from_and_onnx_nothing_about_this_machine(tmp_path: Path) -> None:
+def test_file_has_its_origin_and_no_paths_of_this_machine(tmp_path: Path) -> None:
     policy = trained(tmp_path / "runs", "PPO")
     said = {"env": "Offset-v0", "algorithm": "PPO", "ludus_version": ludus.__version__, "step": "64"}
     export_policy(policy, "onnx", tmp_path / "policy.onnx")
     model = onnx.load(tmp_path / "policy.onnx")
     assert said.items() <= {prop.key: prop.value for prop in model.metadata_props}.items()
     assert b".py" not in (tmp_path / "policy.onnx").read_bytes()
+    axes = [
+        value.type.tensor_type.shape.dim[0].dim_param for value in (*model.graph.input, *model.graph.output)
+    ]
+    assert set(axes) == {"batch"}
     export_policy(policy, "torchscript", tmp_path / "policy.pt")
     extra = {"ludus.json": ""}
     torch.jit.load(tmp_path / "policy.pt", _extra_files=extra)
@@ -274,7 +278,7 @@ def test_the_file_says_where_it_comes_from_and_onnx_nothing_about_this_machine(t
 
 
 class Branching(BaseFeaturesExtractor):
-    """Cannot become a graph: which way it goes depends on the values."""
+    """Cannot become a graph: its operations depend on the values."""
 
     def __init__(self, observation_space: Any, features_dim: int = 3) -> None:
         super().__init__(observation_space, features_dim)
@@ -286,17 +290,32 @@ class Branching(BaseFeaturesExtractor):
 
 
 class TwoFaced(Branching):
-    """Becomes a graph that does something else."""
+    """Becomes a graph with other results."""
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
         exported = torch.compiler.is_exporting() or torch.jit.is_tracing()
         return -observations if exported else observations
 
 
+class Counting(Branching):
+    """Cannot become a graph for any batch size: it turns the size into a plain number."""
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return observations.view(len(observations), -1)
+
+
+def test_network_with_a_fixed_batch_size_raises_with_a_fix(tmp_path: Path) -> None:
+    named = {"features_extractor": f"{__name__}:Counting", "features_dim": 3}
+    policy = trained(tmp_path / "runs", "PPO", env="Plain-v0", policy=named)
+    with pytest.raises(UserError, match="batch size") as raised:
+        export_policy(policy, ONNX, tmp_path / "policy.out")
+    assert "x.shape[0]" in raised.value.fix
+
+
 @pytest.mark.parametrize(
     ("extractor", "target"), [(Branching, ONNX), (Branching, TORCHSCRIPT), (TwoFaced, TORCHSCRIPT)]
 )
-def test_a_network_that_cannot_be_exported_gives_three_lines_and_no_file(
+def test_unexportable_network_raises_in_three_lines_and_writes_no_file(
     extractor: type[Any], target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     named = {"features_extractor": f"{__name__}:{extractor.__name__}", "features_dim": 3}
@@ -316,13 +335,13 @@ def test_a_network_that_cannot_be_exported_gives_three_lines_and_no_file(
     assert not (tmp_path / "x").exists()
 
 
-def test_a_policy_with_memory_is_refused(tmp_path: Path) -> None:
+def test_recurrent_policy_cannot_be_exported(tmp_path: Path) -> None:
     policy = trained(tmp_path / "runs", "sb3 RecurrentPPO", env="Plain-v0")
     with pytest.raises(UserError, match="recurrent"):
         export_policy(policy, "onnx", tmp_path / "policy.onnx")
 
 
-def test_two_actions_that_are_equally_good_are_no_disagreement(tmp_path: Path) -> None:
+def test_equally_good_actions_are_not_a_difference(tmp_path: Path) -> None:
     policy = trained(tmp_path / "runs", "PPO")
     with torch.no_grad():
         for parameter in policy.actor.policy_net.parameters():
@@ -343,7 +362,7 @@ def test_two_actions_that_are_equally_good_are_no_disagreement(tmp_path: Path) -
         check_agreement(played(1), graph, policy, "here")
 
 
-def test_another_action_is_a_disagreement_however_many_there_are(tmp_path: Path) -> None:
+def test_different_action_is_a_difference_for_any_number_of_actions(tmp_path: Path) -> None:
     policy = trained(tmp_path / "runs", "PPO", env="Many-v0")
     graph, _ = policy_graph(policy)
 
@@ -368,7 +387,7 @@ def test_without_onnxruntime_the_evaluator_of_onnx_compares(
     assert (tmp_path / "my policy.onnx").is_file()
 
 
-def test_without_the_extra_the_pip_command_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_names_the_pip_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = trained(tmp_path / "runs", "PPO")
     without(monkeypatch, "onnxscript")
     with pytest.raises(MissingExtra, match=r"ludus-rl\[export\]"):
@@ -376,7 +395,7 @@ def test_without_the_extra_the_pip_command_is_named(tmp_path: Path, monkeypatch:
 
 
 def without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
-    """As if the package `missing` were not installed."""
+    """Simulate that the package `missing` is not installed."""
     from ludus.evaluation.export import onnx as target
 
     found = target.find_spec

@@ -1,4 +1,4 @@
-"""Names become players: a trained network and a language model at one table with bots, and names that cannot."""
+"""Players by name: a trained network, a language model, bots, and invalid names."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_a_network_sits_with_minimax_and_random_in_one_table(network: Path) -> None:
+def test_network_plays_against_minimax_and_random(network: Path) -> None:
     streams = Streams(0)
     players = {
         name: make_player(name, [TICTACTOE], streams=streams, root=network, deterministic=False)
@@ -87,7 +87,7 @@ def test_a_network_plays_the_same_from_the_same_stream(network: Path) -> None:
     assert moves(1) == moves(1) != moves(2)
 
 
-def test_a_run_knows_its_game_and_what_it_means(network: Path) -> None:
+def test_run_has_its_game_and_description(network: Path) -> None:
     game = game_of("net", network)
     assert game is not None and game.id == "TicTacToe-v0"
     assert game_of("minimax", network) is game_of("human") is game_of("openai:gpt") is None
@@ -95,7 +95,7 @@ def test_a_run_knows_its_game_and_what_it_means(network: Path) -> None:
     assert describe("random") == "random"
 
 
-def test_a_network_is_seated_at_its_own_game_only(network: Path) -> None:
+def test_network_plays_only_its_own_game(network: Path) -> None:
     player = make_player("net", [NIM, TICTACTOE], streams=Streams(0), root=network)
     assert player.plays == {"TicTacToe-v0"}
     with pytest.raises(UserError, match=r"network for Text/TicTacToe-v0 and cannot play Nim-v0") as caught:
@@ -103,7 +103,7 @@ def test_a_network_is_seated_at_its_own_game_only(network: Path) -> None:
     assert "--env Text/Nim-v0" in caught.value.fix
 
 
-def test_a_bot_plays_the_games_it_knows(tmp_path: Path) -> None:
+def test_bot_plays_only_its_games(tmp_path: Path) -> None:
     kuhn = GameSpec("KuhnPoker-v0")
     player = make_player("minimax", [kuhn, TICTACTOE, NIM], streams=Streams(0))
     assert player.plays == {"TicTacToe-v0", "Nim-v0"}
@@ -116,7 +116,7 @@ def test_a_bot_plays_the_games_it_knows(tmp_path: Path) -> None:
 
 @pytest.fixture
 def language_model(tmp_path: Path) -> tuple[Path, torch.Tensor]:
-    """A folder of runs with one language run of two learners, the second the better; a weight of the second."""
+    """A folder with one language run of two learners, of which the second is better; a weight of the second."""
     config = TrainerConfig.model_validate(
         {
             "algorithm": "REINFORCE",
@@ -157,7 +157,7 @@ def language_model(tmp_path: Path) -> tuple[Path, torch.Tensor]:
     return tmp_path, next(iter(model.adapter_tensors("learner-2").values())).clone()
 
 
-def test_a_language_run_plays_with_its_best_learner_its_own_words_and_its_own_base(
+def test_language_run_plays_with_its_best_learner_prompts_and_base_model(
     language_model: tuple[Path, torch.Tensor],
 ) -> None:
     root, weight = language_model

@@ -1,4 +1,4 @@
-"""The panel: what it shows are the numbers of the trace_step, and they are found in the picture it draws."""
+"""The panel: it shows the numbers of the trace step, and they are found in the picture."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def feed(space: Any = None, signals: Signals = TWO) -> PanelFeed:
 
 
 def holds(picture: Array, tile: Array) -> bool:
-    """Whether these very pixels stand somewhere in the picture."""
+    """Return whether the picture contains these pixels."""
     height, width = tile.shape[:2]
     middle = tile[height // 2].tobytes()
     for y, row in enumerate(picture[height // 2 :]):
@@ -48,7 +48,7 @@ def holds(picture: Array, tile: Array) -> bool:
     return False
 
 
-def test_it_shows_the_numbers_of_the_moment() -> None:
+def test_panel_shows_the_numbers_of_the_step() -> None:
     data = feed().take(trace_step())
     assert (data.step, data.reward, data.total, data.value) == (7, -0.25, 31.5, 12.5)
     assert [(s.name, s.value, s.contact) for s in data.signals] == [
@@ -67,7 +67,7 @@ def test_it_shows_the_numbers_of_the_moment() -> None:
 @pytest.mark.parametrize(
     ("arrangement", "size"), [("beside", (BESIDE_WIDTH, 400)), ("below", (600, BELOW_HEIGHT))]
 )
-def test_what_it_shows_is_legible_in_the_picture(arrangement: Any, size: tuple[int, int]) -> None:
+def test_numbers_are_found_in_the_picture(arrangement: Any, size: tuple[int, int]) -> None:
     data = feed().take(trace_step())
     picture = Panel(data, *size, arrangement).draw(data)
     assert picture.shape == (size[1], size[0], 3)
@@ -77,26 +77,26 @@ def test_what_it_shows_is_legible_in_the_picture(arrangement: Any, size: tuple[i
     assert not holds(Panel(data, *size, arrangement).draw(later), ink.text_tile("31.50", 19))
 
 
-def test_the_plots_hold_the_episode_so_far_and_start_anew_with_the_next() -> None:
-    told = feed()
+def test_plots_have_the_episode_so_far_and_restart_with_the_next() -> None:
+    panel_feed = feed()
     for step in range(300):
-        data = told.take(trace_step(step, reward=float(step)))
+        data = panel_feed.take(trace_step(step, reward=float(step)))
     assert data.plots[0].trail.tolist() == [float(step) for step in range(300)]
     assert data.plots[1].name == "value" and set(data.plots[1].trail) == {12.5}
-    told.begin("the next")
-    again = told.take(trace_step(0))
+    panel_feed.begin("the next")
+    again = panel_feed.take(trace_step(0))
     assert again.plots[0].trail.tolist() == [-0.25] and again.subtitle == "PPO  ·  the next"
 
 
-def test_at_the_end_there_is_no_value_and_the_last_action_stays() -> None:
-    told = feed()
-    before = told.take(trace_step())
-    data = told.take(TraceStep(8, -100.0, -68.5, (0.0, 0.0), None, None, "terminated"))
+def test_last_frame_has_no_value_and_keeps_the_last_action() -> None:
+    panel_feed = feed()
+    before = panel_feed.take(trace_step())
+    data = panel_feed.take(TraceStep(8, -100.0, -68.5, (0.0, 0.0), None, None, "terminated"))
     assert data.value is None and data.ended == "terminated" and data.bars == before.bars
     assert holds(Panel(before, 400, 400, "beside").draw(data), ink.text_tile("ended", 12, ink.AMBER))
 
 
-def test_of_many_choices_the_likeliest_are_shown_and_the_chosen_one_always() -> None:
+def test_likeliest_choices_and_the_chosen_one_are_shown() -> None:
     chances = np.full(50, 0.01)
     chances[[40, 3]] = 0.3, 0.2
     data = feed(spaces.Discrete(50)).take(trace_step(action=17, output=PolicyOutput(None, tuple(chances))))
@@ -104,7 +104,7 @@ def test_of_many_choices_the_likeliest_are_shown_and_the_chosen_one_always() -> 
     assert [bar.label for bar in data.bars if bar.chosen] == ["17"]
 
 
-def test_values_of_actions_are_bars_from_the_lowest_to_the_highest() -> None:
+def test_q_values_are_bars_from_the_lowest_to_the_highest() -> None:
     data = feed().take(trace_step(action=2, output=PolicyOutput(5.0, (1.0, float("nan"), 5.0), "value")))
     assert data.bars_title == "action values" and [bar.text for bar in data.bars] == ["1.00", "-", "5.00"]
     assert [bar.end for bar in data.bars] == pytest.approx([0.1, 0.0, 1.0])
@@ -144,7 +144,7 @@ def test_every_action_space_has_bars(space: Any, action: Any, weights: Any, text
     Panel(data, 600, BELOW_HEIGHT, "below").draw(data)
 
 
-def test_more_signals_than_there_is_room_for_are_counted() -> None:
+def test_signals_that_do_not_fit_are_counted() -> None:
     many = Signals(tuple(Signal(f"signal {i}", lambda e, o, i: 0.0) for i in range(40)))
     data: PanelData = feed(signals=many).take(trace_step(signals=tuple(range(40))))
     for arrangement, size in (("beside", (400, 400)), ("below", (600, BELOW_HEIGHT))):
@@ -152,10 +152,10 @@ def test_more_signals_than_there_is_room_for_are_counted() -> None:
         assert any(holds(picture, ink.text_tile(f"{n} more", 12, ink.FAINT)) for n in range(1, 40))
 
 
-def test_what_is_not_a_number_is_drawn_as_a_gap() -> None:
-    told = feed()
+def test_nan_is_drawn_as_a_gap() -> None:
+    panel_feed = feed()
     for value in (np.nan, np.inf, 1.0):
-        data = told.take(trace_step(reward=value, signals=(value, 0.0)))
+        data = panel_feed.take(trace_step(reward=value, signals=(value, 0.0)))
         Panel(data, 400, 400, "beside").draw(data)
     assert number(np.nan) == number(None) == number(-np.inf) == "-"
 
@@ -175,19 +175,19 @@ def test_numbers_are_short(value: float, text: str) -> None:
     assert number(value) == text
 
 
-def test_a_signal_that_was_whole_so_far_has_no_decimals() -> None:
-    told = feed()
-    assert signal_number(told.take(trace_step(signals=(4.0, 0.0))).signals[0]) == "4"
-    assert signal_number(told.take(trace_step(signals=(4.5, 0.0))).signals[0]) == "4.50"
-    assert signal_number(told.take(trace_step(signals=(4.0, 0.0))).signals[0]) == "4.00"
+def test_signal_with_only_integers_has_no_decimals() -> None:
+    panel_feed = feed()
+    assert signal_number(panel_feed.take(trace_step(signals=(4.0, 0.0))).signals[0]) == "4"
+    assert signal_number(panel_feed.take(trace_step(signals=(4.5, 0.0))).signals[0]) == "4.50"
+    assert signal_number(panel_feed.take(trace_step(signals=(4.0, 0.0))).signals[0]) == "4.00"
 
 
-def test_a_long_title_is_cut_to_its_place() -> None:
+def test_long_title_is_cut() -> None:
     cut = ink.fitted("a name that is much longer than a panel is wide " * 3, 16, 200)
     assert cut.endswith("…") and ink.text_tile(cut, 16).shape[1] <= 201
 
 
-def test_figures_are_equally_wide_and_say_the_same_as_whole_text() -> None:
+def test_digits_are_equally_wide() -> None:
     assert len({ink.text_tile(digits, 19).shape for digits in ("1111", "0000", "4711")}) == 1
     assert not np.array_equal(ink.text_tile("471", 19), ink.text_tile("417", 19))
     put_together = np.concatenate([ink.text_tile(sign, 12) for sign in "-3.5%"], axis=1)

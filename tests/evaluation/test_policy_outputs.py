@@ -1,4 +1,4 @@
-"""Thoughts: the values and weights that are shown are those of the networks, and asking for them changes nothing."""
+"""Policy outputs: values and weights are those of the networks, and reading them changes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def policy_for(env: Any, algorithm: str = "PPO", engine: str = "native", **hyper
 
 
 class Played(gym.Env[Any, Any]):
-    """Ends after five steps; whatever is observed and done."""
+    """Ends after five steps; any observation and action space."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
     render_mode = "rgb_array"
@@ -59,7 +59,7 @@ BOX = spaces.Box(-1, 1, (4,), np.float32)
 TORQUES = spaces.Box(-2, 2, (2,), np.float32)
 
 
-def test_of_an_actor_critic_they_are_its_value_and_its_probabilities() -> None:
+def test_actor_critic_outputs_are_value_and_probabilities() -> None:
     env = Played(BOX, spaces.Discrete(3))
     policy = policy_for(env)
     game = EpisodeState(env, 0)
@@ -73,7 +73,7 @@ def test_of_an_actor_critic_they_are_its_value_and_its_probabilities() -> None:
     assert PolicyProbe(policy, None).inspect(game) == output  # a scale that nobody knows
 
 
-def test_a_mask_leaves_nothing_for_what_is_illegal() -> None:
+def test_masked_actions_have_zero_probability() -> None:
     env = ActionMaskWrapper(Played(BOX, spaces.Discrete(3), masked=True))
     output = PolicyProbe(policy_for(env)).inspect(EpisodeState(env, 0))
     assert output.weights is not None and output.weights[1] == 0.0 and sum(output.weights) == pytest.approx(1)
@@ -81,7 +81,7 @@ def test_a_mask_leaves_nothing_for_what_is_illegal() -> None:
     assert values.weights is not None and np.isnan(values.weights[1])
 
 
-def test_of_dqn_they_are_its_q_values() -> None:
+def test_dqn_outputs_are_q_values() -> None:
     env = Played(BOX, spaces.Discrete(3))
     policy = policy_for(env, "DQN")
     game = EpisodeState(env, 0)
@@ -91,7 +91,7 @@ def test_of_dqn_they_are_its_q_values() -> None:
     )
 
 
-def test_of_sac_the_value_is_the_lower_critics() -> None:
+def test_sac_value_is_the_minimum_of_the_critics() -> None:
     env = Played(BOX, TORQUES)
     policy = policy_for(env, "SAC")
     game = EpisodeState(env, 0)
@@ -100,13 +100,13 @@ def test_of_sac_the_value_is_the_lower_critics() -> None:
     assert PolicyProbe(policy).inspect(game) == PolicyOutput(pytest.approx(lower))
 
 
-def test_a_bot_has_none() -> None:
+def test_bot_has_no_outputs() -> None:
     env = Played(BOX, spaces.Discrete(3))
     assert PolicyProbe(RandomBot(env.action_space)).inspect(EpisodeState(env, 0)) == PolicyOutput()
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "DQN", "SAC"])
-def test_asking_draws_no_number_and_leaves_the_policy_training(algorithm: str) -> None:
+def test_inspecting_draws_no_random_numbers_and_keeps_training_mode(algorithm: str) -> None:
     env = Played(BOX, TORQUES if algorithm == "SAC" else spaces.Discrete(3))
     policy = policy_for(env, algorithm).train()
     modes = [module.training for module in policy.modules()]
@@ -121,7 +121,7 @@ def test_asking_draws_no_number_and_leaves_the_policy_training(algorithm: str) -
     [(spaces.MultiDiscrete([2, 3]), 5), (spaces.MultiBinary(4), 4), (TORQUES, None)],
 )
 @pytest.mark.parametrize("engine", ["native", "sb3"])
-def test_every_action_space_of_ppo_is_weighed(engine: str, actions: Any, weights: int | None) -> None:
+def test_ppo_has_probabilities_for_every_action_space(engine: str, actions: Any, weights: int | None) -> None:
     if engine == "sb3":
         pytest.importorskip("stable_baselines3")
     env = Played(spaces.Dict({"a": BOX, "b": spaces.Discrete(3)}), actions)
@@ -134,7 +134,7 @@ DISCRETE = ("PPO", "A2C", "TRPO", "DQN", "QR-DQN", "RecurrentPPO", "MaskablePPO"
 
 
 @pytest.mark.parametrize("algorithm", [*DISCRETE, "SAC", "TD3", "DDPG", "TQC", "CrossQ"])
-def test_every_policy_of_sb3_says_what_it_knows(algorithm: str) -> None:
+def test_every_sb3_policy_has_outputs(algorithm: str) -> None:
     pytest.importorskip("sb3_contrib")
     env: Any = Played(
         BOX, spaces.Discrete(3) if algorithm in DISCRETE else TORQUES, algorithm == "MaskablePPO"
@@ -144,10 +144,10 @@ def test_every_policy_of_sb3_says_what_it_knows(algorithm: str) -> None:
     policy = policy_for(env, algorithm, "sb3")
     probe, game = PolicyProbe(policy), EpisodeState(env, 0)
     statistics = {name: value.clone() for name, value in policy.state_dict().items()}
-    policy.train()  # as in the middle of a training, where CrossQ's layers gather statistics
+    policy.train()  # as during training, when CrossQ's layers update their statistics
     first = probe.inspect(game)
     policy.eval()
-    game.step(choose(policy, [game])[0])  # a recurrent one remembers now
+    game.step(choose(policy, [game])[0])  # a recurrent one now has a memory
     second = probe.inspect(game)
     assert (first.value is None) == (algorithm in ("RecurrentPPO", "ARS"))
     assert (first.weights is None) == (algorithm not in DISCRETE or algorithm == "ARS")
@@ -156,7 +156,7 @@ def test_every_policy_of_sb3_says_what_it_knows(algorithm: str) -> None:
     assert all(torch.equal(value, statistics[name]) for name, value in policy.state_dict().items())
 
 
-def test_a_recurrent_policy_weighs_what_it_remembers() -> None:
+def test_recurrent_policy_outputs_depend_on_its_memory() -> None:
     pytest.importorskip("sb3_contrib")
     env = Played(BOX, spaces.Discrete(3))
     policy = policy_for(env, "RecurrentPPO", "sb3")

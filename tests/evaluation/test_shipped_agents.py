@@ -1,4 +1,4 @@
-"""Agents that come with Ludus are found by their name, play as they were measured, and are never written to."""
+"""Agents that come with Ludus: found by name, play as measured, never written to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def files(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
-def test_every_agent_is_whole_and_small() -> None:
+def test_every_agent_is_complete_and_small() -> None:
     assert agent_names() == ["balatro-ppo"]
     for name in agent_names():
         run, checkpoint = find_checkpoint(name)
@@ -23,16 +23,16 @@ def test_every_agent_is_whole_and_small() -> None:
         assert sum(path.stat().st_size for path in run.path.rglob("*")) < 12 << 20
 
 
-def test_an_agent_belongs_to_no_run_of_the_user(tmp_path: Path) -> None:
+def test_agent_is_not_a_run_of_the_user(tmp_path: Path) -> None:
     assert load("balatro-ppo", tmp_path).run is None
 
 
 @pytest.mark.parametrize("name", ["../agents/balatro-ppo", "balatro-ppo/", ".", ""])
-def test_a_path_is_no_agent(name: str) -> None:
+def test_path_is_not_an_agent(name: str) -> None:
     assert find_agent(name) is None
 
 
-def test_the_balatro_agent_climbs(
+def test_balatro_agent_reaches_its_measured_ante(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

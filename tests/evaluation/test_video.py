@@ -1,4 +1,4 @@
-"""Films: an MP4 that can be decoded, with as many frames as were shown, and never a half-written one."""
+"""Videos: an MP4 that can be decoded, with every frame, and never an incomplete file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FPS = 10
 
 
 class Screen(gym.Env[Any, Any]):
-    """Shows a grey that brightens by 10 with every step of an episode of `length` steps."""
+    """Renders a grey that brightens by 10 with every step of an episode of `length` steps."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": FPS}  # noqa: RUF012
     render_mode = "rgb_array"
@@ -63,40 +63,45 @@ def frames(path: Path) -> list[Array]:
         return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
 
 
-def test_a_film_can_be_decoded_and_has_every_frame(tmp_path: Path) -> None:
-    path = tmp_path / "videos" / "film.mp4"
-    film = record_video(Still(), Screen, path)
+def test_video_can_be_decoded_and_has_every_frame(tmp_path: Path) -> None:
+    path = tmp_path / "videos" / "video.mp4"
+    video = record_video(Still(), Screen, path)
     decoded = frames(path)
-    assert film.path == path and film.rewards == [6.0]
-    assert len(decoded) == film.frames == 7 + FPS // 2  # the start, six steps, half a second to see the end
+    assert video.path == path and video.rewards == [6.0]
+    assert len(decoded) == video.frames == 7 + FPS // 2  # the start, six steps, half a second to see the end
     greys = [round(float(frame.mean())) for frame in decoded]
     assert greys == pytest.approx([20, 30, 40, 50, 60, 70, 80, 80, 80, 80, 80, 80], abs=4)
-    assert [p.name for p in path.parent.iterdir()] == ["film.mp4"]
+    assert [p.name for p in path.parent.iterdir()] == ["video.mp4"]
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
         assert stream.codec_context.name == "h264" and stream.codec_context.pix_fmt == "yuv420p"
         assert stream.average_rate == FPS
 
 
-def test_several_episodes_follow_each_other(tmp_path: Path) -> None:
-    film = record_video(Still(), Screen, tmp_path / "film.mp4", episodes=3)
-    assert film.rewards == [6.0] * 3 and len(frames(film.path)) == film.frames == 3 * 7 + FPS // 2
+def test_several_episodes_are_in_one_video(tmp_path: Path) -> None:
+    video = record_video(Still(), Screen, tmp_path / "video.mp4", episodes=3)
+    assert video.rewards == [6.0] * 3 and len(frames(video.path)) == video.frames == 3 * 7 + FPS // 2
 
 
 @pytest.mark.parametrize("limit", [1, 4, 7, 9, 100])
-def test_it_is_never_longer_than_asked(tmp_path: Path, limit: int) -> None:
-    film = record_video(Still(), Screen, tmp_path / "film.mp4", episodes=1, max_frames=limit)
-    assert len(frames(film.path)) == film.frames == min(limit, 7 + FPS // 2)
+def test_video_is_not_longer_than_max_frames(tmp_path: Path, limit: int) -> None:
+    video = record_video(Still(), Screen, tmp_path / "video.mp4", episodes=1, max_frames=limit)
+    assert len(frames(video.path)) == video.frames == min(limit, 7 + FPS // 2)
 
 
-def test_odd_sides_lose_a_row_and_a_column(tmp_path: Path) -> None:
-    film = record_video(Still(), lambda: Screen(size=(33, 49)), tmp_path / "film.mp4")
-    assert frames(film.path)[0].shape == (32, 48, 3)
+def test_episodes_that_do_not_end_are_cut(tmp_path: Path) -> None:
+    video = record_video(Still(), Screen, tmp_path / "video.mp4", episodes=2, max_steps=3)
+    assert video.rewards == [3.0, 3.0] and video.capped == 2
+
+
+def test_odd_sizes_lose_a_row_and_a_column(tmp_path: Path) -> None:
+    video = record_video(Still(), lambda: Screen(size=(33, 49)), tmp_path / "video.mp4")
+    assert frames(video.path)[0].shape == (32, 48, 3)
 
 
 @pytest.mark.parametrize("fails_at", [1, 4])
-def test_a_fault_leaves_no_file_and_an_older_film_alone(tmp_path: Path, fails_at: int) -> None:
-    path = tmp_path / "film.mp4"
+def test_failure_leaves_no_file_and_keeps_an_older_video(tmp_path: Path, fails_at: int) -> None:
+    path = tmp_path / "video.mp4"
     env = Screen(fails_at=fails_at)
     with pytest.raises(EnvFault, match="the screen went dark"):
         record_video(Still(), lambda: env, path)
@@ -104,33 +109,33 @@ def test_a_fault_leaves_no_file_and_an_older_film_alone(tmp_path: Path, fails_at
     path.write_bytes(b"older")
     with pytest.raises(EnvFault):
         record_video(Still(), lambda: Screen(fails_at=fails_at), path)
-    assert path.read_bytes() == b"older" and [p.name for p in tmp_path.iterdir()] == ["film.mp4"]
+    assert path.read_bytes() == b"older" and [p.name for p in tmp_path.iterdir()] == ["video.mp4"]
 
 
 @pytest.mark.parametrize("picture", [None, np.zeros((4, 4)), "text"])
-def test_what_is_no_picture_is_refused(tmp_path: Path, picture: Any) -> None:
+def test_render_that_is_not_a_picture_raises(tmp_path: Path, picture: Any) -> None:
     class Blind(Screen):
         def render(self) -> Any:
             return picture
 
-    with pytest.raises(UserError, match="instead of an RGB picture"):
-        record_video(Still(), Blind, tmp_path / "film.mp4")
+    with pytest.raises(UserError, match="expected an RGB picture"):
+        record_video(Still(), Blind, tmp_path / "video.mp4")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("overlay", [True, False])
-def test_pictures_that_change_their_size_are_refused(tmp_path: Path, overlay: bool) -> None:
+def test_pictures_of_changing_size_raise(tmp_path: Path, overlay: bool) -> None:
     class Growing(Screen):
         def render(self) -> Any:
             return np.zeros((32 + 2 * (self.age > 2), 48, 3), np.uint8)
 
-    with pytest.raises(UserError, match="48x34 pixels after 48x32"):
-        record_scenes([Scene(Still(), Growing)], tmp_path / "film.mp4", overlay=overlay)
+    with pytest.raises(UserError, match="48x32, then 48x34"):
+        record_scenes([Scene(Still(), Growing)], tmp_path / "video.mp4", overlay=overlay)
     assert not list(tmp_path.iterdir())
 
 
-def test_browsers_can_play_it_while_it_loads(tmp_path: Path) -> None:
-    data = record_video(Still(), Screen, tmp_path / "film.mp4").path.read_bytes()
+def test_video_can_be_streamed(tmp_path: Path) -> None:
+    data = record_video(Still(), Screen, tmp_path / "video.mp4").path.read_bytes()
     assert 0 < data.find(b"moov") < data.find(b"mdat")
 
 
@@ -147,7 +152,7 @@ def test_a_gif_has_the_colors_and_half_the_frames_of_a_fast_env(tmp_path: Path) 
     assert fast.fps == 25 and fast.frames == len(frames(fast.path)) == (7 + 25) // 2
 
 
-def test_with_an_overlay_every_frame_shows_what_was_recorded(tmp_path: Path) -> None:
+def test_overlay_shows_the_recorded_numbers_in_every_frame(tmp_path: Path) -> None:
     """The walker with a real policy: the same numbers as `ludus analyze` records, frame by frame."""
     import torch
 
@@ -164,18 +169,18 @@ def test_with_an_overlay_every_frame_shows_what_was_recorded(tmp_path: Path) -> 
     env.close()
     scene = Scene(policy.eval(), spec, "walker", reward_scale=2.0)
     shown: list[PanelData] = []
-    film = record_scenes(
+    video = record_scenes(
         [scene],
-        tmp_path / "film.mp4",
+        tmp_path / "video.mp4",
         seed=7,
         episodes=2,
         overlay=True,
         on_panel=lambda number, panel: shown.append(panel),
     )
     recording = record_episodes(policy, spec, [7, 8], reward_scale=2.0)
-    decoded = frames(film.path)
-    assert len(shown) == 52 and len(decoded) == film.frames == 52 + 25
-    assert decoded[0].shape == (400, 1000, 3) and film.rewards == recording.rewards
+    decoded = frames(video.path)
+    assert len(shown) == 52 and len(decoded) == video.frames == 52 + 25
+    assert decoded[0].shape == (400, 1000, 3) and video.rewards == recording.rewards
     panel = Panel(shown[0], 400, 400, "beside")
     drawn = [panel.draw(data).astype(int) for data in shown]
     for at in (
@@ -184,7 +189,7 @@ def test_with_an_overlay_every_frame_shows_what_was_recorded(tmp_path: Path) -> 
         25,
         26,
         51,
-    ):  # what the file shows is what was drawn of this trace_step, and of no other
+    ):  # the file shows what was drawn for this trace step
         distances = [np.abs(decoded[at][:, 600:] - picture).mean() for picture in drawn]
         assert distances[at] == min(distances) < 3.0
     columns = recording.columns
@@ -201,18 +206,18 @@ def test_with_an_overlay_every_frame_shows_what_was_recorded(tmp_path: Path) -> 
         assert panels[-1].value is None and panels[-1].ended == "truncated"
 
 
-def test_a_small_picture_is_enlarged_beside_its_panel(tmp_path: Path) -> None:
-    film = record_scenes([Scene(Still(), Screen)], tmp_path / "film.mp4", overlay=True)
-    first = frames(film.path)[0]
+def test_small_picture_is_enlarged_next_to_its_panel(tmp_path: Path) -> None:
+    video = record_scenes([Scene(Still(), Screen)], tmp_path / "video.mp4", overlay=True)
+    first = frames(video.path)[0]
     assert first.shape == (32 * 13, 48 * 13 + 400, 3) and abs(first[:, : 48 * 13].mean() - 20) < 4
 
 
 @pytest.mark.parametrize("overlay", [True, False])
 def test_scenes_side_by_side_wait_for_each_other(tmp_path: Path, overlay: bool) -> None:
     scenes = [Scene(Still(), lambda n=n: Screen(n), f"of {n}") for n in (3, 6)]
-    film = record_scenes(scenes, tmp_path / "film.mp4", overlay=overlay, episodes=2)
-    assert film.rewards_of == ([3.0, 3.0], [6.0, 6.0]) and film.frames == 2 * 7 + FPS // 2
-    decoded = frames(film.path)
+    video = record_scenes(scenes, tmp_path / "video.mp4", overlay=overlay, episodes=2)
+    assert video.rewards_of == ([3.0, 3.0], [6.0, 6.0]) and video.frames == 2 * 7 + FPS // 2
+    decoded = frames(video.path)
     tile = 560 if overlay else 48
     assert decoded[0].shape[1] == 2 * tile + 4
     top = 0 if overlay else 26
@@ -223,11 +228,11 @@ def test_scenes_side_by_side_wait_for_each_other(tmp_path: Path, overlay: bool) 
 
 
 def test_four_scenes_make_a_square(tmp_path: Path) -> None:
-    film = record_scenes([Scene(Still(), Screen)] * 4, tmp_path / "film.mp4", max_frames=2)
-    assert frames(film.path)[0].shape == (2 * 32 + 4, 2 * 48 + 4, 3) and len(film.rewards_of) == 4
+    video = record_scenes([Scene(Still(), Screen)] * 4, tmp_path / "video.mp4", max_frames=2)
+    assert frames(video.path)[0].shape == (2 * 32 + 4, 2 * 48 + 4, 3) and len(video.rewards_of) == 4
 
 
-def test_filming_leaves_the_global_generators_alone(tmp_path: Path) -> None:
+def test_recording_does_not_change_global_random_generators(tmp_path: Path) -> None:
     import random
 
     import torch
@@ -241,22 +246,22 @@ def test_filming_leaves_the_global_generators_alone(tmp_path: Path) -> None:
         return [str(random.getstate()), str(np.random.get_state()), str(torch.get_rng_state().tolist())]
 
     before = states()
-    record_video(Still(), Dicey, tmp_path / "film.mp4")
+    record_video(Still(), Dicey, tmp_path / "video.mp4")
     assert states() == before
     with pytest.raises(EnvFault):
-        record_video(Still(), lambda: Dicey(fails_at=3), tmp_path / "film.mp4")
+        record_video(Still(), lambda: Dicey(fails_at=3), tmp_path / "video.mp4")
     assert states() == before
 
 
-def test_a_signal_that_fails_is_the_users_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_signal_raises_env_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signals, "_registry", list(signals._registry))
     register_signals("Screen", [Signal("height", lambda env, obs, info: env.no_such_thing)])
     with pytest.raises(EnvFault, match="a signal raised AttributeError"):
-        record_scenes([Scene(Still(), Screen)], tmp_path / "film.mp4", overlay=True)
+        record_scenes([Scene(Still(), Screen)], tmp_path / "video.mp4", overlay=True)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_films_itself_and_trains_on_when_it_cannot(tmp_path: Path) -> None:
+def test_run_records_videos_and_continues_if_recording_fails(tmp_path: Path) -> None:
     from ludus.config.schema import TrainerConfig
     from ludus.training.factory import create_trainer
 

@@ -1,4 +1,4 @@
-"""Play in a window, by a policy or by hand, on SDL's screen that nobody sees."""
+"""Play in a window, by a policy or by hand, on SDL's dummy screen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def unseen_screen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Typist(gym.Wrapper[Any, Any, Any, Any]):
-    """Types a script while the env is drawn: at each picture one entry, `+key` pressed or `-key` let go.
+    """Types a script while the env is drawn: one entry per picture, `+key` pressed or `-key` released.
 
     `actions` are those that arrived at the env.
     """
@@ -46,7 +46,7 @@ class Typist(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def by_hand(env_id: str, script: list[str], episodes: int = 1) -> tuple[list[Any], list[float]]:
-    """The actions that the keys of `script` became, and the rewards of the episodes that ended."""
+    """Return the actions of the keys in `script`, and the rewards of the finished episodes."""
     env = Typist(gym.make(env_id, render_mode="rgb_array"), script)
     bindings = key_bindings(env)
     assert bindings is not None
@@ -55,19 +55,19 @@ def by_hand(env_id: str, script: list[str], episodes: int = 1) -> tuple[list[Any
     return env.actions, [record.reward for record in records]
 
 
-def test_a_game_without_an_idle_action_waits_for_the_first_key_and_then_keeps_the_last() -> None:
+def test_game_without_an_idle_action_waits_for_a_key_and_repeats_the_last() -> None:
     actions, _ = by_hand("CartPole-v1", ["+right", "", "-right", "+left", "-left", ""])
     assert actions == [1, 1, 1, 0, 0, 0]
 
 
-def test_a_game_with_an_idle_action_runs_by_the_clock() -> None:
+def test_game_with_an_idle_action_runs_in_real_time() -> None:
     pytest.importorskip("Box2D")
     actions, _ = by_hand("LunarLander-v3", ["", "+up", "", "+left", "-left", "-up", ""])
-    # up and left together mean nothing here: the newest key counts
+    # up and left together have no action here: the newest key counts
     assert actions == [0, 2, 2, 1, 2, 0, 0]
 
 
-def test_a_game_of_turns_moves_once_for_each_key_press() -> None:
+def test_turn_based_game_moves_once_per_key_press() -> None:
     actions, rewards = by_hand(
         "CliffWalking-v1", ["+up -up", "+right", "-right +right", "-right +down -down"]
     )
@@ -77,7 +77,7 @@ def test_a_game_of_turns_moves_once_for_each_key_press() -> None:
 
 def test_every_episode_is_played_to_its_end_and_counted() -> None:
     path = ["+up -up"] + ["+right -right"] * 11 + ["+down -down"]
-    # the last picture of the first episode is drawn once more, before the second begins
+    # the last picture of the first episode is drawn again before the second begins
     _, rewards = by_hand("CliffWalking-v1", [*path, "", *path], episodes=2)
     assert rewards == [-13.0, -13.0]
 
@@ -96,16 +96,16 @@ def test_a_policy_plays_in_the_window_until_it_is_closed() -> None:
     env.close()
 
 
-def test_a_screen_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_screen_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     pygame.display.quit()
     monkeypatch.setenv("SDL_VIDEODRIVER", "no-such-driver")
     env = gym.make("CartPole-v1", render_mode="rgb_array")
-    with pytest.raises(UserError, match="no window can be opened"):
+    with pytest.raises(UserError, match="cannot open a window"):
         play_by_hand(env, {("left",): 0}, [0])
     env.close()
 
 
-def test_an_env_that_draws_no_pictures_is_told() -> None:
+def test_env_without_pictures_raises() -> None:
     class Blind(gym.Env[Any, Any]):
         observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
         action_space = gym.spaces.Discrete(2)
@@ -113,5 +113,5 @@ def test_an_env_that_draws_no_pictures_is_told() -> None:
         def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
             return np.zeros(1, np.float32), {}
 
-    with pytest.raises(UserError, match="does not draw pictures"):
+    with pytest.raises(UserError, match="does not render pictures"):
         play_by_hand(Blind(), {(): 0}, [0])

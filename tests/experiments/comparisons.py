@@ -1,4 +1,4 @@
-"""Comparisons small enough to run in passing: arguments, and what two that learned the same have in common."""
+"""Small comparisons for tests: their arguments, and the files in which equal ones must agree."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ RESULTS = ("results.json", "results.csv")
 
 
 def write_configs(folder: Path) -> list[str]:
-    """Three configs in `folder`; their file names."""
+    """Write three configs into `folder`; return their file names."""
     for name, text in CONFIGS.items():
         (folder / f"{name}.yaml").write_text(f"name: {name}\nenv: CartPole-v1\n{text}")
     return [f"{name}.yaml" for name in CONFIGS]
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """`ludus ARGUMENTS…` in `folder`, in a process of its own."""
+    """Start `ludus ARGUMENTS…` in `folder`, in its own process."""
     return subprocess.Popen(
         [sys.executable, "-m", "ludus", *arguments],
         cwd=folder,
@@ -48,7 +48,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finished_runs(comparison: Path) -> dict[str, int]:
-    """The runs that have ended, and the inode of their last checkpoint's manifest: a repeated run has another."""
+    """Return the finished runs with the inode of their last checkpoint's manifest; a repeated run has another inode."""
     found = {}
     for info in comparison.glob("runs/*/*/run.json"):
         if '"status": "finished"' in info.read_text():

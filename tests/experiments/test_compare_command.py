@@ -1,4 +1,4 @@
-"""`ludus compare`: what it leaves behind, what it survives, and how it answers mistakes."""
+"""`ludus compare`: its output files, failures of runs, and error messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Compare = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Compare:
-    """`compare(*words)` in `tmp_path`: exit code, stdout, stderr."""
+    """Run `compare(*words)` in `tmp_path`; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "110")
 
@@ -44,7 +44,7 @@ SETTINGS = [*TINY, "total_timesteps=1000"]
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
-    """A comparison of two good experiments and one that fails: its folder, the exit code, what was printed."""
+    """A comparison of two experiments and one that fails: its folder, exit code and output."""
     folder = tmp_path_factory.mktemp("with spaces in it")
     write_configs(folder)
     (folder / "doors.py").write_text(LOCKED)
@@ -55,7 +55,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
     return folder, process.returncode, printed
 
 
-def test_one_that_fails_is_reported_and_the_rest_go_on(outcome: tuple[Path, int, str]) -> None:
+def test_failed_experiment_is_reported_and_the_others_finish(outcome: tuple[Path, int, str]) -> None:
     folder, code, printed = outcome
     assert code == 1, printed
     assert printed.count("the door is locked") == 2
@@ -66,7 +66,7 @@ def test_one_that_fails_is_reported_and_the_rest_go_on(outcome: tuple[Path, int,
     assert 'raise KeyError("the door is locked")' in log
 
 
-def test_it_leaves_data_and_a_page_that_needs_no_network(outcome: tuple[Path, int, str]) -> None:
+def test_comparison_writes_data_and_a_page_that_needs_no_network(outcome: tuple[Path, int, str]) -> None:
     folder = outcome[0] / "my results"
     found = json.loads((folder / "results.json").read_text())
     assert [one["name"] for one in found["experiments"]] == ["ppo", "door", "dqn"]
@@ -103,14 +103,14 @@ def test_it_leaves_data_and_a_page_that_needs_no_network(outcome: tuple[Path, in
         "Learning curves",
         "Probability of improvement",
         "How soon",
-        "What it cost",
-        "Runs that did not end",
+        "Costs",
+        "Unfinished runs",
     )
     assert [part for part in parts if f"<h2>{part}</h2>" not in page] == []
 
 
 @pytest.mark.long
-def test_mended_and_with_one_seed_more_only_what_is_missing_is_trained(
+def test_fixed_comparison_with_one_more_seed_trains_only_missing_runs(
     outcome: tuple[Path, int, str], compare: Compare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = outcome[0]
@@ -122,11 +122,11 @@ def test_mended_and_with_one_seed_more_only_what_is_missing_is_trained(
     words = ["ppo.yaml", "door.yaml", *SETTINGS, "--seeds", 3, "--out", "my results"]
     code, out, err = compare(*words, "--json")
     assert code == 0, err
-    assert "2 of 6 runs were there already, 4 to go" in err
+    assert "2 of 6 runs are already finished, 4 left" in err
     summary = json.loads(out.splitlines()[-1])
     assert (summary["status"], summary["ended"], summary["runs"]) == ("finished", 6, 6)
     again = compare(*words)
-    assert "6 of 6 runs were there already, 0 to go" in again[1]
+    assert "6 of 6 runs are already finished, 0 left" in again[1]
     other = compare(*words, "hyperparams.gamma=0.9")
     assert other[0] == 2
     assert "another experiment called 'ppo'" in other[2]
@@ -138,12 +138,15 @@ def test_mended_and_with_one_seed_more_only_what_is_missing_is_trained(
         ([], "there is nothing to compare"),
         (["--algos", "ppo"], "--algos needs an env"),
         (["--env", "CartPole-v1", "--algos", "pppo"], "did you mean 'PPO'?"),
-        (["--env", "CartPole-v1", "--algos", "ppo", "--seeds", "many"], "'many' are no seeds"),
-        (["--env", "CartPole-v1", "--algos", "ppo", "--seeds", "1,1"], "'1,1' are no seeds"),
-        (["--env", "CartPole-v1", "--algos", "ppo", "--seeds", "0"], "'0' are no seeds"),
+        (
+            ["--env", "CartPole-v1", "--algos", "ppo", "--seeds", "many"],
+            "'many' is not a valid list of seeds",
+        ),
+        (["--env", "CartPole-v1", "--algos", "ppo", "--seeds", "1,1"], "'1,1' is not a valid list of seeds"),
+        (["--env", "CartPole-v1", "--algos", "ppo", "--seeds", "0"], "'0' is not a valid list of seeds"),
         (["--env", "CartPole-v1", "--algos", "ppo", "hyperparams.n_stepps=3"], "n_steps"),
         (["nothing.yaml"], "there is no config file 'nothing.yaml'"),
-        (["--resume", "nowhere"], "'nowhere' holds no comparison"),
+        (["--resume", "nowhere"], "no comparison found in 'nowhere'"),
         (["--resume", "nowhere", "--algos", "ppo"], "--resume takes everything from its folder"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A comparison that was killed and interrupted ends with the results files of one that was not, byte for byte."""
+"""A killed and interrupted comparison ends with the same results files as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ludus.cli.app import main
 
 
 def _stop_when_finished(process: subprocess.Popen[str], comparison: Path, runs: int, number: int) -> str:
-    """Send the signal once so many runs have ended; returns what the command printed."""
+    """Send the signal once `runs` runs have ended; return the output of the command."""
     deadline = time.monotonic() + 120
     while len(finished_runs(comparison)) < runs:
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()[0]
@@ -24,7 +24,7 @@ def _stop_when_finished(process: subprocess.Popen[str], comparison: Path, runs: 
 
 
 @pytest.mark.long
-def test_killed_and_interrupted_in_the_middle_it_ends_with_the_same_bytes(
+def test_killed_and_interrupted_comparison_ends_with_identical_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -37,16 +37,16 @@ def test_killed_and_interrupted_in_the_middle_it_ends_with_the_same_bytes(
     assert killed.returncode == -signal.SIGKILL
     survivors = finished_runs(broken)
 
-    # at once, while the runs that lost their driver may still be saving
+    # immediately, while the orphaned runs may still be saving
     interrupted = start(tmp_path, *arguments, "--out", "broken")
-    told = _stop_when_finished(interrupted, broken, 5, signal.SIGINT)
-    assert interrupted.returncode == 130, told
-    assert "runs were there already" in told
-    assert "ludus compare --resume broken" in told
-    assert "Traceback" not in told
+    output = _stop_when_finished(interrupted, broken, 5, signal.SIGINT)
+    assert interrupted.returncode == 130, output
+    assert "runs are already finished" in output
+    assert "ludus compare --resume broken" in output
+    assert "Traceback" not in output
     assert finished_runs(broken).items() >= survivors.items()
     survivors = finished_runs(broken)
-    assert len(survivors) < 9, "nothing was left to go on with"
+    assert len(survivors) < 9, "nothing was left to resume"
 
     assert main(["compare", "--resume", "broken", "--json"]) == 0
     assert finished_runs(broken).items() >= survivors.items()

@@ -1,4 +1,4 @@
-"""`ludus bench learn`: trials are real trainings, kept and shared by their files; scores follow from them by hand."""
+"""`ludus bench learn`: trials are stored in files and shared between processes; scores match hand computation."""
 
 from __future__ import annotations
 
@@ -33,26 +33,28 @@ def trial(library: str, seed: int, rewards: tuple[float, ...], seconds: float = 
 
 
 @pytest.mark.long
-def test_a_trial_is_trained_once_and_then_read_from_its_file(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_trial_is_trained_once_and_then_read_from_its_file(tmp_path: Path) -> None:
+    reported: list[str] = []
     out = tmp_path / "with spaces"
-    first, _ = run_trials([TINY], [own_library()], [3], 5, out, told.append)
+    first, _ = run_trials([TINY], [own_library()], [3], 5, out, reported.append)
     path = out / "ppo-cartpole" / "ludus" / "seed-3" / "result.json"
     written = path.stat().st_mtime_ns
-    second, elsewhere = run_trials([TINY], [own_library()], [3], 5, out, told.append)
+    second, elsewhere = run_trials([TINY], [own_library()], [3], 5, out, reported.append)
     assert first == second and not elsewhere
     assert path.stat().st_mtime_ns == written
     (one,) = first
     assert one.steps == 512 and len(one.rewards) == 5 and one.seconds > 0
     assert one.curve[-1][0] == 512
-    assert told[0] == told[1] == f"ppo-cartpole ludus seed 3: {one.reward:.1f} in {one.seconds:,.0f} s"
+    assert (
+        reported[0] == reported[1] == f"ppo-cartpole ludus seed 3: {one.reward:.1f} in {one.seconds:,.0f} s"
+    )
 
-    again, _ = run_trials([TINY], [own_library()], [3], 6, out)  # another task: measured anew
+    again, _ = run_trials([TINY], [own_library()], [3], 6, out)  # another task: measured again
     assert len(again[0].rewards) == 6
     assert again[0].rewards[:5] == one.rewards  # the same policy on the same episodes
 
 
-def test_a_trial_that_another_process_is_at_is_passed_by(tmp_path: Path) -> None:
+def test_trial_of_another_process_is_skipped(tmp_path: Path) -> None:
     folder = tmp_path / "ppo-cartpole" / "ludus" / "seed-1"
     folder.mkdir(parents=True)
     with RunLock(folder):
@@ -69,7 +71,7 @@ def test_stable_baselines3_does_the_same_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_peer_trains_until_it_reaches_its_aim() -> None:
+def test_peer_trains_until_it_reaches_the_target() -> None:
     pytest.importorskip("stable_baselines3")
     falling = {"learning_rate": {"linear": [3e-4, 0.0]}, "nothing_it_knows": 1}
     task = {
@@ -89,7 +91,7 @@ def test_a_peer_trains_until_it_reaches_its_aim() -> None:
     assert [step for step, _, _ in missed["evaluations"]] == [128, 256, 384, 512]
 
 
-def test_algorithms_that_a_library_lacks_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_without_the_algorithm_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     import ludus.experiments.libraries as libraries
 
     monkeypatch.setattr(libraries, "_python_with", lambda name: "python")
@@ -111,7 +113,7 @@ def test_scores_are_interquartile_means_over_seeds_of_mean_rewards() -> None:
 
 
 @pytest.mark.parametrize(("own", "expected"), [(100.0, "within"), (90.0, "below"), (120.0, "above")])
-def test_a_score_says_where_ludus_lies_in_its_interval(own: float, expected: str) -> None:
+def test_score_compares_ludus_with_the_interval(own: float, expected: str) -> None:
     trials = [trial("ludus", 1, (own,)), trial("sb3", 1, (100.0,)), trial("sb3", 2, (100.0,))]
     mine, theirs = score(trials)
     assert (mine.beside, theirs.beside) == ("", expected)
@@ -124,5 +126,5 @@ def test_curves_are_drawn_against_steps_and_against_seconds() -> None:
     assert (ludus.name, sb3.name) == ("ludus", "sb3")
     assert (ludus.x[0], ludus.x[-1]) == (50.0, 100.0)
     assert (ludus.y[0], ludus.y[-1]) == (1.0, 2.0)  # the mean of the ends, 1 and 3
-    assert by_seconds.lines[0].x[-1] == 2.0  # as long as every seed went on
+    assert by_seconds.lines[0].x[-1] == 2.0  # up to the shortest seed
     assert by_seconds.lines[1].x[-1] == 9.0

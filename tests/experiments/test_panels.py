@@ -1,4 +1,4 @@
-"""Charts are drawn where their numbers say, and as files that stand alone."""
+"""Charts are drawn at their values, as self-contained files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_ticks_are_round_and_enclose_the_values(low: float, high: float, expecte
     assert ticks(low, high) == pytest.approx(expected)
 
 
-def test_a_line_goes_through_the_corners_that_its_values_are_at(tmp_path: Path) -> None:
+def test_line_is_drawn_at_its_values(tmp_path: Path) -> None:
     write_svg(tmp_path / "a.svg", "heading", [PanelChart("one", "steps", "reward", (LINE,))], columns=1)
     root = ElementTree.parse(tmp_path / "a.svg").getroot()
     drawn = root.find(f".//{SVG}polyline")

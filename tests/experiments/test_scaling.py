@@ -1,4 +1,4 @@
-"""The work of `ludus bench envs` grows with the envs, and so do the figures it is reported by."""
+"""`ludus bench envs`: the work grows with the number of envs, and the reported figures are correct."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_batch_and_steps_grow_with_the_envs(n_envs: int, batch: int, steps: int)
     assert workload.vector == "batched"
 
 
-def test_memory_per_env_is_what_came_with_the_training() -> None:
+def test_memory_per_env_counts_only_the_training() -> None:
     workload = scaled_workload("LunarLander-v3", 64, 1)
     measured = Measurement("w", "ludus", "1", 2, (90.0, 110.0, 100.0), 0.0, "serial", 430.0, 420.0)
     row = scaling_row(workload, measured)

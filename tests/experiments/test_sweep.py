@@ -1,4 +1,4 @@
-"""`ludus sweep`: several processes on one study, killed and gone on with; pruning; what it leaves behind."""
+"""`ludus sweep`: several processes on one study, kill and resume, pruning, output files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WORDS = ["sweep", "my.yaml", *TINY, "--trials", "3", "--out", "out", "--no-pruni
 
 
 def _states(folder: Path) -> dict[int, str]:
-    """The trials of the sweep in `folder`, as whoever joins it finds them."""
+    """Return the states of the trials of the sweep in `folder`."""
     config = load_config(folder / "config.yaml").config
     written = load_config(folder.parent / "my.yaml").config.sweep
     assert written is not None
@@ -47,7 +47,7 @@ def _states(folder: Path) -> dict[int, str]:
 
 
 def _suspend(process: subprocess.Popen[str], folder: Path) -> None:
-    """Stop `process` at a moment when it is not writing to the journal, for which everybody would wait."""
+    """Suspend `process` while it does not hold the lock of the journal."""
     with (folder / "study.journal.lock").open("rb+") as lock:
         while True:
             process.send_signal(signal.SIGSTOP)
@@ -62,7 +62,7 @@ def _suspend(process: subprocess.Popen[str], folder: Path) -> None:
 
 
 @pytest.mark.long
-def test_two_processes_share_a_study_and_one_goes_on_with_what_the_other_left(
+def test_second_process_finishes_the_trials_of_a_killed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "my.yaml").write_text(CONFIG)
@@ -72,7 +72,7 @@ def test_two_processes_share_a_study_and_one_goes_on_with_what_the_other_left(
     while not list(folder.glob("trials/*/run/checkpoints/0*")):
         assert doomed.poll() is None and time.monotonic() < deadline, doomed.communicate()[0]
         time.sleep(0.01)
-    _suspend(doomed, folder)  # its trial stays in its hands, and nobody is told how it went
+    _suspend(doomed, folder)  # it keeps its trial, which does not end
     helper = start(tmp_path, *WORDS, "--jobs", "1")
     assert helper.stdout is not None
     guard = threading.Timer(120, helper.kill)
@@ -89,12 +89,12 @@ def test_two_processes_share_a_study_and_one_goes_on_with_what_the_other_left(
     runs = [RunDirectory(path) for path in sorted(folder.glob("trials/*/run"))]
     assert [run.info()["status"] for run in runs] == ["finished"] * 3
 
-    # once more: nothing is trained, and everything is written
+    # again: nothing is trained, but all files are written
     monkeypatch.chdir(tmp_path)
     assert main([*WORDS, "--json"]) == 0
     out = capsys.readouterr()
     summary = json.loads(out.out.splitlines()[-1])
-    assert "3 of 3 trials were there already" in out.err
+    assert "3 of 3 trials already exist" in out.err
     assert (summary["status"], summary["trials"], summary["failed"]) == ("finished", 3, 0)
     with (folder / "trials.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -107,7 +107,7 @@ def test_two_processes_share_a_study_and_one_goes_on_with_what_the_other_left(
     assert tried["batch_size"] == 50, "64 divides neither 100 nor 200: a misfit is never trained"
     assert config.sweep is None
     page = (folder / "index.html").read_text()
-    assert "<h2>The best trials</h2>" in page and "<h2>The course of it</h2>" in page
+    assert "<h2>The best trials</h2>" in page and "<h2>History</h2>" in page
 
 
 def _sweep(tmp_path: Path, **space: Any) -> Sweep:
@@ -115,7 +115,7 @@ def _sweep(tmp_path: Path, **space: Any) -> Sweep:
     return Sweep.create(tmp_path / "out", config, space or {"hyperparams.gamma": {"uniform": [0.9, 0.99]}})
 
 
-def test_a_trial_whose_evaluations_fall_behind_is_given_up(tmp_path: Path) -> None:
+def test_trial_with_low_evaluations_is_pruned(tmp_path: Path) -> None:
     import optuna
 
     sweep = _sweep(tmp_path)
@@ -142,24 +142,24 @@ def test_a_trial_whose_evaluations_fall_behind_is_given_up(tmp_path: Path) -> No
         work = SweepWork(trial, job, RunWatch(job.run, sweep.config.total_timesteps))
         assert _falls_behind(work, sweep.config.evaluation.every) is verdict
         assert work.evaluations == dict(enumerate(scores, start=1))
-        sweep.tell(trial, None, "PRUNED")
+        sweep.finish(trial, None, "PRUNED")
     assert [trial.state.name for trial in sweep.trials()].count("PRUNED") == 2
 
 
-def test_trials_that_are_worked_on_are_left_alone_and_abandoned_ones_taken_up(tmp_path: Path) -> None:
+def test_only_abandoned_trials_are_resumed(tmp_path: Path) -> None:
     mine, other = _sweep(tmp_path), _sweep(tmp_path)
     first = mine.next_trial(2)
     assert first is not None
     second = other.next_trial(2)
     assert second is not None and second.number != first.number
     assert other.next_trial(2) is None, "two trials are there"
-    mine.let_go(first)
+    mine.release(first)
     again = other.next_trial(2)
     assert again is not None
     assert (again.number, again.settings) == (first.number, first.settings)
 
 
-def test_a_trial_that_ended_while_somebody_looked_for_work_is_not_trained_again(
+def test_trial_that_ends_during_next_trial_is_not_trained_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, other = _sweep(tmp_path), _sweep(tmp_path)
@@ -170,8 +170,8 @@ def test_a_trial_that_ended_while_somebody_looked_for_work_is_not_trained_again(
     def slow(*states: str) -> Any:
         found = seen(*states)
         monkeypatch.setattr(other, "trials", seen)
-        mine.study.tell(first.number, 5.0)  # as `tell` begins
-        mine.let_go(first)
+        mine.study.tell(first.number, 5.0)  # as `finish` begins
+        mine.release(first)
         return found
 
     monkeypatch.setattr(other, "trials", slow)
@@ -179,11 +179,11 @@ def test_a_trial_that_ended_while_somebody_looked_for_work_is_not_trained_again(
     assert [trial.state.name for trial in seen()] == ["COMPLETE"]
 
 
-def test_a_trial_whose_process_died_while_its_settings_were_drawn_is_drawn_anew(tmp_path: Path) -> None:
+def test_trial_with_incomplete_settings_is_replaced(tmp_path: Path) -> None:
     space = {
         "hyperparams.gamma": {"uniform": [0.9, 0.99]},
         "hyperparams.n_steps": {"choice": [5, 10]},
-        "n_envs": {"choice": [1, 0]},  # without envs no config holds
+        "n_envs": {"choice": [1, 0]},  # n_envs: 0 is an invalid config
     }
     sweep = _sweep(tmp_path, **space)
     sweep.study.ask().suggest_float("hyperparams.gamma", 0.9, 0.99)
@@ -200,7 +200,7 @@ def test_a_trial_whose_process_died_while_its_settings_were_drawn_is_drawn_anew(
 
 
 class _Always:
-    """A sampler that draws one value, whatever is asked for."""
+    """A sampler that always draws the same value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -209,7 +209,7 @@ class _Always:
         return self.value
 
 
-def test_a_process_killed_while_it_wrote_keeps_nobody_waiting_and_spoils_nothing(tmp_path: Path) -> None:
+def test_process_killed_while_writing_does_not_block_or_damage_the_journal(tmp_path: Path) -> None:
     first = _sweep(tmp_path).next_trial(1)
     assert first is not None
     journal = tmp_path / "out" / "study.journal"
@@ -218,7 +218,7 @@ def test_a_process_killed_while_it_wrote_keeps_nobody_waiting_and_spoils_nothing
     (tmp_path / "out" / "study.journal.lock").touch()
     began = time.monotonic()
     again = _sweep(tmp_path)
-    again.tell(first, 1.0, "COMPLETE")
+    again.finish(first, 1.0, "COMPLETE")
     assert [trial.value for trial in _sweep(tmp_path).trials()] == [1.0]
     assert time.monotonic() - began < 20, "a lock that nobody holds was waited for"
 
@@ -227,7 +227,7 @@ def test_a_process_killed_while_it_wrote_keeps_nobody_waiting_and_spoils_nothing
     ("engine", "algorithm"),
     [("native", name) for name in algorithm_names()] + [("sb3", name) for name in algorithm_names("sb3")],
 )
-def test_every_algorithm_brings_a_search_space_that_its_config_takes(engine: str, algorithm: str) -> None:
+def test_every_algorithm_has_a_valid_search_space(engine: str, algorithm: str) -> None:
     flags = {"env.id": "CartPole-v1", "algorithm": algorithm, "engine": engine}
     written, where = choose_space(load_config(None, [], flags).config)
     assert len(written) >= 4 and where == f"built into {algorithm}"
@@ -239,7 +239,7 @@ def test_every_algorithm_brings_a_search_space_that_its_config_takes(engine: str
             load_config(None, [], {**flags, **fitting, key: int(value) if whole else value})
 
 
-def test_another_space_in_the_same_directory_is_refused(
+def test_another_space_in_the_same_directory_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -253,8 +253,8 @@ def test_another_space_in_the_same_directory_is_refused(
     ("words", "what"),
     [
         (["--algo", "ppo"], "no env is given"),
-        (["--env", "CartPole-v1", "--space", "nowhere.yaml"], "there is no file 'nowhere.yaml'"),
-        (["--env", "CartPole-v1", "evaluation=null"], "a sweep goes by evaluations"),
+        (["--env", "CartPole-v1", "--space", "nowhere.yaml"], "file not found: 'nowhere.yaml'"),
+        (["--env", "CartPole-v1", "evaluation=null"], "a sweep compares evaluations"),
         (
             ["--env", "CartPole-v1", "sweep={hyperparams.learning_rat: {log: [1e-5, 1e-2]}}"],
             "did you mean 'hyperparams.learning_rate'?",
@@ -281,7 +281,7 @@ def test_mistakes_are_answered_in_three_lines(
     assert len(err.splitlines()) == 3
 
 
-def test_without_optuna_one_line_says_how_to_get_it(
+def test_missing_optuna_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)

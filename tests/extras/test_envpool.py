@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.error import ResetNeeded
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 
 pytest.importorskip("envpool", reason="the extra envpool is not installed")
 
 from ludus.config.schema import TrainerConfig
 from ludus.envs.make import EnvSpec, choose_backend, make_env, make_vectorized_env
-from ludus.envs.vector.pool import VERIFIED
+from ludus.envs.vector.pool import VERIFIED, EnvPoolVectorEnv
 from ludus.errors import ConfigError, EnvFault
 from ludus.rollout.stepper import Stepper
 from ludus.training.factory import create_trainer
@@ -127,9 +127,11 @@ def test_a_step_that_nobody_ended_is_over_before_the_next() -> None:
         np.testing.assert_array_equal(envs.reset(seed=seed)[0], other.reset(seed=seed)[0])
     envs.step_async(np.ones(4, int))
     envs.close()
-    with pytest.raises(ResetNeeded):
+    with pytest.raises(ClosedEnvironmentError):
         envs.step(np.ones(4, int))
     other.close()
+    with pytest.raises(ResetNeeded):
+        EnvPoolVectorEnv(EnvSpec("CartPole-v1"), 4).step(np.ones(4, int))
 
 
 @pytest.mark.parametrize("reached", [True, False])

@@ -1,7 +1,7 @@
-"""What is fuzzed: each target takes bytes, and raises only what it promises to raise.
+"""Fuzz targets: each takes bytes and raises only the errors that it documents.
 
 `python tests/faults/fuzz_targets.py TARGET CASES [SEED]` mutates valid inputs and prints a line of JSON: cases,
-accepted, refused, and the first that broke a promise. With `atheris` before TARGET, atheris finds inputs by coverage.
+accepted, refused, and the first that raised another error. With `atheris` before TARGET, atheris searches by coverage.
 """
 
 from __future__ import annotations
@@ -375,7 +375,7 @@ def frames() -> Target:
 
 
 def action() -> Target:
-    """What a model may answer: every extraction, then the reader of every game."""
+    """Fuzz the answer of a model: every extraction, then the parser of every game."""
     from ludus.games.board.codecs import GAMES, codec_for
     from ludus.language.text_games.extraction import make_extractor
 
@@ -625,7 +625,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
 
 
 def fuzz(target: Target, cases: int, seed: int) -> dict[str, Any]:
-    """Mutate `cases` inputs; the first one that breaks the promise is told, with its traceback."""
+    """Mutate `cases` inputs; report the first one that raises an unexpected error, with its traceback."""
     rng = random.Random(seed)
     accepted, broken, slowest = 0, [], 0.0
     previous = signal.signal(signal.SIGALRM, _too_long)

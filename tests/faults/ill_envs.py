@@ -65,7 +65,7 @@ class Ill(Counted):
             time.sleep(AN_HOUR)
 
     def _first(self, ill: str) -> bool:
-        """Whether it is this illness's time, and the first time of all."""
+        """Return True the first time that the configured fault `ill` is due."""
         if ill != self.ill or self.flag.exists():
             return False
         self.flag.touch()

@@ -67,7 +67,7 @@ def newest(run: Path) -> int:
 
 
 def learned(run: Path) -> dict[str, Any]:
-    """What an exact resume repeats to the byte."""
+    """Return the results of a run that an exact resume must reproduce to the byte."""
     last = run / "checkpoints" / f"{newest(run):012d}"
     lines = (run / "metrics.jsonl").read_text().splitlines()
     best = run / "checkpoints" / "best.json"

@@ -51,7 +51,7 @@ class Marked:
         self.process.wait(30)
 
     def seconds_until_gone(self, longest: float = 5.0) -> float | None:
-        """How long it took until nothing was left, neither process nor shared memory; None: longer than `longest`."""
+        """Return the seconds until no process or shared memory was left; None if it took longer than `longest`."""
         began = time.monotonic()
         while time.monotonic() - began <= longest:
             if not self.others() and not any(path.exists() for path in self._memory):
@@ -86,7 +86,7 @@ def marked(mark: str) -> list[int]:
 
 
 def shared_memory(pids: list[int]) -> set[Path]:
-    """What these processes have of /dev/shm, in their memory or open."""
+    """Return the files in /dev/shm that these processes have mapped or open."""
     found = set()
     for pid in pids:
         try:

@@ -1,4 +1,4 @@
-"""An env that gives a number which is none, at one place, from some step on."""
+"""An env that returns NaN or infinity in one value, from a given step on."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 One process imports and compiles everything and forks a child for each life of the run. After every kill it prints
 a JSON line: the newest checkpoint that was in place, the last step in metrics.jsonl, and the step from which the
-run can go on.
+run can be resumed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Cut files and flipped bits, over every file of a run: each is named, something older takes its place, and the end is
-that of the undamaged run; or the run is refused. It never begins anew, and never goes on with what was changed."""
+"""Truncated files and flipped bits in every file of a run: each is reported, an older copy is used, and the result is
+that of the undamaged run; or the run is refused. It never restarts from step 0, and never uses damaged data."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def said() -> Iterator[list[str]]:
-    """What the log says, at WARNING and above."""
+    """Lines of the log at WARNING and above."""
     lines: list[str] = []
 
     class Keeper(logging.Handler):
@@ -159,16 +159,16 @@ def survives(whole: Path, run: Path, name: str, said: list[str]) -> str:
         if not named:
             return f"refused without naming it: {error}"
         if Path(name).name in ("metrics.jsonl", "episodes.jsonl") and resume(run, "latest") != newest_step:
-            return "who asks for it cannot go on behind the rows that are there"
+            return "--checkpoint cannot continue after the existing rows"
         return ""
     if name.startswith(UNCHECKED) or (name in ("metrics.jsonl", "episodes.jsonl") and not said):
         # rows behind the newest checkpoint are written anew; an older one would have been said
         if step != newest_step:
-            return f"went on from {step}, not {newest_step}"
+            return f"resumed from {step}, not {newest_step}"
     elif not any(_is_named(name, text) for text in said):
-        return f"went on from {step} without a word"
+        return f"resumed from {step} without a warning"
     if Path(name).parts[0] == "checkpoints" and len(Path(name).parts) == 3 and step >= newest_step:
-        return "went on from what was damaged"
+        return "resumed from damaged data"
     expected, found = learned(whole), learned(run)
     differing = [part for part in expected if found[part] != expected[part]]
     return f"{differing} differ at the end" if differing else ""

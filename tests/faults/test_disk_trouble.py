@@ -1,4 +1,4 @@
-"""A disk that fails while a run trains: training goes on for a while, and nothing that was saved is lost."""
+"""A disk that fails while a run trains: training continues for a while, and nothing that was saved is lost."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ def check(command: Marked, name: str, number: int, record_fault: Any) -> None:
     try:
         command.end(number)
         gone = command.seconds_until_gone()
-        told = command_lines(command.others())
+        processes = command_lines(command.others())
         record_fault(f"driver killed: {name}", 1, int(gone is not None))
-        assert gone is not None, f"left after 5 s:\n{told}"
+        assert gone is not None, f"left after 5 s:\n{processes}"
     finally:
         command.clear()
 
@@ -113,7 +113,7 @@ gym.register("Sleepy-v0", Sleepy)
 @pytest.mark.faults
 @pytest.mark.parametrize("name", ["ui", "watch"])
 def test_a_dashboard(name: str, tmp_path: Path, record_fault: Any) -> None:
-    """The run it shows is another command's: it goes on, and nothing of the dashboard does."""
+    """The run belongs to another command: it continues, and no process of the dashboard is left."""
     run = Marked(tmp_path, "-m", "ludus", "train", "--algo", "a2c", "--env", "CartPole-v1", *SMALL)
     try:
         run.wait_for(has_rows(tmp_path))

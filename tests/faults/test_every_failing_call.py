@@ -1,7 +1,7 @@
 """An error at every single file operation of a run, of every kind that disks have.
 
-Training goes on with an alarm, or ends with exit code 4 and a checkpoint to go on from; a disk that stays broken ends
-it. What is learnt and written down is what a run without trouble has.
+Training continues with an alarm, or ends with exit code 4 and a resumable checkpoint; a disk that stays broken ends
+it. The policy and the files are those of a run without disk errors.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def alarms() -> Iterator[list[str]]:
     logging.getLogger("ludus").removeHandler(handler)
 
 
-def trouble_with(run: Path, config: Path, disk: Disk, whole: dict[str, Any], told: Callable[[], str]) -> str:
+def trouble_with(
+    run: Path, config: Path, disk: Disk, whole: dict[str, Any], new_output: Callable[[], str]
+) -> str:
     """Train a new run with the disk as it is set; what is wrong with how that went."""
     disk.done, disk.failed = 0, []
     trainer = create_trainer(None, load_config(config, [f"run_dir={run}"]).config)
@@ -107,7 +109,7 @@ def trouble_with(run: Path, config: Path, disk: Disk, whole: dict[str, Any], tol
             return f"ended as {result.status}"  # type: ignore[attr-defined]
         if disk.stays and set(disk.failed) != {"StreamHandler.flush"}:  # the last lines of the log
             return f"did not notice that nothing is written any more: {disk.failed}"
-        if disk.failed and "ALARM" not in told():
+        if disk.failed and "ALARM" not in new_output():
             return "no alarm"
     finally:
         disk.at = None
@@ -127,7 +129,7 @@ def fail_everywhere(
     folder: Path,
     config: Path,
     disk: Disk,
-    told: Callable[[], str],
+    new_output: Callable[[], str],
     record_fault: Any,
     *,
     stays: bool = False,
@@ -142,7 +144,7 @@ def fail_everywhere(
     for number in range(0, operations, every):
         error = list(ERRORS)[number // every % len(ERRORS)]
         disk.at, disk.stays, disk.error = number, stays, ERRORS[error]
-        problem = trouble_with(folder / "run", config, disk, whole, told)
+        problem = trouble_with(folder / "run", config, disk, whole, new_output)
         name = f"{error}, {'from one file operation on' if stays else 'at one file operation'}"
         tries[name] += 1
         if problem:
@@ -155,8 +157,8 @@ def fail_everywhere(
 
 
 @pytest.fixture
-def told(alarms: list[str], capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
-    """What the log and stderr said since the last time."""
+def new_output(alarms: list[str], capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
+    """Function that returns the output of the log and stderr since its last call."""
 
     def take() -> str:
         said = "\n".join(alarms) + capsys.readouterr().err
@@ -169,15 +171,19 @@ def told(alarms: list[str], capsys: pytest.CaptureFixture[str]) -> Callable[[], 
 @pytest.mark.faults
 @pytest.mark.parametrize(("stays", "every"), [(False, 1), (True, 3)])
 def test_at_every_operation(
-    stays: bool, every: int, disk: Disk, told: Callable[[], str], tmp_path: Path, record_fault: Any
+    stays: bool, every: int, disk: Disk, new_output: Callable[[], str], tmp_path: Path, record_fault: Any
 ) -> None:
-    fail_everywhere(tmp_path, classic_config(tmp_path), disk, told, record_fault, stays=stays, every=every)
+    fail_everywhere(
+        tmp_path, classic_config(tmp_path), disk, new_output, record_fault, stays=stays, every=every
+    )
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("stays", "every"), [(False, 2), (True, 7)])
 def test_in_self_play(
-    stays: bool, every: int, disk: Disk, told: Callable[[], str], tmp_path: Path, record_fault: Any
+    stays: bool, every: int, disk: Disk, new_output: Callable[[], str], tmp_path: Path, record_fault: Any
 ) -> None:
     pytest.importorskip("textarena")
-    fail_everywhere(tmp_path, self_play_config(tmp_path), disk, told, record_fault, stays=stays, every=every)
+    fail_everywhere(
+        tmp_path, self_play_config(tmp_path), disk, new_output, record_fault, stays=stays, every=every
+    )

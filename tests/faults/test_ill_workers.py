@@ -21,6 +21,8 @@ from ludus.config.schema import TrainerConfig
 from ludus.envs.vector.process import ProcessVectorEnv
 from ludus.errors import EnvFault
 from ludus.rollout.stepper import Stepper
+from ludus.runs.checkpoints import CheckpointManager
+from ludus.training.base import TrainResult
 from ludus.training.factory import create_trainer
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -268,3 +270,40 @@ def test_a_training_goes_on_through_kills_and_counts_what_it_learnt_from(
     assert result.steps == counted[0]
     assert result.steps >= 16_000
     assert result.steps % 4 != 0 or dropped % 4 == 0
+
+
+def test_a_worker_that_hangs_does_not_keep_a_training_from_its_last_checkpoint(
+    tmp_path: Path, record_fault: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    flag = tmp_path / "was-ill"
+    config = TrainerConfig(
+        algorithm="PPO",
+        n_envs=1,
+        vector="process",
+        total_timesteps=100_000,
+        hyperparams={"n_steps": 32, "batch_size": 32, "n_epochs": 1, "policy_net_arch": [8]},
+        checkpoint={"every": None},
+        evaluation={"every": None},
+        tracking={"tensorboard": False},
+        save_dir=str(tmp_path / "runs"),
+    )
+    trainer = create_trainer(partial(Ill, "sleep in step", str(flag), at=50), config)
+    sent: list[float] = []
+
+    def stop() -> None:
+        while not flag.exists():
+            time.sleep(0.05)
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=stop, daemon=True)
+    thread.start()
+    result = trainer.train()
+    took = time.monotonic() - sent[0]
+    trainer.close()
+    thread.join()
+    assert isinstance(result, TrainResult)
+    record_fault("SIGTERM while an env worker hangs", 1, int(took < 10), f"over within {took:.1f} s")
+    assert (result.status, result.exit_code, result.steps) == ("interrupted", 143, 32)
+    assert CheckpointManager(result.run / "checkpoints").newest_intact() is not None
+    assert took < 30, "the deadline of a worker is 60 s"

@@ -1,5 +1,5 @@
-"""SIGKILL in the middle of and after every file operation of a run: it can go on, having lost one interval at
-most, and ends with the bytes of a run that was never killed."""
+"""SIGKILL in the middle of and after every file operation of a run: it can be resumed, has lost at most one interval,
+and ends with the bytes of a run that was never killed."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def killed_at(run: Path, config: Path, number: int, moment: str) -> bool:
 
 
 def go_on(run: Path, config: Path) -> int | None:
-    """From where the run went on to its end; None where there was no checkpoint, and it was told so."""
+    """Resume the run to its end and return the step it resumed from; None if an error reported no checkpoint."""
     if CheckpointManager(run / "checkpoints").newest_intact() is None:
-        # killed before its first checkpoint was in place: to begin anew is the user's decision
+        # killed before its first checkpoint was in place: starting again is the user's decision
         if (run / "config.yaml").is_file():
             directory = RunDirectory.open(run)
             trainer = open_trainer(directory)
@@ -124,7 +124,7 @@ def trouble_after(run: Path, config: Path, interval: int, whole: dict[str, Any])
     reached = max((int(row["step"]) for row in read_jsonl(metrics)), default=0) if metrics.exists() else 0
     step = go_on(run, config)
     if reached - (step or 0) > interval:
-        return f"{reached} steps were done, and it went on from {step}"
+        return f"{reached} steps were done, and it resumed from {step}"
     found = learned(run)
     differing = [part for part in whole if found[part] != whole[part]]
     left = [path.name for path in run.rglob(".tmp-*")]

@@ -1,4 +1,4 @@
-"""NaN and infinity: no optimizer steps by them, they are named and kept to be looked at, and never saved."""
+"""NaN and infinity: no optimizer step uses them, they are reported and the batch is kept, and they are never saved."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def weights(policy: Any) -> list[bytes]:
 def trainer_of(run: Path, algorithm: str, kernels: bool, place: str, value: float, **fields: Any) -> Any:
     hyperparams = {**HYPERPARAMS[algorithm], "policy_net_arch": [8], "value_net_arch": [8]}
     if "learning_starts" in hyperparams:
-        hyperparams["learning_starts"] = 50
+        hyperparams |= {"learning_starts": 50, "gradient_steps": 1}
     settings: dict[str, Any] = {
         "algorithm": algorithm,
         "n_envs": 2,
@@ -75,22 +75,22 @@ def trainer_of(run: Path, algorithm: str, kernels: bool, place: str, value: floa
     return create_trainer(env, TrainerConfig.model_validate(settings | fields))
 
 
-def fail(trainer: Any, kind: type[LudusError], watching: Watching, tell: Any) -> Any:
-    """Trains until it fails, and returns the error; `tell(survived)` is called either way."""
+def fail(trainer: Any, kind: type[LudusError], watching: Watching, record_result: Any) -> Any:
+    """Train until it fails, and return the error; `record_result(survived)` is called in both cases."""
     try:
         with pytest.raises(kind) as caught:
             trainer.train(callback=watching)
-        tell(1)
+        record_result(1)
         return caught.value
     except BaseException:
-        tell(0)
+        record_result(0)
         raise
     finally:
         trainer.close()
 
 
 def evidence(run: Path, error: Any) -> dict[str, Any]:
-    """What was kept; and all that was saved is finite, and not later than the fault."""
+    """Return the batch that was kept; check that all saved tensors are finite and not later than the fault."""
     newest = CheckpointManager(run / "checkpoints").newest_intact()
     assert newest is not None
     for part in ("policy", "learner"):
@@ -98,9 +98,9 @@ def evidence(run: Path, error: Any) -> dict[str, Any]:
             assert bool(torch.isfinite(tensor.float()).all()), f"{part}: {name}"
     (file,) = (run / "faults").glob("*.safetensors")
     assert str(file) in "\n".join(error.__notes__)
-    told = json.loads((run / "run.json").read_text())
-    assert told["status"] == "failed"
-    assert str(file) in told["error"]
+    run_info = json.loads((run / "run.json").read_text())
+    assert run_info["status"] == "failed"
+    assert str(file) in run_info["error"]
     arrays: dict[str, Any] = safetensors.numpy.load_file(file)
     return arrays
 
@@ -364,12 +364,12 @@ def test_a_gradient_of_a_language_model(algorithm: str, tmp_path: Path, record_f
     trainer = language_trainer(run, algorithm)
     trainer.create_model()
     student = trainer.learner.students["learner"]
-    student.parameters[0].register_hook(lambda g: g * math.nan if student.updates >= 2 else g)
+    student.masters.parameters[0].register_hook(lambda g: g * math.nan if student.updates >= 2 else g)
     learnt: list[list[bytes]] = []
 
     class Remembering(BaseCallback):
         def _on_rollout_end(self) -> None:
-            learnt.append([parameter.detach().numpy().tobytes() for parameter in student.parameters])
+            learnt.append([parameter.detach().numpy().tobytes() for parameter in student.masters.parameters])
 
     try:
         with pytest.raises(NotFinite, match="not finite") as caught:
@@ -377,7 +377,7 @@ def test_a_gradient_of_a_language_model(algorithm: str, tmp_path: Path, record_f
     finally:
         trainer.close()
         record_fault("NaN or infinite gradient of a language model", 1, int("caught" in locals()))
-    assert [parameter.detach().numpy().tobytes() for parameter in student.parameters] == learnt[-1]
+    assert [parameter.detach().numpy().tobytes() for parameter in student.masters.parameters] == learnt[-1]
     assert len(learnt) == 3
     arrays = evidence(run, caught.value)
     assert {"prompts", "completions", "log_probs", "advantages"} < set(arrays)
@@ -385,7 +385,7 @@ def test_a_gradient_of_a_language_model(algorithm: str, tmp_path: Path, record_f
 
 
 class NoNumber(gym.Env[Any, Any]):
-    """A text game whose reward is none."""
+    """A text game whose reward is not finite."""
 
     observation_space = gym.spaces.Text(100)
     action_space = gym.spaces.Text(100)

@@ -18,7 +18,7 @@ from ludus.training.callbacks import BaseCallback
 
 
 def spoil_hidden(trainer: Any, student: Any) -> None:
-    """What the model computes for the learner becomes NaN."""
+    """Make the hidden states that the model computes for the learner NaN."""
     hidden = trainer.model.hidden
 
     def spoilt(*arguments: Any, **more: Any) -> torch.Tensor:
@@ -103,7 +103,7 @@ def test_a_loss_of_a_language_model(algorithm: str, place: str, tmp_path: Path, 
     learnt: list[list[bytes]] = []
 
     def weights_of(student: Any) -> list[bytes]:
-        kept = [*student.parameters, *(() if student.head is None else student.head.parameters())]
+        kept = [*student.masters.parameters, *(() if student.head is None else student.head.parameters())]
         return [parameter.detach().numpy().tobytes() for parameter in kept]
 
     class Remembering(BaseCallback):
@@ -117,8 +117,8 @@ def test_a_loss_of_a_language_model(algorithm: str, place: str, tmp_path: Path, 
         trainer.close()
         record_fault(f"NaN or infinite {place} of a language model", 1, int("caught" in locals()))
     assert weights_of(student) == learnt[-1] and len(learnt) == 3
-    told = "\n".join([str(caught.value), *caught.value.__notes__])
-    assert named in told and "update 3." in told
+    message = "\n".join([str(caught.value), *caught.value.__notes__])
+    assert named in message and "update 3." in message
     arrays = evidence(run, caught.value)
     assert {"prompts", "completions", "log_probs", "advantages"} < set(arrays)
     assert sorted(path.stem for path in (run / "league").glob("*.safetensors")) == ["learner@0"]
@@ -134,7 +134,7 @@ def test_weights_of_a_language_model_that_are_not_finite_are_neither_saved_nor_f
 
     def spoil(*_: Any) -> None:
         if student.updates >= 2:
-            student.parameters[0].data.view(-1)[1] = math.inf
+            student.masters.parameters[0].data.view(-1)[1] = math.inf
 
     student.optimizer.register_step_post_hook(spoil)
     try:
@@ -160,7 +160,7 @@ def test_a_warm_start(place: str, tmp_path: Path, record_fault: Any) -> None:
     passes: list[list[bytes]] = []
 
     def weights_now() -> list[bytes]:
-        return [parameter.detach().numpy().tobytes() for parameter in student.parameters]
+        return [parameter.detach().numpy().tobytes() for parameter in student.masters.parameters]
 
     def spoil_gradient(gradient: torch.Tensor) -> torch.Tensor:
         passes.append(weights_now())
@@ -174,7 +174,7 @@ def test_a_warm_start(place: str, tmp_path: Path, record_fault: Any) -> None:
         return found * math.nan if bad else found
 
     trainer.model.hidden = spoilt
-    student.parameters[0].register_hook(spoil_gradient)
+    student.masters.parameters[0].register_hook(spoil_gradient)
     try:
         with pytest.raises(NotFinite, match=r"step 4 of 6 of the warm start, epoch 2") as caught:
             trainer.train()

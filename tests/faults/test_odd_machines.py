@@ -14,6 +14,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import pytest
 
 from ludus.cli.app import main
@@ -59,7 +61,7 @@ def ludus(
 
 
 def works_or_says_why(done: subprocess.CompletedProcess[str], folder: Path) -> bool:
-    """Whether it worked; where it did not, it said so in three lines and nothing was started."""
+    """Return whether it worked; if not, check that it failed with three lines and started nothing."""
     if done.returncode == 0:
         return True
     said = done.stderr.strip().splitlines()
@@ -101,7 +103,7 @@ def test_a_folder_of_any_name(
 @pytest.mark.faults
 @pytest.mark.parametrize("forced", [False, True])
 def test_a_locale_without_utf8(forced: bool, tmp_path: Path, record_fault: Any) -> None:
-    """Python reads UTF-8 there all the same, unless it is told not to: then other scripts are refused by name."""
+    """Python reads UTF-8 there by default; with UTF-8 mode off, other scripts are refused with an error."""
     locale = {"LC_ALL": "C", "LANG": "C"} | (
         {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"} if forced else {}
     )
@@ -201,9 +203,17 @@ def test_a_low_limit_of_memory(mebibytes: int, tmp_path: Path, record_fault: Any
 def test_a_replay_buffer_that_can_never_fit_is_refused_before_the_start(tmp_path: Path) -> None:
     from ludus.config.schema import TrainerConfig
 
-    settings = {"algorithm": "DQN", "hyperparams": {"buffer_size": 10**15}, "run_dir": str(tmp_path / "run")}
-    trainer = create_trainer("CartPole-v1", TrainerConfig.model_validate(settings))
-    with pytest.raises(ConfigError, match=r"takes 41,909,515\.9 GiB") as caught:  # 2 * 16 + 8 + 5 bytes each
+    class Wide(gym.ObservationWrapper[Any, Any, Any]):
+        def __init__(self) -> None:
+            super().__init__(gym.make("CartPole-v1"))
+            self.observation_space = gym.spaces.Box(-np.inf, np.inf, (10_000,), np.float32)
+
+        def observation(self, observation: Any) -> Any:
+            return np.zeros(10_000, np.float32)
+
+    settings = {"algorithm": "DQN", "hyperparams": {"buffer_size": 10**9}, "run_dir": str(tmp_path / "run")}
+    trainer = create_trainer(Wide, TrainerConfig.model_validate(settings))
+    with pytest.raises(ConfigError, match=r"takes 74,517\.\d GiB") as caught:  # 2 * 40,000 + 8 + 5 bytes each
         trainer.train()
     assert caught.value.key == "hyperparams.buffer_size"
     assert not (tmp_path / "run").exists()

@@ -147,7 +147,7 @@ def deadly(original):
     return call
 
 
-def noticed(self, session, **how):  # the first checkpoint tells how many steps an interval has
+def noticed(self, session, **how):  # the first checkpoint gives the number of steps per interval
     saved = save(self, session, **how)
     state.setdefault("interval", saved.step)
     return saved
@@ -184,5 +184,5 @@ def test_killed_and_resumed_it_ends_the_same(case: str, tmp_path: Path, record_f
         found, expected = learned(run), learned(whole)
         differing = [part for part in expected if found[part] != expected[part]]
     record_fault("killed, resumed, and compared to the byte", 1, int(died and not differing))
-    assert died and reached, "it was not killed, or had nothing to go on from"
+    assert died and reached, "it was not killed, or had no checkpoint to resume from"
     assert differing == [], f"after a kill beyond {reached}"

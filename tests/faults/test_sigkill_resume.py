@@ -25,7 +25,6 @@ def test_a_killed_and_resumed_run_ends_with_the_same_bytes(
     config = write_config(tmp_path, algorithm, vector=backend)
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     process = start(killed, config, pause=0.0005)
-    drive(str(whole), str(config))  # meanwhile
     try:
         wait_for_checkpoint(killed, process)
         time.sleep(random.Random(f"{algorithm} {backend}").uniform(0.0, 0.7))
@@ -34,6 +33,7 @@ def test_a_killed_and_resumed_run_ends_with_the_same_bytes(
     assert process.wait() == -signal.SIGKILL, "the run ended before it was killed"
     reached = newest(killed)
     drive(str(killed), str(config))
+    drive(str(whole), str(config))
     expected, found = learned(whole), learned(killed)
     for part in expected:
         assert found[part] == expected[part], f"{part} differs after a kill beyond step {reached}"

@@ -105,14 +105,14 @@ def stopped_in(
     phase: str, run: Path, config: Path, numbers: list[signal.Signals], steps: int = 300, group: bool = False
 ) -> tuple[int | None, float]:
     """Train in a child that gets the signals in this phase: its exit code (None: killed after the grace), seconds."""
-    told, tell = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.setsid()
 
             def send() -> None:
-                os.write(tell, b".")
+                os.write(write_end, b".")
                 for number in numbers:
                     if group:
                         os.killpg(0, number)
@@ -126,12 +126,12 @@ def stopped_in(
             os._exit(main(["train", str(config), f"run_dir={run}", "--quiet"]))
         finally:
             os._exit(99)
-    os.close(tell)
-    came, _, _ = select.select([told], [], [], LONGEST)
+    os.close(write_end)
+    came, _, _ = select.select([read_end], [], [], LONGEST)
     if not came:
         os.kill(child, signal.SIGKILL)
-    assert came and os.read(told, 1) == b".", "the run ended, or was ended, before it came to this phase"
-    os.close(told)
+    assert came and os.read(read_end, 1) == b".", "the run ended, or was ended, before it came to this phase"
+    os.close(read_end)
     began = time.monotonic()
     while time.monotonic() - began < GRACE:
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -146,13 +146,13 @@ def stopped_in(
 def trouble_after(
     run: Path, code: int | None, numbers: list[signal.Signals], interval: int
 ) -> tuple[str, int]:
-    """What is wrong with how it ended, and the steps that were lost."""
+    """Return the problem with how the run ended (empty if none), and the number of lost steps."""
     if code != CODES[numbers[-1]]:
         return f"exit code {code}", 0
     reached = max((int(row["step"]) for row in read_jsonl(run / "metrics.jsonl")), default=0)
     newest = CheckpointManager(run / "checkpoints").newest_intact()
     if newest is None:
-        return "nothing to go on from", 0
+        return "no checkpoint to resume from", 0
     lost = max(reached - newest.step, 0)
     status = RunDirectory.open(run).info()["status"]
     if len(numbers) == 1 and (status != "interrupted" or lost):

@@ -1,4 +1,4 @@
-"""Two processes that resume one run at the same moment: one trains it, the other is told who does; fifty times."""
+"""Two processes that resume one run at the same moment: one trains it, the other gets an error that names the first."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def one_round(run: Path, folder: Path, number: int) -> str:
     if newest(run) <= before:
         trouble = trouble or "nobody trained"
     if CheckpointManager(run / "checkpoints").newest_intact() is None:
-        trouble = trouble or "nothing to go on from"
+        trouble = trouble or "no checkpoint to resume from"
     return trouble
 
 
@@ -99,7 +99,7 @@ def rounds(folder: Path, number: int, record_fault: Any) -> None:
     drive(str(run), str(config))
     _, _, text = (run / "config.yaml").read_text().partition("\n")
     (run / "config.yaml").write_text(text.replace("total_timesteps: 128", "total_timesteps: 1000000000"))
-    trouble = [told for told in (one_round(run, folder, turn) for turn in range(number)) if told]
+    trouble = [problem for problem in (one_round(run, folder, turn) for turn in range(number)) if problem]
     record_fault("two processes resume one run", number, number - len(trouble), "nothing")
     assert trouble == [], trouble
     assert (run / "run.lock").exists() and holder(run) is None  # what is left of a lock holds nothing

@@ -22,9 +22,17 @@ RUNS: dict[str, dict[str, Any]] = {
     "A2C": {"env": "CartPole-v1", "hyperparams": {"n_steps": 8}},
     "DQN": {
         "env": "CartPole-v1",
-        "hyperparams": {"learning_starts": 500, "target_update_interval": 500, "exploration_fraction": 0.5},
+        "hyperparams": {
+            "learning_starts": 500,
+            "target_update_interval": 500,
+            "exploration_fraction": 0.5,
+            "gradient_steps": 1,
+        },
     },
-    "SAC": {"env": "Pendulum-v1", "hyperparams": {"learning_starts": 300, "train_freq": 2, "batch_size": 64}},
+    "SAC": {
+        "env": "Pendulum-v1",
+        "hyperparams": {"learning_starts": 300, "train_freq": 2, "gradient_steps": 1, "batch_size": 64},
+    },
 }
 
 
@@ -36,6 +44,7 @@ def curve(algorithm: str) -> list[dict[str, Any]]:
             algorithm=algorithm,
             env=run["env"],
             n_envs=4,
+            normalize_reward=True,
             vector="serial",
             total_timesteps=3072,
             seed=1,

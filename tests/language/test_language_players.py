@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from ludus.config.language import AdapterConfig, GameSpec, SamplerConfig
 from ludus.envs.seats import Observed, find_codec
 from ludus.errors import UserError
 from ludus.evaluation.players import make_bot
+from ludus.language.algorithms.rewards import Format
 from ludus.language.models.local import LocalSampler
 from ludus.language.models.model import LanguageModel, whole_rows
 from ludus.language.models.models import tiny
@@ -109,6 +111,42 @@ def test_the_model_gives_the_recorded_tokens_the_recorded_probabilities(longest:
         sampled = torch.log_softmax(logits / 0.8, -1).gather(-1, at).squeeze(-1)
         np.testing.assert_allclose(raw.numpy(), turn.raw_log_probs, atol=1e-4)
         np.testing.assert_allclose(sampled.numpy(), turn.log_probs, atol=1e-4)
+
+
+@pytest.mark.parametrize(("completion", "move"), [("[4] it is, or", ""), ("[0]?</think>[4]", "[4]")])
+def test_an_unfinished_thought_is_an_invalid_move_without_format_reward(completion: str, move: str) -> None:
+    player, _, model = language_player()
+    game = TextGame(SPEC, make_template("qwen3-reasoning"), EXTRACTOR)  # its prompt ends with <think>
+    game.reset(3)
+    turn = PendingTurn(game, 3)
+    request, tokens = player.request(turn), tuple(model.tokenizer.encode(completion))
+    zeros = np.zeros(len(tokens), dtype=np.float32)
+    reply = player.reply(turn, request, Completion(tokens, zeros, zeros, truncated=not move, entropy=0.0))
+    record: Any = reply.turn
+    assert (reply.action, record.well_formed) == (move, bool(move))
+    assert game.play(reply.action) == bool(move)
+    assert Format()(record, 0.0) == (0.1 if move else 0.0)
+
+
+def test_a_prompt_that_is_too_long_keeps_header_and_rules_and_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    player, _, model = language_player(max_prompt_tokens=1024)
+    template = make_template({"prompt": "HEADER\n{observation}\nYour move:"})
+    game = TextGame(GameSpec("ConnectFour-v0"), template, EXTRACTOR)
+    game.reset(1)
+    cut = 0
+    for move in ("[col 0]", "[col 1]", "[col 2]", "[col 3]", "[col 4]", "[col 5]", "[col 6]"):
+        record: Any = player.act([PendingTurn(game, 1)])[0].turn
+        shown = model.tokenizer.decode(record.prompt)
+        observed = game.observe()
+        assert shown.startswith(f"HEADER\n[GAME] {observed.rules.strip()}")
+        assert shown.endswith(f"{observed.text[-200:].strip()}\nYour move:")
+        assert len(record.prompt) + record.prompt_cut == len(template.render(observed, model.tokenizer))
+        cut += record.prompt_cut > 0
+        assert game.play(move)
+    assert cut >= 3
+    assert len([text for text in caplog.messages if "the middle is dropped" in text]) == 1
 
 
 def test_an_empty_prompt_is_recorded_as_what_stood_in_for_it() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import os
 import shutil
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from ludus.errors import CheckpointError, ConfigError, LudusError, UnknownName, 
 from ludus.evaluation.players import make_player
 from ludus.language import collector as matches
 from ludus.language.algorithms import packing
+from ludus.language.algorithms.learner import LanguageLearner
 from ludus.language.collector import MatchCollector, OpenMatch, ReturnSpread
 from ludus.language.game_files import read_games
 from ludus.language.models.peft_files import export_peft
@@ -28,6 +32,7 @@ from ludus.language.text_games.game import TextGame
 from ludus.language.trainer import LanguageTrainer
 from ludus.language.turns import Turn
 from ludus.league.records import MatchRecord
+from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory
 from ludus.runs.streams import Streams
 from ludus.training.factory import create_trainer
@@ -177,6 +182,28 @@ def test_what_was_played_can_be_read_back(tmp_path: Path) -> None:
     learner_turns = [turn for _, match in games for turn in match["turns"] if turn["player"] == "learner"]
     assert all("final" in turn["reward_parts"] or turn["reward_parts"] for turn in learner_turns)
     assert {path.name for path in run.logs_dir.iterdir()} >= {"train.log", "learner.log", "league.log"}
+
+
+def test_the_log_of_a_run_has_its_course(tmp_path: Path) -> None:
+    run = trained(config_of(tmp_path, total_timesteps="2 updates"))
+    lines = [
+        line.partition("ludus.run: ")[2] for line in (run.logs_dir / "train.log").read_text().splitlines()
+    ]
+    beginnings = (
+        "frozen: learner@0",
+        "started to 2 updates",
+        "update 1 at step",
+        "frozen: learner@1",
+        "update 2 at step",
+        "frozen: learner@2",
+        "evaluation at step",
+        "update 2: learner against random at TicTacToe-v0",
+        "checkpoint",
+        "finished at step",
+    )
+    assert [line for line in lines if line.startswith(beginnings)] == [line for line in lines if line]
+    found = [next(start for start in beginnings if line.startswith(start)) for line in lines if line]
+    assert found == list(beginnings)
 
 
 def test_a_collapsed_run_goes_back_and_slows_down(tmp_path: Path) -> None:
@@ -392,8 +419,96 @@ def test_a_match_against_no_other_player_is_skipped_and_many_in_a_row_end_the_ru
 
 
 @pytest.mark.parametrize(
+    ("place", "fields"),
+    [
+        ("learning", {}),
+        ("learning", {"algorithm": "A2C", "games": {"across_updates": True}}),
+        ("collecting", {"algorithm": "PPO", "games": {"across_updates": True}}),
+    ],
+)
+def test_a_signal_ends_a_long_update_at_once_and_the_run_resumes_exactly(
+    place: str, fields: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ludus.training.session.LONG_UPDATE", 0.0)
+    fields = fields | {"evaluation": None, "checkpoint": {"every": None}}
+    one_turn_a_pass = {"tokens_per_step": 1}
+    config = config_of(tmp_path / "whole", language=one_turn_a_pass, **copy.deepcopy(fields))
+    whole = trained(config)
+    calls = {"learning": 0, "collecting": 0}
+    updates = []
+    losses, ticks, learn = (
+        LanguageLearner._token_loss,
+        MatchCollector._tick,
+        SelfPlaySession.before_collect,
+    )
+
+    def in_update_3(kind: str) -> None:
+        if len(updates) == 3 and kind == place:
+            calls[kind] += 1
+            if calls[kind] == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    def token_loss(learner: Any, *args: Any) -> Any:
+        in_update_3("learning")
+        return losses(learner, *args)
+
+    def tick(collector: Any) -> None:
+        in_update_3("collecting")
+        ticks(collector)
+
+    def before_collect(session: Any) -> None:
+        updates.append(session.progress.updates)
+        learn(session)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LanguageLearner, "_token_loss", token_loss)
+        patched.setattr(MatchCollector, "_tick", tick)
+        patched.setattr(SelfPlaySession, "before_collect", before_collect)
+        run = trained(config.model_copy(update={"save_dir": str(tmp_path / "cut")}))
+    assert run.info()["status"] == "interrupted" and updates == [0, 1, 2] and calls[place] == 1
+    (checkpoint,) = CheckpointManager(run.checkpoints_dir).list()
+    assert checkpoint.exact and checkpoint.state()["progress"]["updates"] == 2
+    resumed(run)
+    same(run, whole)
+
+
+def test_without_opponents_of_evaluations_a_run_does_not_evaluate(tmp_path: Path) -> None:
+    league = {"opponents": "mirror", "eval": []}
+    run = trained(config_of(tmp_path, league=league, evaluation={}, total_timesteps="1 updates"))
+    assert run.info()["status"] == "finished" and run.info()["evaluation"] is None
+    assert load_config(run.config_path).config.evaluation.every is None
+    trainer = trainer_of(config_of(tmp_path, league=league, evaluation={}))
+    with pytest.raises(ConfigError, match=r"league\.eval names none"):
+        trainer.evaluate_episodes(2)
+    trainer.close()
+
+
+def test_an_evaluation_whose_games_were_all_skipped_has_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    league = {"opponents": "mirror", "eval": ["openai:nobody?retries=0"], "eval_games": 1}
+    games = {"eval": ["KuhnPoker-v0"]}  # seat 1 begins, where the opponent of the first game sits
+    run = trained(config_of(tmp_path, league=league, games=games, total_timesteps="1 updates"))
+    assert run.info()["status"] == "finished" and run.info()["evaluation"] is None
+    assert "no episode of this evaluation could be played to its end" in caplog.text
+    assert not any(name.startswith("eval/") for row in rows_of(run) for name in row)
+
+
+def test_settings_without_effect_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = {"n_envs": 4, "policy": {"features_dim": 64}, "env": "CartPole-v1"}
+    trainer = trainer_of(config_of(tmp_path, **given))
+    trainer.create_model()
+    trainer.close()
+    said = [text for text in caplog.messages if "has no effect: " in text]
+    assert [text.split()[0] for text in said] == ["env", "n_envs", "policy"]
+    assert "games.open" in said[1]
+
+
+@pytest.mark.parametrize(
     ("fields", "error", "words"),
     [
+        ({"league": {"eval": []}}, ConfigError, "evaluation: null"),
         ({"games": {"train": ["TikTakToe-v0"]}}, UnknownName, "TicTacToe-v0"),
         ({"language": {"model": "smollm", "model_kwargs": {}}}, LudusError, "smollm2-135m"),
         (
@@ -403,6 +518,7 @@ def test_a_match_against_no_other_player_is_skipped_and_many_in_a_row_end_the_ru
         ),
         ({"algorithm": "DQN"}, ConfigError, "language"),
         ({"games": {"branch": 2, "across_updates": True}}, ConfigError, "branch"),
+        ({"algorithm": "GRPO"}, ConfigError, "set games.branch to 4 or more"),
         ({"league": {"train": ["minmax"]}}, LudusError, "minimax"),
     ],
 )

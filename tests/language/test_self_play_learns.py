@@ -19,17 +19,18 @@ GAMES = 300
 SHORTER = [
     "language.model_kwargs={layers: 2, hidden: 48, heads: 2, context: 16}",
     "games.open=64",
-    "games.turns=256",
+    "games.turns=512",
     "warmup.pairs=6000",
     "warmup.epochs=5",
     "warmup.learning_rate=3.0e-3",
-    "hyperparams.learning_rate=3.0e-3",
+    "hyperparams.learning_rate=1.0e-3",
     "hyperparams.mini_batch_size=64",
-    "total_timesteps=20 updates",
+    "total_timesteps=40 updates",
     "evaluation.every=null",
     "checkpoint.every=null",
     "tracking.tensorboard=false",
     "threads=1",
+    "seed=2",
 ]
 
 

@@ -205,6 +205,23 @@ def test_the_table_is_sorted_and_adds_up() -> None:
     assert made.metrics()["league/win_rate/me/minimax"] == pytest.approx(1 / 3)
 
 
+def test_a_version_without_a_game_is_last_and_one_that_was_drawn_has_its_rating_in_the_metrics() -> None:
+    made = League(LeagueConfig(opponents="lagged", mirror_share=0.0))
+    made.add("me", "learner", version=0)
+    made.add("random", "bot")
+    made.record(match(("random", "me"), (1, -1)))
+    made.freeze("me", 1)
+    made.members["me"].version = 2
+    assert made.choose_opponent("me", "TicTacToe-v0", np.random.default_rng(0)) == "me@1"
+    made.freeze("me", 2)
+    made.record(match(("me", "random"), (-1, 1)))
+    assert made.ratings["me@2"].mu > made.ratings["me"].mu  # inherited before the learner lost once more
+    assert [row.name for row in made.table()] == ["random", "me", "me@1", "me@2"]
+    metrics = made.metrics()
+    assert metrics["league/rating/me@1"] == made.ratings["me@1"].mu and "league/sigma/me@1" in metrics
+    assert "league/rating/me@2" not in metrics  # it was not met yet
+
+
 def test_a_league_comes_back_from_json_and_goes_on_to_the_same_end() -> None:
     settings = {"opponents": "prioritised", "train": ["random", {"minimax": 2.0}], "versions": 2}
     first = league(**settings)

@@ -95,7 +95,7 @@ def test_a_foregone_choice_draws_no_random_number() -> None:
     [
         ({"opponents": "fixed"}, "needs opponents in train"),
         ({"train": ["random", {"random": 2}]}, "named once"),
-        ({"train": [{"random": 0}]}, "number above 0"),
+        ({"train": [{"random": 0}]}, "greater than or equal to 0.000001"),
         ({"train": [{}]}, "number above 0"),
         ({"lag": (3, 2)}, "youngest comes first"),
         ({"lag": (0, 2)}, "greater than or equal to 1"),

@@ -33,3 +33,14 @@ def test_no_page_or_message_installs_the_other_project() -> None:
         if _OTHER_PROJECT.search(line)
     ]
     assert lines == []
+
+
+def test_the_readme_names_every_extra_and_its_pictures_by_address() -> None:
+    """A package index shows the page without the files beside it."""
+    readme = (_ROOT / "README.md").read_text("utf-8")
+    extras = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert [extra for extra in extras if f"`{extra}`" not in readme] == []
+    address = "https://raw.githubusercontent.com/ludus-rl/ludus/main/"
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", readme)
+    assert pictures and all(picture.startswith(address) for picture in pictures)
+    assert all((_ROOT / picture.removeprefix(address)).is_file() for picture in pictures)

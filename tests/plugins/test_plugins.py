@@ -25,7 +25,7 @@ import importlib.metadata as metadata
 _found = metadata.distributions
 metadata.distributions = lambda **given: (d for d in _found(**given) if d.name != "ludus-rl")
 """
-"""What a process sees where the distribution is not installed: no metadata and no entry points of Ludus."""
+"""Return what a process prints if the distribution is not installed: no metadata and no entry points of Ludus."""
 
 
 def test_bundled_plugins_are_found_by_scanning() -> None:
@@ -82,7 +82,9 @@ assert main(["train", *flags, "n_envs=2", "hyperparams.n_steps=128"]) == 0
 @pytest.mark.parametrize("script", [_TRAIN, _TRAIN_BY_COMMAND], ids=["create_trainer", "ludus train"])
 def test_training_cartpole_imports_few_modules(script: str, tmp_path: Path) -> None:
     count = 'print(*sorted(name for name in sys.modules if name.partition(".")[0] == "ludus"), sep="\\n")'
-    modules = [line for line in _python(script + count, tmp_path).splitlines() if line.startswith("ludus")]
+    no_compiler = 'assert "torch._dynamo" not in sys.modules\n'  # half of the time in which a run starts
+    printed = _python(script + no_compiler + count, tmp_path)
+    modules = [line for line in printed.splitlines() if line.startswith("ludus")]
     assert len(modules) <= 120, modules
 
 
@@ -138,3 +140,31 @@ def test_a_report_does_not_replace_what_ludus_measures(monkeypatch: pytest.Monke
     monkeypatch.setattr("ludus.envs.episode_reports.find", lambda field, kind: Reports)
     result = EvaluationResult((EpisodeRecord(-1.0, 10, None, {"kind": "liar"}),))
     assert result.metrics()["eval/mean_reward"] == -1.0 and result.metrics()["eval/own"] == 1.0
+
+
+def test_reports_of_several_kinds_are_summarised_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reports(EpisodeReports):
+        def __init__(self) -> None:
+            self.rewards: list[float] = []
+
+        def add_report(self, report: Mapping[str, Any], reward: float) -> None:
+            self.rewards.append(report["value"])
+
+        def get_summary(self) -> dict[str, Any]:
+            return {"values": self.rewards}
+
+        def metrics(self) -> dict[str, float]:
+            return {f"{self.kind}_last": self.rewards[-1]}
+
+    kinds = {kind: type(kind, (Reports,), {"kind": kind}) for kind in ("chess", "go")}
+    monkeypatch.setattr("ludus.envs.episode_reports.find", lambda field, kind: kinds.get(kind))
+    reports = [
+        {"kind": "chess", "value": 1},
+        {"kind": "go", "value": 2},
+        {"kind": "nobody's"},
+        {"kind": "chess", "value": 3},
+    ]
+    result = EvaluationResult(tuple(EpisodeRecord(0.0, 1, None, report) for report in reports))
+    assert [found.get_summary() for found in result.reports()] == [{"values": [1, 3]}, {"values": [2]}]
+    assert result.metrics()["eval/chess_last"] == 3 and result.metrics()["eval/go_last"] == 2
+    assert result.summary()["chess"] == {"values": [1, 3]} and result.summary()["go"] == {"values": [2]}

@@ -1,4 +1,4 @@
-"""The actor-critic shares what it is told to share, and predicts what it acts."""
+"""The actor-critic shares networks as configured, and `predict` agrees with `act`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_forward_is_the_product_of_its_layers() -> None:
         {"policy_net_arch": (), "value_net_arch": (), "ortho_init": False},
     ],
 )
-def test_every_way_of_sharing_trains_all_parameters_and_agrees_with_itself(changes: dict[str, Any]) -> None:
+def test_every_way_of_sharing_trains_all_parameters_and_is_consistent(changes: dict[str, Any]) -> None:
     policy = ActorCritic(VECTOR, DISCRETE, spec(**changes))
     obs = torch.randn(6, 4)
     actions, log_prob, values = policy.act_and_value(obs, None, generator())
@@ -76,7 +76,7 @@ def test_a_shared_extractor_is_counted_once_and_separate_ones_twice() -> None:
     assert extractor_parameters(share_features_extractor=False) == 2 * shared
 
 
-def test_the_value_loss_leaves_a_separate_policy_alone() -> None:
+def test_value_loss_has_no_gradient_in_a_separate_policy() -> None:
     policy = ActorCritic(
         VECTOR, DISCRETE, spec(features_extractor="ResnetMLP", share_features_extractor=False)
     )
@@ -86,7 +86,7 @@ def test_the_value_loss_leaves_a_separate_policy_alone() -> None:
 
 
 def test_a_shared_net_on_two_extractors_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="cannot stand on two feature extractors"):
+    with pytest.raises(ConfigError, match="cannot have two feature extractors"):
         ActorCritic(VECTOR, DISCRETE, spec(share_net=True, share_features_extractor=False))
 
 
@@ -188,3 +188,19 @@ def test_images_are_convolved_from_orthogonal_filters() -> None:
     policy = ActorCritic(gym.spaces.Box(0, 255, (36, 36, 1), np.uint8), DISCRETE, spec(features_dim=16))
     filters = policy.features_extractor.cnn[0].weight.flatten(1)
     torch.testing.assert_close(filters @ filters.T, 2 * torch.eye(32), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("space", [VECTOR, gym.spaces.Dict({"a": VECTOR, "b": gym.spaces.Discrete(2)})])
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_mask_inside_the_observation_is_followed(space: gym.Space[Any], batch: bool) -> None:
+    policy = ActorCritic(space, DISCRETE, spec())
+    parts = {"a": np.ones(4, np.float32), "b": np.int64(1)}
+    obs: dict[str, Any] = parts if isinstance(space, gym.spaces.Dict) else {"observation": parts["a"]}
+    for legal in range(3):
+        mask = np.arange(3) == legal
+        given = {**obs, "action_mask": mask.astype(np.int8)}
+        if batch:
+            given = {key: np.stack([part, part]) for key, part in given.items()}
+        assert np.all(policy.predict(given) == legal)
+        other = np.arange(3) == (legal + 1) % 3
+        assert np.all(policy.predict(given, np.stack([other, other]) if batch else other) == (legal + 1) % 3)

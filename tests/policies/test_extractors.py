@@ -1,4 +1,4 @@
-"""Extractors turn every supported observation into features, and say plainly what they cannot take."""
+"""Extractors turn every supported observation into features, and raise clear errors for the others."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_nature_cnn_says_when_an_image_is_too_small() -> None:
         make_extractor("NatureCNN", SMALL, 512, {})
 
 
-def test_nature_cnn_refuses_what_is_no_image() -> None:
+def test_nature_cnn_raises_for_observations_that_are_not_images() -> None:
     with pytest.raises(ConfigError, match="reads images"):
         make_extractor("NatureCNN", VECTOR, 512, {})
 
@@ -243,7 +243,7 @@ def test_a_wrong_output_shape_says_what_was_expected_and_what_came() -> None:
         make_extractor("Transposed", VECTOR, 9, {})
 
 
-def test_the_trial_leaves_statistics_and_random_numbers_alone() -> None:
+def test_trial_does_not_change_statistics_and_random_generators() -> None:
     register_extractor("Noisy", Noisy)
     before = torch.random.get_rng_state()
     extractor = make_extractor("Noisy", VECTOR, 5, {})
@@ -253,7 +253,7 @@ def test_the_trial_leaves_statistics_and_random_numbers_alone() -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 84, 84), (84, 84, 3), (1, 48, 40)])
-def test_the_first_layer_as_a_gpu_computes_it_is_the_convolution_it_stands_for(
+def test_first_layer_for_gpus_equals_the_convolution(
     shape: tuple[int, ...],
 ) -> None:
     cnn = NatureCNN(gym.spaces.Box(0, 255, shape, np.uint8))

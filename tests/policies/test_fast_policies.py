@@ -1,4 +1,4 @@
-"""The contract of what acts for a policy while experience is collected."""
+"""The contract of FastPolicy, which acts for a policy while experience is collected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ludus.policies.base import FastActorCritic, FastPolicy, NetworkSpec
 @pytest.mark.parametrize(
     "kind", [CapturedActor, QKernels, SACKernels, ActorCriticKernels, CapturedActorCritic]
 )
-def test_everything_that_acts_for_a_policy_keeps_the_contract(kind: type) -> None:
+def test_every_fast_policy_keeps_the_contract(kind: type) -> None:
     assert issubclass(kind, FastPolicy)
     assert not kind.__abstractmethods__
 

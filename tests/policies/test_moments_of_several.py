@@ -1,4 +1,4 @@
-"""Statistics that several saw apart are those of one who saw everything."""
+"""Merged statistics of several workers equal the statistics of all data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ludus.policies.observations import Moments, RunningMoments
 
 
 @pytest.mark.parametrize("long_before", [0, 1_000_000])
-def test_what_two_saw_after_a_common_start_is_merged_exactly_once(long_before: int) -> None:
+def test_statistics_of_two_workers_after_a_common_start_are_merged_once(long_before: int) -> None:
     rng = np.random.default_rng(1)
     start = rng.normal(3.0, 2.0, size=(50, 4))
     first, second = rng.normal(-1.0, 5.0, size=(30, 4)), rng.normal(8.0, 0.1, size=(7, 4))
@@ -29,7 +29,7 @@ def test_what_two_saw_after_a_common_start_is_merged_exactly_once(long_before: i
         np.testing.assert_allclose(dict(common.named_buffers())[name].numpy(), wanted.numpy(), rtol=1e-9)
 
 
-def test_what_came_beyond_a_start_is_told_apart_from_it() -> None:
+def test_beyond_returns_the_moments_of_later_samples_only() -> None:
     rng = np.random.default_rng(2)
     running = RunningMoments((2,))
     running.update(rng.normal(size=(10, 2)))
@@ -42,7 +42,7 @@ def test_what_came_beyond_a_start_is_told_apart_from_it() -> None:
     np.testing.assert_allclose(seen.var, later.var(axis=0))
 
 
-def test_nothing_seen_changes_nothing() -> None:
+def test_merging_no_samples_changes_nothing() -> None:
     running = RunningMoments(())
     running.update(np.arange(5.0))
     before = running.moments()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
+from ludus.errors import UserError
 from ludus.policies.observations import (
     ObservationNormalizer,
     RewardNormalizer,
+    check_observation,
     is_byte_space,
     is_image_space,
     normalizable,
@@ -23,7 +26,7 @@ VECTOR = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
 MIXED = gym.spaces.Dict({"camera": IMAGE, "speed.x": VECTOR, "type": gym.spaces.Discrete(3)})
 
 
-def test_only_floats_change_their_kind_on_the_way_to_the_network() -> None:
+def test_to_tensor_changes_the_dtype_of_floats_only() -> None:
     obs = {
         "float64": np.ones((2, 3)),
         "uint8": np.ones((2, 3), np.uint8),
@@ -150,7 +153,7 @@ def test_scaled_rewards_are_clipped() -> None:
     assert normalizer.scale(np.array([100.0, -100.0])).tolist() == [5.0, -5.0]
 
 
-def test_a_resumed_reward_normaliser_goes_on_as_if_never_stopped() -> None:
+def test_resumed_reward_normaliser_continues_exactly() -> None:
     rng = np.random.default_rng(1)
     first, second = RewardNormalizer(3), RewardNormalizer(3)
     for _ in range(5):
@@ -164,3 +167,43 @@ def test_a_resumed_reward_normaliser_goes_on_as_if_never_stopped() -> None:
     first.reset_returns()
     assert not first.returns.any()
     assert second.returns.any()
+
+
+def test_single_observations_are_distinguished_from_batches() -> None:
+    space = gym.spaces.Box(-1, 1, (4,), np.float32)
+    assert check_observation(space, np.zeros(4)) and check_observation(space, [0, 0, 0, 0])
+    assert not check_observation(space, np.zeros((3, 4), np.float32))
+    both = gym.spaces.Dict({"a": space, "b": gym.spaces.Discrete(3)})
+    assert check_observation(both, {"a": np.zeros(4), "b": 1})
+    assert not check_observation(both, {"a": np.zeros((2, 4)), "b": np.array([1, 2]), "action_mask": 0})
+
+
+@pytest.mark.parametrize(
+    ("obs", "what"),
+    [
+        (np.zeros(3), r"the observation has shape \(3,\); expected \(4,\)"),
+        (np.float32(0.5), r"has shape \(\); expected \(4,\)"),
+        (np.zeros((2, 1)), r"has shape \(2, 1\); expected \(4,\)"),
+        (np.zeros((1, 1, 4)), r"has shape \(1, 1, 4\)"),
+        (["a", "b", "c", "d"], "is of type <U1; expected numbers"),
+        ([[1, 2, 3, 4], [1]], "is not an array"),
+        (np.array([0, np.nan, 0, 0]), r"has nan at \[1\]"),
+        (np.array([[0, 0, 0, 0], [0, 0, 0, np.inf]]), r"has inf at \[1, 3\]"),
+    ],
+)
+def test_invalid_observation_raises_with_the_expected_shape(obs: Any, what: str) -> None:
+    with pytest.raises(UserError, match=what) as caught:
+        check_observation(gym.spaces.Box(-1, 1, (4,), np.float32), obs)
+    assert caught.value.where == "predict(obs)" and caught.value.fix
+
+
+def test_a_dict_observation_names_the_part_that_is_wrong() -> None:
+    space = gym.spaces.Dict({"a": gym.spaces.Box(-1, 1, (4,), np.float32), "b": gym.spaces.Discrete(3)})
+    with pytest.raises(UserError, match=r"the observation has no 'b'; expected the keys \['a', 'b'\]"):
+        check_observation(space, {"a": np.zeros(4)})
+    with pytest.raises(UserError, match="the observation has no 'a'"):
+        check_observation(space, np.zeros(4))
+    with pytest.raises(UserError, match=r"observation\['a'\] has shape \(2,\)"):
+        check_observation(space, {"a": np.zeros(2), "b": 1})
+    with pytest.raises(UserError, match="some parts are of one observation, others of a batch"):
+        check_observation(space, {"a": np.zeros((2, 4)), "b": 1})

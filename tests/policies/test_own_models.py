@@ -1,4 +1,4 @@
-"""A class dropped into `models/` is found by its name; a shape that does not fit is blamed on its layer."""
+"""A class in `models/` is found by its name; the error for a wrong shape names the layer."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_class_in_the_folder_is_used_by_its_name(folder: Path) -> None:
     assert extractor(torch.zeros(3, 4)).shape == (3, 8)
 
 
-def test_the_pipelines_own_folder_is_looked_in_too(folder: Path) -> None:
+def test_folder_rl_pipeline_models_is_searched_too(folder: Path) -> None:
     drop(folder.parent / "rl_pipeline" / "models" / "feature_extractors" / "mine.py", GOOD, "CustomNet")
     assert make_extractor("CustomNet", SPACE, 8, {}).features_dim == 8
 
@@ -92,20 +92,20 @@ def test_a_name_in_two_files_is_an_error_that_names_both(folder: Path) -> None:
         make_extractor("Mine", SPACE, 8, {})
 
 
-def test_a_misspelt_name_is_met_with_the_nearest_in_the_folder(folder: Path) -> None:
+def test_misspelt_name_suggests_the_nearest_in_the_folder(folder: Path) -> None:
     drop(folder / "mine.py", GOOD, "CustomWaves")
     with pytest.raises(UnknownName) as caught:
         make_extractor("CustomWave", SPACE, 8, {})
     assert caught.value.fix == "did you mean 'CustomWaves'?"
 
 
-def test_something_else_than_a_network_is_refused(folder: Path) -> None:
+def test_class_that_is_not_a_network_raises(folder: Path) -> None:
     (folder / "mine.py").write_text("class Mine:\n    pass\n")
     with pytest.raises(ConfigError, match=r"not a torch.nn.Module"):
         make_extractor("Mine", SPACE, 8, {})
 
 
-def test_the_documents_import_line_is_met_with_the_one_to_write(folder: Path) -> None:
+def test_wrong_import_line_raises_with_the_correct_one(folder: Path) -> None:
     (folder / "mine.py").write_text(
         "from rl_pipeline.models.feature_extractors.base_extractor import BaseFeaturesExtractor\n"
         "class Mine(BaseFeaturesExtractor):\n    pass\n"
@@ -148,7 +148,7 @@ def test_a_fault_in_the_users_own_code_shows_the_users_traceback(folder: Path) -
         make_extractor("Mine", SPACE, 8, {})
 
 
-def test_trying_it_out_leaves_no_hooks_behind(folder: Path) -> None:
+def test_trial_removes_its_hooks(folder: Path) -> None:
     drop(folder / "mine.py", GOOD)
     extractor = make_extractor("Mine", SPACE, 8, {})
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in extractor.modules())

@@ -46,7 +46,7 @@ def test_the_mode_is_tanh_of_the_mean() -> None:
     assert torch.equal(policy.act(obs, deterministic=True), expected)
 
 
-def test_the_deviation_is_kept_within_reason() -> None:
+def test_standard_deviation_is_bounded() -> None:
     policy = make(ortho_init=False)
     for bias, expected in ((100.0, 2.0), (-100.0, -20.0)):
         torch.nn.init.constant_(policy.log_std_head.bias, bias)
@@ -90,7 +90,7 @@ def test_the_actor_learns_through_the_critics() -> None:
     assert all(p.grad is not None and p.grad.any() for p in policy.mean_head.parameters())
 
 
-def test_a_copied_critic_is_a_target_of_its_own() -> None:
+def test_copied_critic_is_an_independent_target() -> None:
     policy = make(features_extractor="ResnetMLP", features_dim=16)
     target = copy.deepcopy(policy.critic)
     obs, actions = torch.randn(2, 3), torch.zeros(2, 2)

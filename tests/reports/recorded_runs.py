@@ -1,4 +1,4 @@
-"""Runs that were never trained: the files of a run, with curves that look like learning."""
+"""Fake runs: the files of a run, with curves that look like learning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every metric finds its place on a page, known or not."""
+"""Every metric has a figure on a page, known or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def places(*names: str) -> dict[str, dict[str, list[str]]]:
     }
 
 
-def test_the_names_people_know_have_their_sections_in_order() -> None:
+def test_known_metrics_have_their_sections_in_order() -> None:
     found = places(
         *(
             "time/fps",
@@ -44,7 +44,7 @@ def test_metrics_of_three_parts_share_a_figure_and_many_are_cut() -> None:
     assert len(found["League"]["how often each is drawn as opponent"]) == MAX_LINES
 
 
-def test_a_name_of_ones_own_has_a_section_of_its_own() -> None:
+def test_unknown_prefix_has_its_own_section() -> None:
     found = places("my_env/gold", "odd")
     assert found["My env"] == {"gold": [""]}
     assert found["Odd"] == {"odd": [""]}

@@ -1,4 +1,4 @@
-"""What the files of a run say, also while it trains and where some of them are damaged."""
+"""Reading the files of a run, also during training and with damaged files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def write_checkpoint(run: RunDirectory, step: int) -> Path:
     return folder
 
 
-def test_a_run_is_summed_up_from_its_files(tmp_path: Path) -> None:
+def test_run_is_summarised_from_its_files(tmp_path: Path) -> None:
     run = make_run(tmp_path, evaluation={"mean_reward": 480.5}, steps=2000, tags=["a", "b"], seconds=9.0)
     write_rows(
         run.metrics_path, [{"step": 2000, "updates": 2, "rollout/ep_rew_mean": 321.5, "time/seconds": 8.5}]
@@ -74,7 +74,7 @@ def test_a_run_is_summed_up_from_its_files(tmp_path: Path) -> None:
     }
 
 
-def test_a_run_whose_process_is_gone_has_died(tmp_path: Path) -> None:
+def test_run_without_a_process_has_died(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     assert summarize(make_run(tmp_path, "one", status="running", pid=os.getpid())).status == "running"
@@ -82,7 +82,7 @@ def test_a_run_whose_process_is_gone_has_died(tmp_path: Path) -> None:
     assert summarize(make_run(tmp_path, "three", status="running", pid="x")).status == "died"
 
 
-def test_hostile_and_damaged_files_are_no_error(tmp_path: Path) -> None:
+def test_damaged_files_do_not_raise(tmp_path: Path) -> None:
     run = make_run(tmp_path, "odd", tags="word", seed="x", evaluation=7, steps="many")
     run.config_path.write_text("a: [")
     run.checkpoints_dir.mkdir()
@@ -111,7 +111,7 @@ ODD_ROWS = [
 ]
 
 
-def test_damaged_rows_are_counted_and_break_nothing(tmp_path: Path) -> None:
+def test_damaged_rows_are_counted_and_skipped(tmp_path: Path) -> None:
     for number, row in enumerate(ODD_ROWS):
         run = make_run(tmp_path, f"odd {number}", status="running", pid=os.getpid())
         write_rows(run.metrics_path, [{"step": 10, "updates": 1, "a": 2.5, "time/seconds": 1.0}])
@@ -124,7 +124,7 @@ def test_damaged_rows_are_counted_and_break_nothing(tmp_path: Path) -> None:
         assert summary.status == "running" and summary.seconds in (None, 1.0)
 
 
-def test_metrics_are_read_on_from_where_the_last_look_ended(tmp_path: Path) -> None:
+def test_metrics_are_read_from_the_last_position(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     assert read_metrics(run).rows == 0
     write_rows(run.metrics_path, [{"step": step, "a": step / 2, "time/seconds": step} for step in range(4)])
@@ -179,7 +179,7 @@ def test_checkpoints_and_videos_are_listed(tmp_path: Path) -> None:
     ]
 
 
-def test_how_far_a_run_is_follows_from_its_total(tmp_path: Path) -> None:
+def test_progress_follows_from_the_total(tmp_path: Path) -> None:
     row = {"step": 500, "updates": 5, "episodes": 50, "time/seconds": 30.0}
     for total, fraction in ((1000, 0.5), ("10 updates", 0.5), ("1 min", 0.5), ("200 episodes", 0.25)):
         when = total_of({"total_timesteps": total})

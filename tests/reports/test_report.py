@@ -1,4 +1,4 @@
-"""The report is one file that opens without a network, draws everything, and takes no text for code."""
+"""The report is one file that opens without a network, draws everything, and escapes all text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window
 
 @pytest.fixture(scope="module")
 def tab(browser: Any) -> Iterator[Any]:
-    """An offline tab for all pages of this module: one that has compiled Plotly once draws the next sooner."""
+    """An offline tab for all pages of this module, so that Plotly is compiled only once."""
     context = browser.new_context(offline=True)
     found = context.new_page()
     found.set_default_timeout(120_000)  # for a busy machine
@@ -32,7 +32,7 @@ def tab(browser: Any) -> Iterator[Any]:
 
 
 class Opened:
-    """A page as Chromium shows it, offline, until the next is opened in the same tab."""
+    """A page in Chromium, offline, until the next is opened in the same tab."""
 
     def __init__(self, tab: Any, path: Path, scheme: str = "light", width: int = 1200) -> None:
         self.page = tab
@@ -51,7 +51,7 @@ class Opened:
         tab.wait_for_function("document.documentElement.dataset.drawn !== undefined")
 
     def figures(self) -> list[int]:
-        """For every figure how many lines with points it shows."""
+        """Return for every figure the number of lines with points."""
         found: list[int] = self.page.evaluate(
             """[...document.querySelectorAll(".figure")].map(figure =>
                  [...figure.querySelectorAll(".scatterlayer .js-line, .scatterlayer .js-fill")]
@@ -64,7 +64,7 @@ class Opened:
 
 
 def colours(opened: Opened) -> tuple[str, str]:
-    """Of the page's ground, and of the ink on an axis."""
+    """Return the colours of the page's background and of an axis label."""
     ground: str = opened.evaluate("getComputedStyle(document.body).backgroundColor")
     return ground, opened.evaluate("getComputedStyle(document.querySelector('.xtick text')).fill")
 
@@ -74,7 +74,7 @@ def parts_of(text: str) -> list[str]:
 
 
 @pytest.mark.filterwarnings("error")
-def test_values_beyond_all_bounds_are_gaps_and_nobody_is_warned(tmp_path: Path) -> None:
+def test_values_beyond_float32_are_gaps_without_warnings(tmp_path: Path) -> None:
     run = recorded(tmp_path, steps=2_000, every=500, only="rollout/")
     with run.metrics_path.open("a") as file:
         file.write(json.dumps({"step": 2_500, "train/loss": 1e300, "time/seconds": 9.0}) + "\n")
@@ -93,7 +93,7 @@ def test_the_report_of_a_long_run_is_small_and_every_plot_is_drawn(tmp_path: Pat
     assert 0 not in opened.figures()
 
 
-def test_a_report_has_the_parts_it_promises(tmp_path: Path) -> None:
+def test_report_has_all_its_sections(tmp_path: Path) -> None:
     run = recorded(tmp_path)
     add_checkpoint(run, 50_000)
     add_checkpoint(run, 100_000, best=True)
@@ -103,7 +103,7 @@ def test_a_report_has_the_parts_it_promises(tmp_path: Path) -> None:
     text = write_report([run], tmp_path / "elsewhere" / "page.html").read_text()
     assert parts_of(text) == [
         *("Learning", "Evaluation", "Losses", "Policy and value", "Norms", "Schedules", "Throughput"),
-        *("System load", "Episodes", "Videos", "Checkpoints", "Hyperparameters", "Where it came from"),
+        *("System load", "Episodes", "Videos", "Checkpoints", "Hyperparameters", "Origin"),
     ]
     assert 'src="data:video/mp4;base64,c21hbGw="' in text
     linked = re.search(r'src="(\.\./[^"]*000000100000\.mp4)"', text)
@@ -114,7 +114,7 @@ def test_a_report_has_the_parts_it_promises(tmp_path: Path) -> None:
     assert "<code>learning_rate</code>" in text
 
 
-def test_games_of_balatro_are_told_by_ante_hand_and_joker_and_half_a_file_breaks_nothing(
+def test_balatro_section_has_antes_hands_and_jokers_and_tolerates_a_damaged_file(
     tmp_path: Path,
 ) -> None:
     run = recorded(tmp_path, steps=2_000, every=500, only="rollout/")
@@ -175,7 +175,7 @@ def test_several_runs_are_compared_with_a_band_over_seeds(tmp_path: Path, tab: A
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390  # a phone shows it whole
 
 
-def test_text_is_never_taken_for_code(tmp_path: Path, tab: Any) -> None:
+def test_all_text_is_escaped(tmp_path: Path, tab: Any) -> None:
     own = {f"own/{HOSTILE}": 1.0, "own/a/<b>x</b>": 1.0, "own/a/y": 2.0}
     run = recorded(tmp_path, metrics=own, only="rollout/ep_rew")
     other = recorded(tmp_path, "other", only="rollout/ep_rew")
@@ -201,13 +201,13 @@ def test_metrics_of_three_parts_share_a_figure(tmp_path: Path) -> None:
     assert "seat 1, game" in text
 
 
-def test_secrets_in_a_config_do_not_stand_in_the_report(tmp_path: Path) -> None:
+def test_secrets_of_a_config_are_not_in_the_report(tmp_path: Path) -> None:
     run = recorded(tmp_path, only="rollout/")
     run.config_path.write_text("env: {id: X, kwargs: {api_key: abc-very-secret}}\n")
     assert "abc-very-secret" not in write_report([run], tmp_path / "page.html").read_text()
 
 
-def test_damaged_rows_and_a_mirror_that_is_behind_are_said(
+def test_damaged_rows_and_an_outdated_mirror_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = recorded(tmp_path, "torn", steps=2_000, every=500, only="rollout/")
@@ -225,12 +225,12 @@ def test_damaged_rows_and_a_mirror_that_is_behind_are_said(
     assert "s3://bucket/whole: whole" in write_report([whole], tmp_path / "page.html").read_text()
     both = tmp_path / "both.html"
     assert main(["report", str(run.path), str(whole.path), "-o", str(both), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["notes"] == [f"{run.name}: {line}" for line in says]
+    result = json.loads(capsys.readouterr().out)
+    assert result["notes"] == [f"{run.name}: {line}" for line in says]
     assert both.read_text().count('<p class="notice">') == 2
 
 
-def test_names_that_are_no_text_do_not_stop_a_report(tmp_path: Path) -> None:
+def test_file_names_that_are_not_utf8_are_tolerated(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"not-\xff-text")
     run = recorded(folder, steps=2_000, every=500, metrics={"\ud800": 1.0}, only="rollout/")
     run.videos_dir.mkdir()
@@ -242,10 +242,10 @@ def test_names_that_are_no_text_do_not_stop_a_report(tmp_path: Path) -> None:
 def test_a_run_without_a_row_has_a_report(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path, "CartPole-v1", "PPO", "new")
     text = write_report([run], tmp_path / "page.html").read_text()
-    assert "Nothing yet" in parts_of(text)
+    assert "No data yet" in parts_of(text)
 
 
-def test_the_command_writes_into_the_run_or_where_it_is_told(
+def test_command_writes_into_the_run_or_to_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,10 +1,11 @@
-"""The statistics of a comparison, against values worked out by hand."""
+"""The statistics of a comparison, against values computed by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from ludus.errors import UserError
 from ludus.reports.statistics import (
     band,
     compute_moving_average,
@@ -30,11 +31,11 @@ def test_resampling_keeps_every_task_to_its_own_scores() -> None:
     assert set(np.unique(drawn[:, 2:])) == {10, 20, 30}
 
 
-def test_an_interval_has_the_ends_that_can_be_counted() -> None:
-    # two scores 0 and 1: the resampled means are 0, ½, 1 with chances ¼, ½, ¼, so 2.5 % and 97.5 % are 0 and 1
+def test_interval_of_two_scores_matches_hand_computation() -> None:
+    # two scores 0 and 1: the resampled means are 0, ½, 1 with probabilities ¼, ½, ¼, so 2.5 % and 97.5 % are 0 and 1
     found = estimate([np.array([0.0, 1.0])])
     assert (found.value, found.low, found.high) == (0.5, 0.0, 1.0)
-    # scores that are all the same leave nothing open
+    # equal scores have an interval of length 0
     same = estimate([np.full(5, 3.0), np.full(5, 5.0)])
     assert (same.value, same.low, same.high) == (4.0, 4.0, 4.0)
 
@@ -46,7 +47,7 @@ def test_an_interval_is_the_same_every_time_and_narrows_with_more_seeds() -> Non
     assert estimate([many]).high - estimate([many]).low < estimate([few]).high - estimate([few]).low
 
 
-def test_an_interval_of_the_mean_is_as_wide_as_theory_says() -> None:
+def test_interval_of_the_mean_matches_theory() -> None:
     scores = np.random.default_rng(1).normal(10.0, 2.0, size=400)
     found = estimate([scores], np.mean, resamples=4000)
     half = 1.96 * scores.std() / np.sqrt(400)
@@ -69,7 +70,7 @@ def test_the_probability_of_improvement_averages_over_tasks() -> None:
     assert probability_of_improvement(x, y).value == pytest.approx((1.0 + 0.25) / 2)
 
 
-def test_a_band_holds_the_curve_and_closes_where_all_seeds_agree() -> None:
+def test_band_contains_the_curve_and_is_closed_for_equal_seeds() -> None:
     middle, low, high = band(np.array([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0]]))
     assert middle.tolist() == [2.0, 5.0]
     assert (low[1], high[1]) == (5.0, 5.0)
@@ -88,9 +89,9 @@ def test_scores_are_put_on_a_scale_from_0_to_1() -> None:
     assert normalized(3.0, 3.0, 3.0) == 1.0
 
 
-def test_a_moving_average_is_as_long_as_what_it_smooths() -> None:
+def test_moving_average_has_the_same_length() -> None:
     assert compute_moving_average([1, 2, 3, 4, 5], window=2).tolist() == [1.0, 1.5, 2.5, 3.5, 4.5]
     assert compute_moving_average([4, 2], window=10).tolist() == [4.0, 3.0]
     assert compute_moving_average([], window=3).tolist() == []
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(UserError, match="at least 1"):
         compute_moving_average([1.0], window=0)

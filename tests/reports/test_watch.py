@@ -1,4 +1,4 @@
-"""The dashboard shows a run in another process, fits its terminal, and leaves run and terminal as they were."""
+"""The dashboard shows a run of another process, fits its terminal, and does not change the run or the terminal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LEAGUE = {
 
 
 def shown(run: RunDirectory, width: int = 80, height: int = 24) -> list[str]:
-    """The lines of the dashboard."""
+    """Return the lines of the dashboard."""
     watched = Watched(run)
     watched.look()
     out = io.StringIO()
@@ -51,7 +51,7 @@ def shown(run: RunDirectory, width: int = 80, height: int = 24) -> list[str]:
 
 
 def training(root: Path, **fields: object) -> RunDirectory:
-    """A run that is being trained, by this process, and is half done."""
+    """Return a run that is half done and being trained by this process."""
     run = recorded(root, **fields)  # type: ignore[arg-type]
     config = run.config_path.read_text().replace("total_timesteps: 100000", "total_timesteps: 200000")
     run.config_path.write_text(config)
@@ -59,7 +59,7 @@ def training(root: Path, **fields: object) -> RunDirectory:
     return run
 
 
-def test_everything_about_a_single_agent_stands_on_a_small_terminal(tmp_path: Path) -> None:
+def test_single_agent_dashboard_fits_a_small_terminal(tmp_path: Path) -> None:
     run = training(tmp_path)
     add_checkpoint(run, 50_000, best=True)
     lines = shown(run)
@@ -104,7 +104,7 @@ def test_a_run_that_has_just_begun_or_is_damaged_is_shown(tmp_path: Path) -> Non
     assert "damaged" in shown(run)[0]
 
 
-def test_what_is_wrong_with_its_files_or_their_copy_is_said(tmp_path: Path) -> None:
+def test_problems_of_files_and_mirror_are_shown(tmp_path: Path) -> None:
     run = training(tmp_path)
     assert "damaged" not in "\n".join(shown(run))
     with run.metrics_path.open("a") as file:
@@ -117,11 +117,11 @@ def test_what_is_wrong_with_its_files_or_their_copy_is_said(tmp_path: Path) -> N
     assert lines[-2].rstrip().endswith("…")
     watched = Watched(run)
     watched.look()
-    told = watched.snapshot()
-    assert told["damaged_rows"] == 1 and told["mirror"]["trouble"] == "it is full"
+    output = watched.snapshot()
+    assert output["damaged_rows"] == 1 and output["mirror"]["trouble"] == "it is full"
 
 
-def test_nothing_in_a_run_commands_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_sequences_in_a_run_are_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = "\x1b]0;pwned\x07\x9b31m"
     path = tmp_path / "runs" / "X" / "PPO" / f"name{command}"
     path.mkdir(parents=True)
@@ -133,12 +133,12 @@ def test_nothing_in_a_run_commands_the_terminal(tmp_path: Path, capsys: pytest.C
     MirrorState(command, trouble=command).save(run.path)
     assert main(["runs", "--root", str(tmp_path / "runs")]) == 0
     assert main(["watch", "--root", str(tmp_path / "runs")]) == 0
-    told = "\n".join(shown(run)) + capsys.readouterr().out
-    assert "\ufffd]0;pwned" in told
-    assert not set(command) & set(told) - set("]0;pwned31m")
+    output = "\n".join(shown(run)) + capsys.readouterr().out
+    assert "\ufffd]0;pwned" in output
+    assert not set(command) & set(output) - set("]0;pwned31m")
 
 
-def test_it_follows_the_run_and_a_resume_takes_rows_back(tmp_path: Path) -> None:
+def test_dashboard_follows_the_run_and_a_resume(tmp_path: Path) -> None:
     run = training(tmp_path)
     watched = Watched(run)
     watched.look()
@@ -156,14 +156,14 @@ def test_it_follows_the_run_and_a_resume_takes_rows_back(tmp_path: Path) -> None
     assert watched.number("rollout/ep_rew_mean") != 777.0
 
 
-def test_what_is_in_training_is_watched_before_what_is_newer(tmp_path: Path) -> None:
+def test_running_run_is_chosen_before_a_newer_one(tmp_path: Path) -> None:
     assert choose_run(str(tmp_path)) is None
     busy = training(tmp_path, name="busy")
     recorded(tmp_path, "newer")
     assert choose_run(str(tmp_path)) == busy
 
 
-def test_without_a_terminal_it_is_printed_once(tmp_path: Path) -> None:
+def test_dashboard_is_printed_once_without_a_terminal(tmp_path: Path) -> None:
     run = training(tmp_path)
     watched = Watched(run)
     watched.look()
@@ -174,12 +174,12 @@ def test_without_a_terminal_it_is_printed_once(tmp_path: Path) -> None:
     assert "\x1b" not in out.getvalue()
 
 
-def test_json_tells_the_newest_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_newest_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = training(tmp_path)
     assert main(["watch", "--root", str(tmp_path), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["run"], told["status"], told["fraction"]) == (str(run.path), "running", 0.5)
-    assert told["metrics"]["step"] == 100_000
+    output = json.loads(capsys.readouterr().out)
+    assert (output["run"], output["status"], output["fraction"]) == (str(run.path), "running", 0.5)
+    assert output["metrics"]["step"] == 100_000
     assert main(["watch", "--root", str(tmp_path / "none")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 3
 
@@ -244,12 +244,12 @@ def test_an_arrow_key_is_not_taken_for_escape(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("how", ["q", "ctrl-c", "the run ends"])
-def test_leaving_gives_the_terminal_back_and_does_nothing_to_the_run(
+def test_leaving_restores_the_terminal_and_does_not_affect_the_run(
     terminal: Terminal, tmp_path: Path, how: str
 ) -> None:
     (run,) = [RunDirectory(path.parent) for path in tmp_path.glob("*/*/*/run.json")]
     files = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
-    terminal.read_until("q leaves")
+    terminal.read_until("press q")
     if how == "q":
         os.write(terminal.driver, b"q")
     elif how == "ctrl-c":
@@ -261,5 +261,5 @@ def test_leaving_gives_the_terminal_back_and_does_nothing_to_the_run(
     assert termios.tcgetattr(terminal.device) == terminal.before
     assert terminal.seen.count("\x1b[?1049h") == terminal.seen.count("\x1b[?1049l") == 1  # the other screen
     assert terminal.seen.count("\x1b[?25l") <= terminal.seen.count("\x1b[?25h")  # the cursor is back
-    assert ("which goes on" in terminal.seen) == (how != "the run ends")
+    assert ("which keeps training" in terminal.seen) == (how != "the run ends")
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == files

@@ -14,7 +14,7 @@ from ludus.envs.vector.serial import SerialVectorEnv
 
 N_ACTIONS = 4
 Ending = tuple[int, str]
-"""How many steps an episode has, and how it ends: terminated, truncated or both."""
+"""The length of an episode in steps, and its end: terminated, truncated or both."""
 
 
 class Scripted(gym.Env[Any, Any]):

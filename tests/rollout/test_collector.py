@@ -1,4 +1,4 @@
-"""Collectors: what is stored is what was seen and done, ends are told apart, and masks are never broken."""
+"""Collectors store the true observations and actions, distinguish episode ends, and obey masks."""
 
 from __future__ import annotations
 
@@ -135,8 +135,8 @@ def test_observations_are_counted_before_they_are_normalised() -> None:
 
 @pytest.mark.parametrize("masks", [None, "info", "obs"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_successor_of_every_step_is_valued_as_itself(kind: str, masks: str | None) -> None:
-    """Played alone, each env tells what truly followed; the rollout must hold the value of just that."""
+def test_next_values_are_those_of_the_true_next_observations(kind: str, masks: str | None) -> None:
+    """Step each env alone to get the true next observations; the rollout must hold their values."""
     envs = make_vector_env(kind, scripted(masks))
     policy = decided(envs)
     collector = rollouts(envs, 25)
@@ -207,7 +207,7 @@ def test_a_first_mask_that_comes_late_is_stored_with_all_legal_before() -> None:
     assert r.masks[:, 0].tolist() == [[True] * 4, [True, False, True, True], [True, True, False, True]]
 
 
-def test_rewards_are_scaled_by_what_was_counted_up_to_them() -> None:
+def test_rewards_are_scaled_by_the_statistics_up_to_them() -> None:
     envs = SerialVectorEnv(scripted())
     normalizer, twin = RewardNormalizer(3, gamma=0.9), RewardNormalizer(3, gamma=0.9)
     policy = decided(envs)
@@ -234,14 +234,14 @@ def test_reward_statistics_are_of_steps_that_carry_experience_in_every_mode() ->
         assert other == pytest.approx(moments[0], rel=1e-9)
 
 
-def test_the_running_return_of_a_dropped_episode_is_forgotten() -> None:
+def test_running_return_of_a_dropped_episode_is_reset() -> None:
     envs = Dropping([lambda i=i: Scripted([(9, "terminated")], i) for i in range(2)], {2: [0]})
     normalizer = RewardNormalizer(2, gamma=1.0)
     rollouts(envs, 3, reward_normalizer=normalizer).collect(decided(envs))
     assert normalizer.returns[0] == 0 and normalizer.returns[1] > 0
 
 
-def test_a_barrier_starts_running_returns_anew() -> None:
+def test_barrier_resets_running_returns() -> None:
     envs = SerialVectorEnv(scripted())
     normalizer = RewardNormalizer(3)
     collector = rollouts(envs, 4, reward_normalizer=normalizer)
@@ -252,7 +252,7 @@ def test_a_barrier_starts_running_returns_anew() -> None:
     assert collector.stepper.obs[:, 1:].tolist() == [[0, 0]] * 3
 
 
-def test_the_hook_hears_of_every_step_and_can_stop_the_collection() -> None:
+def test_hook_is_called_at_every_step_and_can_stop_the_collection() -> None:
     envs = SerialVectorEnv(scripted())
     collector = rollouts(envs, 5)
     heard: list[int] = []
@@ -374,7 +374,7 @@ def test_warm_up_lasts_as_many_env_steps_as_it_says() -> None:
     assert set(actions[40:].tolist()) == {3}
 
 
-def test_what_is_left_of_the_warm_up_survives_a_checkpoint() -> None:
+def test_remaining_warm_up_is_saved_in_a_checkpoint() -> None:
     envs = SerialVectorEnv([lambda: Scripted([(99, "terminated")])] * 2)
     collector = replays(envs, 3, warmup=10)
     collector.collect(q_policy(envs))

@@ -1,4 +1,4 @@
-"""The stepper gives every autoreset mode the same face: what was seen, what truly followed, what counts."""
+"""The stepper returns the same observations, next observations and valid steps in every autoreset mode."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_success_and_reported_statistics_are_read_from_the_last_info(kind: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_where_a_wrapper_reports_episodes_its_word_alone_counts(kind: str) -> None:
+def test_with_reports_episodes_only_records_of_the_wrapper_count(kind: str) -> None:
     stepper = started(make_vector_env(kind, scripted()), reports_episodes=True)
     assert played(stepper, 20)[1] == []
 
@@ -179,7 +179,7 @@ def test_an_env_that_gives_no_mask_may_do_anything(kind: str) -> None:
             np.testing.assert_array_equal(stepper.masks[i], expected)
 
 
-def test_masks_of_envs_beside_one_without_are_kept_apart() -> None:
+def test_masks_are_kept_when_another_env_has_none() -> None:
     infos = {
         "action_mask": np.array([[0, 1], [0, 0]], dtype=np.int8),
         "_action_mask": np.array([True, False]),
@@ -264,7 +264,7 @@ def test_an_env_that_was_given_is_not_rebuilt() -> None:
     assert stepper.obs[0][1] == 3
 
 
-def test_an_env_that_calls_something_finite_is_looked_at_all_the_same() -> None:
+def test_env_with_an_attribute_finite_is_still_checked() -> None:
     class Bad(gym.Env[Any, Any]):
         observation_space = spaces.Box(-1.0, 1.0, (2,))
         action_space = spaces.Discrete(2)

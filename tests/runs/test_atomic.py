@@ -35,7 +35,7 @@ def test_a_failed_write_leaves_the_old_file_only(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_only_temporaries_of_the_dead_are_stale(tmp_path: Path) -> None:
+def test_only_temporaries_of_dead_processes_are_stale(tmp_path: Path) -> None:
     beyond_any_pid = 2**30
     (tmp_path / f".tmp-dead-{beyond_any_pid}").mkdir()
     (tmp_path / f".tmp-dead-{beyond_any_pid}" / "part").touch()

@@ -1,4 +1,4 @@
-"""A checkpoint comes back as it was saved, and damage never passes unnoticed."""
+"""A checkpoint is restored as it was saved, and every damage is detected."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def steps(store: CheckpointManager) -> list[int]:
 def rewrite_manifest(checkpoint: Checkpoint, **changes: Any) -> None:
     path = checkpoint.path / "MANIFEST.json"
     content = json.loads(path.read_text())
-    del content["sha256"]  # as whoever changes such a file has to
+    del content["sha256"]  # as a user who edits such a file has to
     path.write_text(json.dumps(content | changes))
 
 
-def test_tensors_come_back_bit_by_bit_whatever_their_kind(store: CheckpointManager) -> None:
+def test_tensors_of_every_dtype_are_restored_exactly(store: CheckpointManager) -> None:
     base = torch.arange(12, dtype=torch.float32).reshape(3, 4)
     group = {
         "bfloat16": torch.tensor([1.5, -2.25], dtype=torch.bfloat16),
@@ -67,7 +67,7 @@ def test_tensors_come_back_bit_by_bit_whatever_their_kind(store: CheckpointManag
         saved.tensors("learner")
 
 
-def test_state_comes_back_with_nan_infinities_and_huge_integers(store: CheckpointManager) -> None:
+def test_state_with_nan_infinities_and_huge_integers_is_restored(store: CheckpointManager) -> None:
     state = {
         "nan": math.nan,
         "inf": [math.inf, -math.inf],
@@ -96,7 +96,7 @@ def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
         assert (a.path / filename).read_bytes() == (b.path / filename).read_bytes()
 
 
-def test_names_have_twelve_digits_and_the_manifest_tells_the_kind(store: CheckpointManager) -> None:
+def test_names_have_twelve_digits_and_the_manifest_has_the_kind(store: CheckpointManager) -> None:
     saved = save(store, 100_000, exact=False)
     assert saved.name == saved.path.name == "000000100000"
     content = json.loads((saved.path / "MANIFEST.json").read_text())
@@ -129,7 +129,7 @@ DAMAGE = {
     "flipped state.json": lambda d: flip(d / "state.json"),
     "truncated learner.safetensors": lambda d: (d / "learner.safetensors").write_bytes(b"12345"),
     "missing learner.safetensors": lambda d: (d / "learner.safetensors").unlink(),
-    "extra stranger.txt": lambda d: (d / "stranger.txt").write_text("hello"),
+    "extra unknown.txt": lambda d: (d / "unknown.txt").write_text("hello"),
     "missing MANIFEST.json": lambda d: (d / "MANIFEST.json").unlink(),
     "truncated MANIFEST.json": lambda d: (d / "MANIFEST.json").write_text('{"format": 1,'),
     "senseless MANIFEST.json": lambda d: (d / "MANIFEST.json").write_text('{"format": 1}'),
@@ -249,7 +249,7 @@ def test_checkpoints_are_found_by_word_name_and_step(store: CheckpointManager) -
         store.find("lates")
 
 
-def test_an_empty_store_says_so(store: CheckpointManager) -> None:
+def test_find_in_a_run_without_checkpoints_raises(store: CheckpointManager) -> None:
     assert store.list() == []
     assert store.latest() is None
     assert store.best() is None
@@ -258,7 +258,7 @@ def test_an_empty_store_says_so(store: CheckpointManager) -> None:
             store.find(ref)
 
 
-def test_the_directory_is_the_truth_when_the_hints_are_gone_or_damaged(store: CheckpointManager) -> None:
+def test_checkpoints_are_found_when_the_hint_files_are_missing_or_damaged(store: CheckpointManager) -> None:
     store.mark_best(save(store, 10), "eval/mean_reward", 1.0)
     save(store, 20)
     (store.directory / "latest.json").write_text('{"checkpoint": "../../etc"}')
@@ -284,7 +284,7 @@ def test_a_policy_only_checkpoint_is_upgraded_in_place_and_never_downgraded(stor
     assert not save(store, 10, exact=False).exact
 
 
-def test_a_run_resumed_from_an_older_checkpoint_takes_back_the_newer_ones(store: CheckpointManager) -> None:
+def test_resume_from_an_older_checkpoint_removes_the_newer_ones(store: CheckpointManager) -> None:
     for step in (10, 20, 30):
         save(store, step)
     store.pin(20)
@@ -301,7 +301,7 @@ def test_a_run_resumed_from_an_older_checkpoint_takes_back_the_newer_ones(store:
     assert save(store, 20).resumable
 
 
-def test_a_newer_format_is_refused_and_never_passed_over(store: CheckpointManager) -> None:
+def test_newer_format_raises_and_is_never_skipped(store: CheckpointManager) -> None:
     save(store, 10)
     newest = save(store, 20)
     rewrite_manifest(newest, format=FORMAT_VERSION + 6, files="laid out in another way")
@@ -322,12 +322,12 @@ def test_an_older_format_is_read_through_its_migration(
 
 
 @pytest.mark.parametrize("filename", ["model.zip", "model.pt", "replay.pkl"])
-def test_a_foreign_model_is_told_apart_and_no_pickle_is_read(tmp_path: Path, filename: str) -> None:
+def test_model_of_another_library_raises_and_no_pickle_is_read(tmp_path: Path, filename: str) -> None:
     foreign = tmp_path / "000000000010"
     foreign.mkdir()
     (foreign / filename).write_bytes(b"PK\x03\x04")
     for path in (foreign, foreign / filename):
-        with pytest.raises(CheckpointError, match=r"not a Ludus checkpoint.*no pickle"):
+        with pytest.raises(CheckpointError, match=r"not a Ludus checkpoint.*does not read pickle"):
             Checkpoint.open(path)
     with pytest.raises(CheckpointError, match="not a Ludus checkpoint"):
         CheckpointManager(foreign).find("latest")
@@ -352,7 +352,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lying_safetensors_header_is_an_error(store: CheckpointManager, lie: str) -> None:
+def test_invalid_safetensors_header_raises(store: CheckpointManager, lie: str) -> None:
     saved = save(store, 1)
     files = json.loads((saved.path / "MANIFEST.json").read_text())["files"]
     (saved.path / "policy.safetensors").write_bytes(LIES[lie])
@@ -366,7 +366,7 @@ def test_a_lying_safetensors_header_is_an_error(store: CheckpointManager, lie: s
 def test_a_manifest_cannot_point_outside_its_checkpoint(store: CheckpointManager, name: str) -> None:
     saved = save(store, 1)
     rewrite_manifest(saved, files={name: {"size": 0, "sha256": ""}})
-    with pytest.raises(CheckpointError, match="makes no sense"):
+    with pytest.raises(CheckpointError, match=r"MANIFEST\.json is invalid"):
         saved.verify()
 
 

@@ -117,7 +117,7 @@ def test_a_kill_at_any_operation_of_a_save_loses_nothing(
     assert "damaged" not in caplog.text
 
 
-def test_a_kill_at_any_operation_of_truncate_leaves_a_true_past(tmp_path: Path) -> None:
+def test_a_kill_at_any_operation_of_truncate_leaves_only_valid_checkpoints(tmp_path: Path) -> None:
     original = prepare(tmp_path / "original")
     original.pin(30)
     number = 0
@@ -135,7 +135,7 @@ def test_a_kill_at_any_operation_of_truncate_leaves_a_true_past(tmp_path: Path) 
     assert number > 8
 
 
-def test_what_a_living_process_is_writing_is_left_alone(tmp_path: Path) -> None:
+def test_unfinished_files_of_a_living_process_are_kept(tmp_path: Path) -> None:
     store = prepare(tmp_path)
     theirs = store.directory / f".tmp-60-{os.getppid()}"
     theirs.mkdir()

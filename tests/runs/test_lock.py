@@ -1,4 +1,4 @@
-"""One process holds a run; its death, however it comes, frees it."""
+"""One process locks a run. The lock is released when the process ends, in any way."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def hold(path: Path) -> subprocess.Popen[str]:
     return holder
 
 
-def test_a_second_holder_is_told_who_has_the_run(tmp_path: Path) -> None:
+def test_locking_twice_raises_with_the_process_that_holds_the_lock(tmp_path: Path) -> None:
     with hold(tmp_path) as holder:
         with pytest.raises(UserError) as caught, RunLock(tmp_path):
             pass
@@ -63,7 +63,7 @@ def test_the_lock_also_holds_within_one_process_and_is_free_afterwards(tmp_path:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_somebody_who_looks_keeps_nobody_from_the_run(tmp_path: Path) -> None:
+def test_checking_the_lock_does_not_prevent_locking(tmp_path: Path) -> None:
     fcntl = pytest.importorskip("fcntl", reason="Windows has no shared locks")
     with RunLock(tmp_path):
         pass

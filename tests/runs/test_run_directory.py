@@ -1,4 +1,4 @@
-"""Runs are made where they belong, keep their info, and are found again by whatever the user calls them."""
+"""Runs are created in the right directory, keep their info, and are found by path, name or prefix."""
 
 from __future__ import annotations
 

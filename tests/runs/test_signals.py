@@ -1,4 +1,4 @@
-"""The first signal asks, the second insists, and afterwards everything is as before."""
+"""The first signal requests a stop, the second ends the process, and the old handlers are restored."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_hangup_ignored_by_nohup_stays_ignored() -> None:
     assert out == "stopping 15\nsaved\n"
 
 
-def test_the_old_handlers_come_back() -> None:
+def test_old_handlers_are_restored() -> None:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     with StopSignals() as stop:

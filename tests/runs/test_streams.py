@@ -64,7 +64,7 @@ def test_a_resumed_run_draws_what_the_uninterrupted_one_draws(tmp_path: Path) ->
     assert torch.equal(torch.rand(3, generator=ours), torch.rand(3, generator=theirs))
 
 
-def test_a_restored_stream_that_nobody_asked_for_is_saved_again() -> None:
+def test_restored_stream_that_is_not_used_is_saved_again() -> None:
     streams = Streams(7)
     draw(streams)
     state = streams.state_dict()

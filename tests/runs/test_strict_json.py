@@ -1,4 +1,4 @@
-"""What goes into strict JSON comes out the same, or is refused with its place."""
+"""Strict JSON restores every value exactly, or raises with the position of the value."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_numpy_scalars_become_plain_numbers() -> None:
         ({"__float__": "nan"}, "__float__"),
     ],
 )
-def test_what_would_change_is_refused_by_place(value: object, place: str) -> None:
+def test_value_that_would_change_raises_with_its_position(value: object, place: str) -> None:
     with pytest.raises(TypeError, match=place):
         strict_json.dumps(value)
 
@@ -72,7 +72,7 @@ def test_every_flipped_bit_and_every_cut_of_a_sealed_object_is_noticed() -> None
             strict_json.loads_sealed(data[:place].decode("utf-8"))
 
 
-def test_an_object_without_a_seal_was_written_by_hand() -> None:
+def test_object_without_a_seal_is_accepted() -> None:
     assert strict_json.loads_sealed('{"status": "running"}') == {"status": "running"}
     with pytest.raises(ValueError, match="not a JSON object"):
         strict_json.loads_sealed("[]")

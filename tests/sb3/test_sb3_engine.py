@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -95,7 +97,7 @@ def test_trains_saves_resumes_to_the_byte_and_evaluates(case: str, tmp_path: Pat
     assert result.mean_reward == last["eval/mean_reward"]
 
 
-def test_the_run_directory_is_that_of_a_native_run_with_a_model_zip_beside(tmp_path: Path) -> None:
+def test_run_directory_is_that_of_a_native_run_plus_model_zip(tmp_path: Path) -> None:
     run = trained(tiny_sb3(tmp_path, **EVERY))
     assert run.path.parent == tmp_path / "CartPole-v1" / "PPO"
     there = {path.name for path in run.path.iterdir()}
@@ -141,7 +143,7 @@ def test_learns_what_sb3_alone_would_learn(algorithm: str, tmp_path: Path) -> No
         trainer.close()
 
 
-def test_what_is_seen_at_a_barrier_counts_only_once_it_is_played_with(tmp_path: Path) -> None:
+def test_last_checkpoint_equals_the_final_policy(tmp_path: Path) -> None:
     # else the last evaluation of a run would be of another policy than its last checkpoint holds
     trainer = trainer_for(tiny_sb3(tmp_path, "A2C", checkpoint={"every": 160, "keep": 0}))
     run = RunDirectory.open(trainer.train().run)
@@ -152,7 +154,31 @@ def test_what_is_seen_at_a_barrier_counts_only_once_it_is_played_with(tmp_path: 
     assert [name for name in now if not torch.equal(saved[name], now[name])] == []
 
 
-def test_a_model_of_sb3_begins_its_games_anew_even_where_they_could_be_saved(
+@pytest.mark.parametrize("algorithm", ["PPO", "RecurrentPPO", "MaskablePPO", "DQN"])
+def test_the_last_rollout_is_as_short_as_the_total_asks(tmp_path: Path, algorithm: str) -> None:
+    run = trained(tiny_sb3(tmp_path, algorithm, total_timesteps=90))
+    assert run.info()["steps"] == 90 and resumed(run, total=200) == 90
+    assert run.info()["steps"] == 200
+
+
+def test_a_signal_ends_an_update_of_sb3_after_the_minibatch(tmp_path: Path) -> None:
+    trainer = trainer_for(tiny_sb3(tmp_path, hyperparams={"batch_size": 8}))
+    trainer.create_model()
+    steps: list[int] = []
+
+    def count(*_: Any) -> None:
+        steps.append(1)
+        if len(steps) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    trainer.model.policy.optimizer.register_step_post_hook(count)  # type: ignore[attr-defined]
+    result = trainer.train()
+    trainer.close()
+    assert (result.status, result.steps, len(steps)) == ("interrupted", 0, 2)
+    assert trainer.run is not None and resumed(trainer.run) == 0
+
+
+def test_sb3_model_restarts_its_episodes_even_if_the_envs_can_save_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Stepper, "can_save_games", property(lambda stepper: True))
@@ -183,6 +209,18 @@ def test_ppo_on_an_env_with_masks_becomes_maskable(tmp_path: Path) -> None:
         assert policy.predict(obs, mask) == legal
 
 
+def test_ppo_with_every_default_written_out_becomes_maskable_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = ludus.get_default_config("PPO", engine="sb3")
+    config.env_id, config.save_dir = "odd_envs:MaskedWalk-v0", str(tmp_path)
+    trainer_for(config).create_model()
+    assert "has no effect" not in caplog.text
+    config.hyperparams.use_sde = True
+    trainer_for(config).create_model()
+    assert "hyperparams.use_sde has no effect: MaskablePPO" in caplog.text
+
+
 def test_maskable_ppo_needs_masks(tmp_path: Path) -> None:
     trainer = trainer_for(tiny_sb3(tmp_path, "MaskablePPO", env="CartPole-v1"))
     with pytest.raises(ConfigError, match="no action masks"):
@@ -195,10 +233,10 @@ def test_a_recurrent_policy_remembers_within_an_episode_and_not_across(tmp_path:
     obs = np.full((1, 4), 0.5, dtype=np.float32)
     first, memory = policy.predict_with_memory(obs, [None], None, True)
     _, later = policy.predict_with_memory(obs, memory, None, True)
-    _, anew = policy.predict_with_memory(obs, [None], None, True)
+    _, restarted = policy.predict_with_memory(obs, [None], None, True)
     assert np.array_equal(first[0], policy.predict(obs)[0])
     assert not np.array_equal(memory[0][0], later[0][0])
-    assert np.array_equal(memory[0][0], anew[0][0])
+    assert np.array_equal(memory[0][0], restarted[0][0])
 
 
 @pytest.mark.parametrize(
@@ -211,7 +249,7 @@ def test_a_recurrent_policy_remembers_within_an_episode_and_not_across(tmp_path:
             "exploration_fraction",
         ),
         ({"seed": 3}, "set by Ludus", "seed at the top"),
-        ({"gamma": {"linear": [0.9, 0.99]}}, "no schedule", ""),
+        ({"gamma": {"linear": [0.9, 0.99]}}, "expects a number here, got a schedule", ""),
         ({"batch_size": "many"}, "batch_size", ""),
         ({"policy_kwargs": {"net_arhc": [8]}}, "net_arhc", "net_arch"),
         ({"policy_kwargs": {"activation_fn": "ReLU"}}, "activation_fn", "policy.activation"),
@@ -228,13 +266,13 @@ def test_an_argument_that_sb3_does_not_take_is_an_error_before_anything_starts(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_algorithm_of_the_other_engine_is_pointed_out() -> None:
+def test_algorithm_of_the_other_engine_raises_with_that_engine() -> None:
     with pytest.raises(ConfigError, match="engine: sb3"):
         find_algorithm("TD3")
     assert find_algorithm("qrdqn", "sb3").name == "QR-DQN"
 
 
-def test_actions_that_do_not_fit_are_told_with_what_would(tmp_path: Path) -> None:
+def test_unsupported_action_space_raises_with_suitable_algorithms(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="TD3 needs Box actions"):
         trainer_for(tiny_sb3(tmp_path, "TD3", env="CartPole-v1")).create_model()
 
@@ -291,7 +329,7 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path: Path) -> None
 
 
 def test_an_env_object_trains_as_the_one_env_it_is(tmp_path: Path) -> None:
-    trainer = trainer_for(tiny_sb3(tmp_path, "A2C", total_timesteps=64), gym.make("CartPole-v1"))
+    trainer = trainer_for(tiny_sb3(tmp_path, "A2C", total_timesteps=64, n_envs=1), gym.make("CartPole-v1"))
     trainer.train()
     assert trainer.get_env().num_envs == 1
     trainer.close()

@@ -1,4 +1,4 @@
-"""A policy that goes to Stable-Baselines3 and comes back acts the same; a zip runs nothing on the way."""
+"""A policy exported to Stable-Baselines3 and imported again acts the same; importing a zip runs no code."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def varied_actions(policy: LoadedPolicy, obs: Any) -> Any:
 
 
 def sb3_actions(zip_file: Path, name: str, obs: Any, env_id: str) -> Any:
-    """What Stable-Baselines3 itself does with the files."""
+    """Return the actions of the files, loaded with Stable-Baselines3 itself."""
     cls = getattr(stable_baselines3, name, None) or getattr(sb3_contrib, name)
     statistics = zip_file.with_name(f"{zip_file.stem}_vecnormalize.pkl")
     if statistics.exists():
@@ -162,7 +162,7 @@ def sb3_actions(zip_file: Path, name: str, obs: Any, env_id: str) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_there_and_back_gives_the_same_actions(case: str, tmp_path: Path) -> None:
+def test_export_and_import_give_the_same_actions(case: str, tmp_path: Path) -> None:
     policy = trained(tmp_path / "runs", case)
     assert policy.config is not None and policy.config.env is not None
     env_id = policy.config.env.id
@@ -208,7 +208,7 @@ def test_an_imported_policy_can_be_evaluated_and_trained_on(tmp_path: Path) -> N
     trainer.close()
 
 
-def test_statistics_of_sb3_come_along_when_they_are_named(tmp_path: Path) -> None:
+def test_statistics_of_sb3_are_imported_when_given(tmp_path: Path) -> None:
     envs = VecNormalize(DummyVecEnv([lambda: gym.make("Pendulum-v1")]), norm_reward=False)
     model = stable_baselines3.A2C("MlpPolicy", envs, seed=0)
     model.learn(100)
@@ -327,7 +327,7 @@ MALFORMED: dict[str, tuple[str, Any]] = {
         lambda weights: {name: value for name, value in weights.items() if name != "action_net.weight"},
     ),
     "weights that are no names": ("policy.pth", lambda weights: [1, 2]),
-    "weights that unfold to many times their size": (
+    "weights that unpack to many times their size": (
         "policy.pth",
         lambda weights: weights | {"action_net.weight": torch.zeros(40_000_000)},
     ),
@@ -335,7 +335,7 @@ MALFORMED: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", MALFORMED)
-def test_a_zip_that_is_not_what_it_says_is_refused_in_three_lines(
+def test_invalid_zip_raises_in_three_lines(
     what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = _with(tmp_path, *MALFORMED[what])
@@ -344,7 +344,7 @@ def test_a_zip_that_is_not_what_it_says_is_refused_in_three_lines(
     assert main(["import", str(bad), "--env", "CartPole-v1", "--trust", "--root", root]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
-    assert ("many times" in what) == ("unfold" in lines[0])
+    assert ("many times" in what) == ("unpack" in lines[0])
     assert not Path(root).exists()
 
 
@@ -361,7 +361,7 @@ def test_an_algorithm_that_import_does_not_know_is_refused(
         read_sb3_zip(tmp_path / "m.zip")
 
 
-def test_what_sb3_cannot_express_is_said(tmp_path: Path) -> None:
+def test_export_raises_for_networks_that_sb3_does_not_support(tmp_path: Path) -> None:
     CASES["DQN, dueling"] = {}
     HYPERPARAMS["DQN"] |= {"dueling": True}
     try:
@@ -390,5 +390,5 @@ def test_a_model_of_another_env_is_refused(tmp_path: Path, capsys: pytest.Captur
     stable_baselines3.PPO("MlpPolicy", "CartPole-v1").save(tmp_path / "m.zip")
     root = str(tmp_path / "runs")
     assert main(["import", str(tmp_path / "m.zip"), "--env", "Acrobot-v1", "--trust", "--root", root]) == 2
-    assert "not made for Acrobot-v1" in capsys.readouterr().err
+    assert "does not fit Acrobot-v1" in capsys.readouterr().err
     assert not Path(root).exists()

@@ -18,7 +18,9 @@ collect_ignore_glob = [] if importlib.util.find_spec("ray") else ["test_*.py"]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["RAY_AUTH_TOKEN"] = "a-token-for-tests-of-ludus-0123456789abcdef"
 # workers of Ray import the envs of tests too
-os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[-3:], os.environ.get("PYTHONPATH", "")])
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [*sys.path[-3:], os.environ.get("PYTHONPATH")])  # an empty entry is the working directory
+)
 STORE = 80 * 2**20  # bytes of object store per node: the least that Ray takes is 75 MiB
 
 

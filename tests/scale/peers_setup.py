@@ -49,7 +49,7 @@ def _run(sending: Any, work: Callable[..., Any], *arguments: Any) -> None:
     torch.set_num_threads(1)
     try:
         sending.send_bytes(pickle.dumps((True, work(*arguments))))
-    except BaseException:  # whatever it is, the test tells it
+    except BaseException:  # the test reports any error
         sending.send_bytes(pickle.dumps((False, traceback.format_exc())))
 
 
@@ -65,7 +65,7 @@ def joined(rank: int, size: int, port: int, *, sharded: bool) -> DistributedPeer
 
 
 def obey(learner: Any) -> None:
-    """Do what the first learner tells, until it is done."""
+    """Run the first learner's orders until it ends."""
     while True:
         try:
             what, arguments = learner.peers.hear()

@@ -23,7 +23,7 @@ class ScriptedFleet:
         self.serial = 0
         self.dies: set[int] = set()
         self.absence = 0
-        """How many looks it takes until a lost shard is replaced."""
+        """Number of checks until a lost shard is replaced."""
         self.absent: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class NoPolicy:
 
 
 def collected(collector: Any) -> Any:
-    """What the collector collects after a publication, as in the training loop."""
+    """Return the next collection after a publication, as in the training loop."""
     policy = NoPolicy()
     collector.publish(policy)
     return collector.collect(policy)

@@ -1,4 +1,4 @@
-"""Asynchronous collectors: experience within the staleness bound, each sample learnt from once, losses borne."""
+"""Asynchronous collectors: experience within the staleness bound, each sample used once, losses tolerated."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ CASES: dict[str, dict[str, Any]] = {
 def test_each_algorithm_trains_to_its_total(algorithm: str, four_nodes: Any, tmp_path: Path) -> None:
     scale = {"collectors": 2, "mode": "async", "max_staleness": 2}
     run = trained(tiny(tmp_path, algorithm, n_envs=4, scale=scale, **CASES[algorithm]))
-    told = rows(run)
-    assert told[-1]["step"] == CASES[algorithm]["total_timesteps"]
-    ages = [row["rollout/staleness_max"] for row in told if "rollout/staleness_max" in row]
+    written = rows(run)
+    assert written[-1]["step"] == CASES[algorithm]["total_timesteps"]
+    ages = [row["rollout/staleness_max"] for row in written if "rollout/staleness_max" in row]
     assert ages and max(ages) <= 2
 
 
@@ -149,7 +149,7 @@ def test_losses_and_resume_keep_the_count_exact(four_nodes: Any, tmp_path: Path)
 
 def counted(run: RunDirectory, total: int) -> None:
     """Every update took the steps of all envs, and no episode holds more steps than there were."""
-    told = rows(run)
-    assert told[-1]["step"] == total and all(row["step"] == 256 * row["updates"] for row in told)
+    written = rows(run)
+    assert written[-1]["step"] == total and all(row["step"] == 256 * row["updates"] for row in written)
     episodes = [json.loads(line) for line in run.episodes_path.read_text().splitlines()]
     assert sum(episode["length"] for episode in episodes) <= total

@@ -1,4 +1,4 @@
-"""Ray is reached with a token only, shows no dashboard, and is not there for whoever has no `scale:`."""
+"""Ray needs a token, shows no dashboard, and is not imported without `scale:`."""
 
 from __future__ import annotations
 
@@ -69,14 +69,15 @@ def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         words = ["cluster", "up", "--port", str(port), "--client-port", str(client_port), "--cpus", "2"]
         up = ludus(*words, "--json", cwd=home, **environment)
         assert up.returncode == 0, up.stderr
-        told = json.loads(up.stdout.splitlines()[-1])
+        started = json.loads(up.stdout.splitlines()[-1])
         ports = {port: address for port, address in listening().items() if port not in before}
         yield {
             "home": home,
             "environment": environment,
             "ports": ports,
             "client": f"ray://127.0.0.1:{client_port}",
-            **told,
+            "auto": "auto",
+            **started,
         }
     finally:
         for pid in with_mark(mark):
@@ -94,7 +95,7 @@ def test_no_dashboard_listens_anywhere(own_cluster: dict[str, Any]) -> None:
     assert own_cluster["ports"] and 8265 not in own_cluster["ports"]
 
 
-@pytest.mark.parametrize("way", ["address", "client"])
+@pytest.mark.parametrize("way", ["address", "client", "auto"])
 def test_a_run_with_the_token_trains_there(way: str, own_cluster: dict[str, Any]) -> None:
     if way == "client" and " " in sys.executable:
         pytest.skip("Ray starts the server of Ray Client by an unquoted shell line")
@@ -106,6 +107,8 @@ def test_a_run_with_the_token_trains_there(way: str, own_cluster: dict[str, Any]
     done = ludus("train", *FAST, *TINY, "--scale", address, "--json", cwd=home, **environment)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["steps"] == 512
+    if way == "auto":
+        assert f":{own_cluster['address'].rpartition(':')[2]})" in done.stdout + done.stderr
 
 
 def test_a_run_that_is_killed_there_is_resumed_to_the_same_bytes(own_cluster: dict[str, Any]) -> None:
@@ -159,3 +162,21 @@ def test_without_scale_nothing_of_ray_is_imported(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_workers_do_not_look_for_modules_in_the_working_directory(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from ludus.scale import cluster\n"
+        "session, ray = cluster.connect('local'), cluster.import_ray()\n"
+        "def find():\n"
+        "    import sys\n"
+        "    return sys.path\n"
+        "print(*ray.get(ray.remote(num_cpus=0)(find).remote()), sep='\\n')\n"
+        "session.close()\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert found.returncode == 0, found.stderr
+    assert str(tmp_path) not in found.stdout.splitlines() and "" not in found.stdout.splitlines()

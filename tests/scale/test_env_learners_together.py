@@ -110,7 +110,7 @@ def test_two_learners_end_where_one_does(case: str, sharded: bool) -> None:
         assert other == pytest.approx(
             one, rel=1e-1 if "bfloat16" in case else 1e-3, abs=1e-2 if "bfloat16" in case else 1e-5
         )
-    # what two have saved, one goes on from
+    # one learner continues from the state that two have saved
     successor = made(case)
     policy = {k.removeprefix("policy."): v for k, v in after.items() if k.startswith("policy.")}
     successor.policy.load_state_dict(policy)

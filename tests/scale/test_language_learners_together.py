@@ -64,7 +64,7 @@ def made(case: str, full: bool, peers: Any = None) -> LanguageLearner[Any]:
 
 def stage(case: str, full: bool) -> LanguageModel:
     model = tiny_model(full=full)
-    if "bfloat16" in case:  # the weights; what is learnt beside them stays float32
+    if "bfloat16" in case:  # only the base weights; the trained weights stay float32
         assert isinstance(model, LlamaModel)
         model.base.to(torch.bfloat16)
     return model
@@ -109,7 +109,7 @@ def test_two_learners_end_where_one_does(case: str, full: bool, sharded: bool) -
         )
     ours = alone.agreement("learner", made_up(99, version=UPDATES).turns)
     assert gap == pytest.approx(ours, rel=0.1 if rounds else 1e-4)
-    # what two have saved, one goes on from
+    # one learner continues from the state that two have saved
     successor = made(case, full)
     model = successor.place.model
     model.load_adapter_tensors("learner", {k[2:]: v for k, v in after.items() if k.startswith("w.")})

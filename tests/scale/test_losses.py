@@ -1,4 +1,4 @@
-"""A run bears so many losses within an hour, can be stopped over each, and says the cause of one too many."""
+"""A run tolerates a number of losses within an hour, can be stopped during each, and reports the cause at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ludus.scale.losses import Losses
 from ludus.training.learner_ranks import LearnerRanks
 
 
-def test_one_loss_too_many_is_told_with_its_cause() -> None:
+def test_one_loss_too_many_is_reported_with_its_cause() -> None:
     losses = Losses(2)
     losses.count("the first")
     losses.count("the second")
@@ -24,12 +24,12 @@ def test_one_loss_too_many_is_told_with_its_cause() -> None:
 
 def test_a_run_that_gives_up_on_its_learners_does_not_save_half_an_update() -> None:
     config = TrainerConfig(scale={"max_failures": 0})
-    with pytest.raises(LudusError, match="a learner was lost") as told:
+    with pytest.raises(LudusError, match="a learner was lost") as caught:
         LearnerRanks().lose(config, "a learner was lost")
-    assert not isinstance(told.value, CollectorsLost)  # on which a run saves where it is
+    assert not isinstance(caught.value, CollectorsLost)  # on which a run saves where it is
 
 
-def test_a_run_that_lost_a_shard_at_a_checkpoint_can_be_stopped_or_goes_on_from_there() -> None:
+def test_a_run_that_lost_a_shard_at_a_checkpoint_can_be_stopped_or_continues() -> None:
     fleet = ScriptedFleet([1, 1])
     collector = SyncCollector(fleet, None, 3)  # type: ignore[arg-type]
     fleet.absence = 10**9

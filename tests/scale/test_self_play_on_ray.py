@@ -1,4 +1,4 @@
-"""Self-play on Ray: samplers and learners in processes of their own train as one would, and losing some is borne."""
+"""Self-play on Ray: samplers and learners in separate processes train as one would, and tolerate losses."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ def test_two_samplers_and_two_learners_are_resumed_exactly(whole: RunDirectory, 
     assert games_of(whole, "train") == games_of(cut, "train")
 
 
-def test_a_run_killed_outright_goes_on_to_the_same_end(
-    whole: RunDirectory, four_nodes: Any, tmp_path: Path
-) -> None:
+def test_a_killed_run_resumes_to_the_same_end(whole: RunDirectory, four_nodes: Any, tmp_path: Path) -> None:
     changed = [f"save_dir={tmp_path}", f"scale.ray={four_nodes.address}"]
     command = [sys.executable, "-m", "ludus", "train", str(whole.config_path), "--quiet"]
     process = subprocess.Popen([*command, *changed])

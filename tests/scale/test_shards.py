@@ -69,7 +69,7 @@ def same_harvest(one: ShardResult, other: ShardResult) -> None:
 CASES: dict[str, dict[str, Any]] = {
     "ppo": {},
     "ppo without kernels": {"kernels": False},
-    "dqn": {"algorithm": "DQN", "hyperparams": {"learning_starts": 6}},
+    "dqn": {"algorithm": "DQN", "hyperparams": {"learning_starts": 6}, "normalize_reward": True},
     "ppo with masks": {"env": "odd_envs:MaskedWalk-v0"},
     "a2c with a curriculum": {
         "algorithm": "A2C",
@@ -80,7 +80,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_one_built_again_goes_on_where_the_lost_one_was(case: str, tmp_path: Path) -> None:
+def test_a_rebuilt_shard_continues_where_the_lost_one_was(case: str, tmp_path: Path) -> None:
     config = tiny(tmp_path, **CASES[case])
     plan = plan_of(config)
     first, second, third = versions(config, 3)

@@ -1,4 +1,4 @@
-"""Language runs that a stranger might send: their league, frozen versions, games and warm start turned against us."""
+"""Language runs that others might send: their league, frozen versions, games and warm start turned against us."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A corpus of runs that a stranger might send: each entry changes a good run into one that attacks."""
+"""A corpus of runs that another person might send: each entry changes a good run into one that attacks."""
 
 from __future__ import annotations
 

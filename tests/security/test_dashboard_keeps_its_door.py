@@ -1,4 +1,4 @@
-"""Who may talk to the dashboard: pages of this machine, and whoever has the token."""
+"""Access to the dashboard: only pages of this machine, and clients with the token."""
 
 from __future__ import annotations
 
@@ -104,7 +104,9 @@ def test_what_changes_something_needs_our_own_header(site: Site, path: str) -> N
     address = f"/api/runs/{site.id_of('one')}{path}"
     own = f"http://127.0.0.1:{site.port}"
     assert ask(site, address, "POST", Origin=own)[0] == 403
-    assert ask(site, address, "POST", Origin=own, X_Ludus_Ui="1")[0] == 409  # in, and told why not
+    assert (
+        ask(site, address, "POST", Origin=own, X_Ludus_Ui="1")[0] == 409
+    )  # admitted, and refused with a reason
     assert ask(site, address, "GET")[0] == 405
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
         status, headers, _ = ask(site, address, method, Origin=own, X_Ludus_Ui="1")

@@ -1,4 +1,4 @@
-"""What the dashboard reads: plain files of runs, not through `..` and not through links, and no secrets."""
+"""The dashboard reads only plain files of runs: not through `..`, not through links, and no secrets."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TARGETS = ["secret.log", "secret.mp4", "secret.txt", "secret/secret.log", "etc/p
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with secrets beside the runs folder."""
+    """A folder with secrets next to the runs folder."""
     folder = tmp_path_factory.mktemp("place")
     for name in ("secret.log", "secret.mp4", "secret.txt"):
         (folder / name).write_bytes(SECRET)

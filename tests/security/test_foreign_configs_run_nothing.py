@@ -1,4 +1,4 @@
-"""A foreign config from a stranger runs no code, in whatever corner of it the code stands."""
+"""A foreign config from another person runs no code, in whatever corner of it the code stands."""
 
 from __future__ import annotations
 

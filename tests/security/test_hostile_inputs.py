@@ -1,4 +1,4 @@
-"""Configs, zips, mirrors, models and adapters of strangers: no code runs, nothing outside is read or written."""
+"""Configs, zips, mirrors, models and adapters of other people: no code runs, nothing outside is read or written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def refused(watch: Watch, *words: str) -> str:
-    """What a command said that refused its input in three lines."""
+    """Return the output of a command that must refuse its input in three lines."""
     code, said = watch.run(*words)
     assert code == 2, (code, said[-1_500:])
     assert "\x1b" not in said

@@ -1,4 +1,4 @@
-"""Language runs that a stranger sent, through the commands for leagues, games, warm starts and watching."""
+"""Language runs that another person sent, through the commands for leagues, games, warm starts and watching."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SOME = [
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose versions make legal moves, without which nothing is told of their exploitability."""
+    """A run whose versions make legal moves; without these no exploitability is computed."""
     return train(tmp_path_factory.mktemp("trained"), pairs=3000)
 
 

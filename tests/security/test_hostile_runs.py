@@ -1,4 +1,4 @@
-"""Runs that a stranger sent, through every command that takes one: no code runs, nothing outside is read or written."""
+"""Runs that others sent, through every command that takes one: no code runs, nothing outside is read or written."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def attempt(attack: str, command: str, watch: Watch) -> int:
     watch.may = ("subprocess.Popen",) if command in ("compare",) else ()
     code, said = watch.run(*(word.replace("HERE", str(watch.here)) for word in COMMANDS[command]))
     if command == "compare" and code == 1:
-        code = 2  # it tells of trainings that failed, and goes on
+        code = 2  # it reports trainings that failed, and continues
     assert "\x1b" not in said and "\x07" not in said, "the terminal was steered"
     assert code in (0, 2), (code, said)
     return code

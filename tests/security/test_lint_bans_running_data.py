@@ -51,7 +51,7 @@ ALLOWED = {
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, set[str]]:
-    """What the linter says of each text, as if it stood in `src`; all in one process, for its start costs most."""
+    """Linter findings for each text, as if it were in `src`; one process for all, because starting it is slow."""
     command = [sys.executable, "-m", "ruff", "check", "--output-format", "json", "--no-cache"]
     folder = _ROOT / "src" / "ludus"
     texts = "\n\n".join(f"def _{n}():\n    " + one.replace("\n", "\n    ") for n, one in enumerate(BANNED))

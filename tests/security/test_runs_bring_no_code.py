@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import gymnasium as gym
 import pytest
 
 from ludus.cli.app import main
@@ -36,6 +33,7 @@ gymnasium.register("Evil-v0", entry_point="gymnasium.envs.classic_control:CartPo
 ATTACKS = {
     "an extractor": ("policy", {"features_extractor": "{module}:Net"}),
     "an extractor by its name alone": ("policy", {"features_extractor": "Net"}),
+    "hidden layers": ("policy", {"network": "{module}:Net"}),
     "a wrapper": ("env", {"id": "CartPole-v1", "wrappers": ["{module}:Wrap"]}),
     "an env": ("env", {"id": "{module}:Evil-v0"}),
 }
@@ -61,21 +59,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder to work in; afterwards Python has forgotten what lay in it."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    before, registered = set(sys.modules), dict(gym.registry)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
-    gym.registry.clear()
-    gym.registry.update(registered)
-
-
 def _receive(run: Path, place: Path, attack: str, mark: Path) -> None:
-    """A copy of the run at `place` whose config names code that lies beside it."""
+    """A copy of the run at `place` whose config names code that is next to it."""
     import shutil
 
     shutil.copytree(run, place)
@@ -116,11 +101,13 @@ def test_neither_do_files_beside_a_run_in_what_was_downloaded(attack: str, train
     assert not mark.exists()
 
 
-def test_code_of_ones_own_is_imported_as_ever(trained: Path, here: Path) -> None:
+def test_code_of_ones_own_is_imported_for_it_with_consent(trained: Path, here: Path) -> None:
     mark = here / "ran"
     _receive(trained, here / "received", "an env", mark)
     (here / "received" / "evil.py").rename(here / "mine.py")
     config = here / "received" / "config.yaml"
     config.write_text(config.read_text().replace("received.evil:", "mine:"))
-    assert main(["eval", "received", "--episodes", "1"]) == 0
+    assert main(["eval", "received", "--episodes", "1"]) == EXIT_USER_ERROR
+    assert not mark.exists()
+    assert main(["eval", "received", "--episodes", "1", "--allow", "mine"]) == 0
     assert mark.exists()

@@ -9,10 +9,11 @@ import pytest
 
 from ludus.cli.app import main
 from ludus.errors import UserError
-from ludus.games.unity.builds import why_not_launched
+from ludus.games.unity.builds import not_launched_reason
 from ludus.games.unity.settings import BuildConfig
 from ludus.plain_files import read_plain, way_out
 from ludus.runs.directory import RunDirectory, find_run
+from ludus.tracking.wandb import WandbTracker
 
 
 @pytest.fixture
@@ -80,11 +81,24 @@ def test_only_plain_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
         read_plain(plain, 9)
 
 
+@pytest.mark.parametrize("place", ["here", "in the run"])
+def test_wandb_takes_no_server_from_a_run(
+    place: str, run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run.path / "wandb").mkdir()
+    (run.path / "wandb" / "settings").write_text("[default]\nbase_url = http://canary.invalid\n")
+    monkeypatch.chdir(run.path if place == "here" else tmp_path)
+    used = tmp_path / "other" if place == "here" else run.path
+    with pytest.raises(UserError, match="settings") as caught:
+        WandbTracker("name", "project", used, {})
+    assert caught.value.where.endswith("wandb/settings")
+
+
 def test_a_program_that_came_with_a_run_is_not_started(run: RunDirectory) -> None:
     run.config_path.write_text("env: ludus/Unity-v0\n")
     build = run.path / "build.x86_64"
     build.write_text("#!/bin/sh\n")
     build.chmod(0o755)
-    with pytest.raises(UserError, match="never run"):
-        why_not_launched(BuildConfig(path=str(build)))
-    assert why_not_launched(BuildConfig(path=str(build), launch=False)) is not None
+    with pytest.raises(UserError, match="never started"):
+        not_launched_reason(BuildConfig(path=str(build)))
+    assert not_launched_reason(BuildConfig(path=str(build), launch=False)) is not None

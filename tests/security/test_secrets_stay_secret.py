@@ -54,7 +54,7 @@ class Telling(gym.Env):
     def step(self, action):
         self.life += 1
         self.steps += 1
-        if self.life == self.fails_at:  # as libraries do that tell what they sent
+        if self.life == self.fails_at:  # as libraries do that print the request they sent
             key = os.environ["OPENAI_API_KEY"]
             raise RuntimeError(f"401 for url https://h/?key={key}, Authorization: Bearer {key!r}")
         return np.zeros(2, np.float32), 1.0, False, self.steps == 20, {}
@@ -72,8 +72,8 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        told = {"error": {"message": f"bad request: {dict(self.headers)} {body.decode()[:200]}"}}
-        data = json.dumps(told).encode()
+        answer = {"error": {"message": f"bad request: {dict(self.headers)} {body.decode()[:200]}"}}
+        data = json.dumps(answer).encode()
         self.send_response(400)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -216,20 +216,20 @@ def test_canaries_are_nowhere_after_runs_crashes_pages_and_failed_mirrors(
             pages = ask_dashboard(work, environment(tmp_path))
     finally:
         listing.stop()
-    told = "\n".join(said)
-    shown = {name for name, value in CANARIES.items() for form in forms(value) if form.decode() in told}
+    output = "\n".join(said)
+    shown = {name for name, value in CANARIES.items() for form in forms(value) if form.decode() in output}
     served = {name for name, value in CANARIES.items() if name != "LUDUS_UI_TOKEN" and value in pages}
     written = leaks(tmp_path)
     looks = 4 * len(CANARIES)
     bad = len(shown) + len(served) + len(written) + len(listing.found)
     record_fault("secrets: in files, output, pages, process list", looks, looks - bad)
     assert not written
-    assert not shown, told
+    assert not shown, output
     assert not served
     assert not listing.found
     assert listing.looks > 20
-    assert "401 for url" in told, "the env's own error is shown, all the same"
-    assert "***" in told
+    assert "401 for url" in output, "the env's own error is shown, all the same"
+    assert "***" in output
     assert sum(1 for path in work.rglob("*") if path.is_file()) > 20
 
 

@@ -1,7 +1,7 @@
-"""Sees whether a payload did anything: sentinel files, a folder nobody may touch, and Python's audit of what is opened.
+"""Detect whether a payload did anything: by sentinel files, a forbidden folder, and Python's audit hooks.
 
 `Watch` is put around a command. Payloads touch `pwned` if they are run; the folder `outside` holds secrets and a file
-to be overwritten, and no path in it may be opened, listed, changed or told.
+to be overwritten, and no path in it may be opened, listed, changed or printed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Watch:
         self._before = self._state()
 
     def run(self, *words: str) -> tuple[int, str]:
-        """How `ludus WORDS…` ended and all it said; AssertionError where anything was run, touched or told."""
+        """Run `ludus WORDS…`; return exit code and output. AssertionError if anything was run, touched or printed."""
         said = io.BytesIO()
         # as Python opens them: what cannot be encoded fails on stdout, and is written out on stderr
         out = io.TextIOWrapper(said, "utf-8", write_through=True)
@@ -78,7 +78,7 @@ class Watch:
         assert not self.mark.exists(), "the payload was run"
         assert self.deeds == [], self.deeds
         assert self._state() == self._before, "the folder outside was changed"
-        assert SECRET not in said, "a secret was told"
+        assert SECRET not in said, "a secret was printed"
         for path in self.here.rglob("*"):
             if self.outside not in path.parents and path.is_file() and not path.is_symlink():
                 with path.open("rb") as file:
@@ -107,7 +107,7 @@ class Watch:
                     self.deeds.append(f"{event} {one!r}")
 
     def _is_outside(self, path: str) -> bool:
-        # by its own name alone: what a link leads to is seen by what was changed or told
+        # by its own name only: access through a link is detected by what was changed or printed
         return os.path.abspath(path).startswith(str(self.outside) + os.sep) or path == str(self.outside)
 
     def _state(self) -> dict[str, tuple[Any, ...]]:

@@ -13,10 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
+from ludus.reports.web.connections import DashboardServer
 from ludus.reports.web.index import RunIndex
-from ludus.reports.web.server import create_app
 
 
 def write_run(root: Path, name: str, rewards: list[float] | None = None, **info: Any) -> Path:
@@ -96,8 +94,8 @@ def serving(root: Path, token: str | None = None) -> Iterator[Site]:
     """The real app under uvicorn, on a free port; its index in a temporary file."""
     index = RunIndex(root, cache=None, scan_every=0.3)
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(create_app(index, token=token), log_level="warning", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    server = DashboardServer(index, token)
+    server.config.timeout_graceful_shutdown = 1
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not server.started:

@@ -81,7 +81,7 @@ def made_up(seed: int = 0, matches: int = 6, version: int = 0, group: bool = Fal
                     completion=tuple(rng.integers(0, 256, n).tolist()),
                     log_probs=(-5.5 + 0.5 * rng.standard_normal(n)).astype(np.float32),
                     well_formed=bool(rng.random() < 0.8),
-                    group=index % 2 + 2 * (number // 3) if group else None,
+                    group=number // 3 if group else None,
                 )
             )
         played.append(match(turns, (float(rng.normal()), float(rng.normal()))))

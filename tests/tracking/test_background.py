@@ -1,4 +1,4 @@
-"""A tracker can raise or hang, at its start, on the way or at its end: it is reported once and nothing waits for it."""
+"""A tracker that raises or hangs, at its start, on a row or at its end, is reported once and nothing waits for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ludus.tracking.tracker import MetricsLog, RowValue
 
 
 class Remembering:
-    """Takes everything, and stops at `trouble` on its way: an exception to raise, or an event to wait for."""
+    """Tracker that records all calls. At `trouble` it raises an exception or waits for an event."""
 
     def __init__(self, trouble: Callable[[], object] = lambda: None, at: str = "") -> None:
         self.seen: list[str] = []
@@ -46,7 +46,7 @@ class Remembering:
 
 @pytest.fixture
 def release() -> Iterator[threading.Event]:
-    """What hanging trackers wait for; set at the end, so that no thread stays."""
+    """Event that hanging trackers wait for. It is set at the end, which lets every thread exit."""
     event = threading.Event()
     yield event
     event.set()
@@ -76,7 +76,7 @@ def test_every_row_arrives_in_order_and_then_it_is_closed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("at", ["start", "row", "close"])
-def test_one_that_raises_is_reported_once_and_every_row_is_in_the_file(
+def test_tracker_that_raises_is_reported_once_and_every_row_is_in_the_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, at: str
 ) -> None:
     follower = Background("W&B", lambda: Remembering(fail, at), advice="Then sync.")
@@ -84,13 +84,13 @@ def test_one_that_raises_is_reported_once_and_every_row_is_in_the_file(
         train(tmp_path, follower)
         follower.row({}, 99)  # and nothing more is said
     assert [record.getMessage() for record in caplog.records] == [
-        "W&B failed and is left out from here on: ConnectionError: the service is away. Training goes on, "
+        "W&B failed and is dropped for the rest of the run: ConnectionError: the service is away. Training continues, "
         "metrics.jsonl has every row. Then sync."
     ]
 
 
 @pytest.mark.parametrize("at", ["start", "row", "close"])
-def test_one_that_hangs_is_reported_once_and_not_waited_for(
+def test_hanging_tracker_is_reported_once_and_not_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, release: threading.Event, at: str
 ) -> None:
     room = 5_000 if at == "close" else 20
@@ -98,13 +98,13 @@ def test_one_that_hangs_is_reported_once_and_not_waited_for(
     began = time.monotonic()
     with caplog.at_level(logging.WARNING, logger="ludus.tracking"):
         train(tmp_path, follower)
-    assert time.monotonic() - began < 30.0  # it would be for ever
+    assert time.monotonic() - began < 30.0  # without the limit it would wait forever
     (record,) = caplog.records
-    said = {"close": "did not end within"}.get(at, "cannot keep up: 20 rows wait for it")
+    said = {"close": "did not end within"}.get(at, "cannot keep up: 20 rows are waiting")
     assert said in record.getMessage()
 
 
-def test_one_that_takes_too_long_over_a_row_is_reported_before_its_queue_is_full(
+def test_slow_tracker_is_reported_before_its_queue_is_full(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, release: threading.Event
 ) -> None:
     at_it = threading.Event()
@@ -124,7 +124,7 @@ def test_one_that_takes_too_long_over_a_row_is_reported_before_its_queue_is_full
     assert "has not answered" in record.getMessage()
 
 
-def test_an_idle_tracker_is_not_taken_for_a_hanging_one(
+def test_idle_tracker_is_not_reported_as_hanging(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     follower = Background("TensorBoard", Remembering, patience=600.0)
@@ -141,7 +141,7 @@ def test_an_idle_tracker_is_not_taken_for_a_hanging_one(
     assert not caplog.records
 
 
-def test_a_user_error_says_how_to_mend_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_user_error_is_reported_with_its_fix(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def refused() -> Remembering:
         raise UserError("Weights & Biases did not start: nobody is logged in", fix="`wandb login` once")
 
@@ -171,8 +171,8 @@ def test_checkpoints_and_videos_are_shown_once_each(tmp_path: Path) -> None:
     save(run, 200)
     (run / "checkpoints" / "best.json").write_text('{"checkpoint": "000000000200"}')
     (run / "videos").mkdir()
-    (run / "videos" / "000000000150.mp4").write_bytes(b"film")
-    (run / "videos" / ".000000000250.mp4.partial").write_bytes(b"half a film")
+    (run / "videos" / "000000000150.mp4").write_bytes(b"video")
+    (run / "videos" / ".000000000250.mp4.partial").write_bytes(b"half a video")
     (run / "checkpoints" / ".tmp-300-1").mkdir()
     follower.row({}, 250)
     follower.close()
@@ -180,7 +180,7 @@ def test_checkpoints_and_videos_are_shown_once_each(tmp_path: Path) -> None:
     assert shown == ["video 150", "checkpoint 200 best", "closed"]
 
 
-def test_a_file_written_anew_is_news_again(tmp_path: Path) -> None:
+def test_rewritten_file_counts_as_new(tmp_path: Path) -> None:
     save(tmp_path, 100)
     files = RunFiles(tmp_path)
     assert [file.step for file in files.news(last=True)] == [100]
@@ -190,7 +190,7 @@ def test_a_file_written_anew_is_news_again(tmp_path: Path) -> None:
     assert [file.step for file in files.news()] == [100]
 
 
-def test_a_checkpoint_is_told_when_it_has_settled(tmp_path: Path) -> None:
+def test_checkpoint_is_reported_only_after_it_has_settled(tmp_path: Path) -> None:
     save(tmp_path, 100)
     assert RunFiles(tmp_path).news() == []  # a moment later it may be the best
     assert len(RunFiles(tmp_path).news(last=True)) == 1

@@ -1,4 +1,4 @@
-"""A file is read as it grows: every whole line once, and from its start where it was cut back."""
+"""A file is read as it grows: every whole line once, and from its start after it was truncated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_each_whole_line_is_read_once_and_a_torn_one_when_it_is_whole(tmp_path: 
 
 
 @pytest.mark.parametrize("new", [b'{"step": 1}\n', b'{"step": 1}\n{"step": 2, "a": 0.5}\n{"step": 9}\n', b""])
-def test_a_file_that_was_cut_back_is_read_from_its_start(tmp_path: Path, new: bytes) -> None:
+def test_truncated_file_is_read_from_its_start(tmp_path: Path, new: bytes) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n{"step": 2, "a": 0.25}\n')
     follower = Follower(path)
@@ -41,7 +41,7 @@ def test_a_file_that_was_cut_back_is_read_from_its_start(tmp_path: Path, new: by
     assert not follower.rewound
 
 
-def test_a_file_that_is_gone_is_void(tmp_path: Path) -> None:
+def test_missing_file_has_no_rows(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n')
     follower = Follower(path)
@@ -91,7 +91,7 @@ def test_the_last_row_is_found_from_the_end(tmp_path: Path) -> None:
     assert len(found["long"]) == 100_000
 
 
-def test_columns_hold_numbers_by_name_and_evaluations_lie_between_their_neighbours() -> None:
+def test_columns_hold_numbers_by_name_and_times_of_evaluations_are_interpolated() -> None:
     columns = Columns(clock="time/seconds")
     columns.take({"step": 10, "updates": 1, "a": 1.0, "time/seconds": 2.0})
     columns.take({"step": 15, "eval/mean_reward": 7.0, "text": "x", "none": None, "list": [1]})

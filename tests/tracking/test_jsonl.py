@@ -43,7 +43,7 @@ def test_numpy_scalars_are_written_as_numbers(tmp_path: Path) -> None:
     assert path.read_text() == '{"a": 0.5, "b": 3, "c": true, "d": 0.1}\n'
 
 
-def test_what_json_cannot_hold_is_refused_and_leaves_no_half_line(tmp_path: Path) -> None:
+def test_value_that_json_cannot_hold_raises_and_leaves_no_partial_line(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     writer = JsonlWriter(path)
     with pytest.raises(TypeError, match="ndarray"):
@@ -74,7 +74,7 @@ def test_flush_makes_rows_visible(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_truncate_gives_back_the_exact_bytes_of_the_checkpoint(tmp_path: Path) -> None:
+def test_truncate_restores_the_exact_bytes_of_the_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     offset = write_rows(path, {"a": 1}, {"a": 2})
     saved = path.read_bytes()
@@ -88,7 +88,7 @@ def test_truncate_gives_back_the_exact_bytes_of_the_checkpoint(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("content", "says"), [(None, "missing"), (b'{"a": 1}\n', "9 bytes"), (b"x" * 40, "no row")]
 )
-def test_truncate_refuses_a_file_that_is_not_the_checkpoints(
+def test_truncate_raises_for_a_file_that_differs_from_the_checkpoint(
     tmp_path: Path, content: bytes | None, says: str
 ) -> None:
     path = tmp_path / "rows.jsonl"
@@ -101,7 +101,9 @@ def test_truncate_refuses_a_file_that_is_not_the_checkpoints(
         assert path.read_bytes() == content
 
 
-def test_a_torn_last_line_is_skipped_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_torn_last_line_is_skipped_without_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"a": 1}\n{"a": 2}\n{"a": 3, "b"')
     assert list(read_jsonl(path)) == [{"a": 1}, {"a": 2}]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ludus.errors import UnknownName
 from ludus.tracking.logs import attach_log_file, detach, setup_logging
 
 log = logging.getLogger("ludus.somewhere")
@@ -24,7 +25,7 @@ def _logger_as_it_was() -> Iterator[None]:
     assert not logger.handlers
 
 
-def test_set_up_twice_a_message_appears_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_setting_up_twice_logs_each_message_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         setup_logging("INFO", tmp_path / "train.log")
     log.info("hello")
@@ -37,7 +38,7 @@ def test_set_up_twice_a_message_appears_once(tmp_path: Path, capsys: pytest.Capt
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO    ludus\.somewhere: hello", lines[0])
 
 
-def test_the_level_rules_the_console_and_the_file_keeps_info(
+def test_level_applies_to_the_console_and_the_file_gets_info(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     setup_logging("warning", tmp_path / "train.log")
@@ -51,7 +52,7 @@ def test_the_level_rules_the_console_and_the_file_keeps_info(
 
 
 def test_an_unknown_level_is_refused() -> None:
-    with pytest.raises(ValueError, match="LOUD"):
+    with pytest.raises(UnknownName, match="LOUD"):
         setup_logging("LOUD")
 
 

@@ -1,4 +1,4 @@
-"""The load of the machine is told under names of the clock, at most once a second."""
+"""The load of the machine is reported under `time/` names, at most once a second."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_load_is_that_since_the_last_sample(monkeypatch: pytest.MonkeyPatch)
         assert 0.001 < found["time/memory_gb"] < 1000
 
 
-def test_what_the_system_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_the_system_does_not_report_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_SECONDS", 0.0)
     monkeypatch.setattr(machine, "_machine_jiffies", lambda: None)
     monkeypatch.setattr(machine, "_memory", lambda: None)
@@ -38,17 +38,17 @@ def test_what_the_system_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread has no priority of its own")
-def test_what_steps_back_leaves_the_rest_as_it_was() -> None:
+def test_stepping_back_does_not_change_other_threads() -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
-    told = stepped_back(
+    niceness = stepped_back(
         lambda: subprocess.check_output(
             [sys.executable, "-c", "import os; print(os.getpriority(os.PRIO_PROCESS, 0))"], text=True
         )
     )
-    assert int(told) == max(before, 10)
+    assert int(niceness) == max(before, 10)
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
-def test_an_error_of_what_steps_back_is_raised_where_it_was_started() -> None:
+def test_error_of_a_stepped_back_call_is_raised_in_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
         stepped_back(lambda: 1 / 0)

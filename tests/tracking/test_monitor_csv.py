@@ -24,7 +24,7 @@ def test_episodes_appear_when_a_row_is_taken_and_a_torn_line_waits(tmp_path: Pat
     episodes.write_text(
         '{"step": 20, "reward": 20.0, "length": 20}\n{"step": 31, "reward": 11.0, "length": 11}\n'
     )
-    follower.row({"step": 50, "eval/mean_reward": 3.0}, 50)  # an evaluation does not tell the time
+    follower.row({"step": 50, "eval/mean_reward": 3.0}, 50)  # an evaluation row has no time
     follower.row({"step": 60, "time/seconds": 2.0}, 60)
     follower.close()
     assert rows(path)[2:] == ["20.0,20,1.5", "11.0,11,2.0"]

@@ -3,15 +3,16 @@ from __future__ import annotations
 import io
 import re
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from ludus.tracking.progress import ProgressDisplay, Verbosity, duration, number
+from ludus.tracking.progress import ProgressDisplay, Verbosity, duration, mean_and_spread, number
 
 
 class Clock:
-    """Time that passes only when told to."""
+    """Clock that moves only when a test advances it."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -62,6 +63,52 @@ def test_speed_and_time_left_of_a_resumed_run_count_from_where_it_resumed() -> N
     shown.update(0.5, 50_000)
     shown.close()
     assert out.getvalue() == "  50%  step 50,000  fps 1,000  reward 5.00  eta 0:50\n"
+
+
+def test_the_bar_moves_within_a_rollout_and_the_time_left_runs_down() -> None:
+    shown, clock, _ = display(terminal=True)
+    steps = [0]
+    shown.start([], 1_000, "steps", lambda: (steps[0] / 1_000, steps[0]))
+    shown.update(0.0, 0)
+    seen = []
+    for clock.now, steps[0] in ((5.0, 50), (10.0, 100), (15.0, 150), (20.0, 200), (22.0, 200)):
+        if steps[0] == 100:
+            shown.update(0.1, 100)  # 90 seconds for the rest
+        seen.append([line.plain for line in shown.frame(80)][-1].strip())
+    shown.close()
+    assert seen == [
+        "50 / 1,000 steps   10/s   0:05 elapsed",
+        "100 / 1,000 steps   10/s   0:10 elapsed   1:30 left",
+        "150 / 1,000 steps   10/s   0:15 elapsed   1:25 left",
+        "200 / 1,000 steps   10/s   0:20 elapsed   1:20 left",
+        "200 / 1,000 steps   9/s   0:22 elapsed   1:18 left",
+    ]
+
+
+def test_long_work_is_named_in_the_display() -> None:
+    shown, clock, _ = display(terminal=True)
+    shown.start([], 1_000, "steps")
+    shown.note("evaluating")
+    assert "evaluating" not in shown.frame(80)[-1].plain
+    clock.now = 3.0
+    assert shown.frame(80)[-1].plain.endswith("evaluating")
+    shown.note(None)
+    assert "evaluating" not in shown.frame(80)[-1].plain
+    shown.close()
+
+
+def test_a_request_to_stop_is_acknowledged_at_once(tmp_path: Path) -> None:
+    shown, _, _ = display(terminal=True)
+    shown.start([], 1_000, "steps")
+    shown.acknowledge_stop()
+    line = shown.frame(80)[-1].plain
+    assert line.startswith("  stopping after this minibatch, then saving") and len(line) < 80
+    shown.close()
+    with open(tmp_path / "out", "w") as file:
+        plain = ProgressDisplay(Console(file=file))
+        plain.start([], 1_000, "steps")
+        plain.acknowledge_stop()
+        assert (tmp_path / "out").read_text().startswith(" stopping after this minibatch")
 
 
 def test_plain_lines_hold_no_control_codes_and_are_not_wrapped() -> None:
@@ -137,7 +184,7 @@ def test_a_terminal_without_unicode_gets_ascii() -> None:
     assert all(line.plain.isascii() for line in shown.frame(80, ascii_only=True))
 
 
-def test_units_other_than_steps_are_shown_beside_the_step() -> None:
+def test_units_other_than_steps_are_shown_next_to_the_step() -> None:
     shown, _, _ = display(verbosity="quiet")
     shown.start([], 30, "min")
     shown.update(0.5, 12_345)
@@ -202,3 +249,15 @@ def test_durations() -> None:
         "1:00:00",
         "10:01:01",
     ]
+
+
+def test_the_bar_shows_the_entropy_not_its_loss() -> None:
+    bar = ProgressDisplay(Console(file=io.StringIO()))
+    bar.update(0.5, 10, {"step": 10, "train/entropy_loss": -0.25})
+    assert "entropy 0.250" in "\n".join(line.plain for line in bar.frame(100))
+
+
+def test_the_spread_of_equal_numbers_is_zero() -> None:
+    assert mean_and_spread(0.92, 1.1e-16) == "0.920 ± 0"
+    assert mean_and_spread(-100.0, 25.0) == "-100.0 ± 25.00"
+    assert mean_and_spread(0.0, 0.0) == "0 ± 0"

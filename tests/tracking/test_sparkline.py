@@ -23,6 +23,6 @@ def test_fewer_values_than_columns_are_stretched() -> None:
     assert sparkline([0.0, 7.0], 6) == ["▁▁▁███"]
 
 
-def test_a_flat_curve_and_an_empty_one_are_drawn_calmly() -> None:
+def test_flat_and_empty_curves_are_drawn() -> None:
     assert sparkline([3.0, 3.0], 2) == ["▄▄"]
     assert sparkline([None, None], 3, height=2) == ["   ", "   "]

@@ -35,7 +35,7 @@ def test_each_metric_is_a_scalar_at_its_step(tmp_path: Path) -> None:
     assert scalars(tmp_path / "tb", "rollout/n") == [(20, 3.0)]
 
 
-def test_rows_are_readable_while_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_readable_during_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ludus.tracking.tensorboard._FLUSH_SECONDS", 0.0)
     tracker = TensorBoardTracker(tmp_path)
     tracker.row({"a": 1.0}, 1)
@@ -109,7 +109,7 @@ def test_the_weights_of_a_checkpoint_are_histograms(tmp_path: Path) -> None:
     assert sum(shown.histogram_value.bucket) == 101
 
 
-def test_a_video_is_a_moving_picture_among_the_images(tmp_path: Path) -> None:
+def test_video_is_an_animated_image(tmp_path: Path) -> None:
     av = pytest.importorskip("av")
     path = tmp_path / "000000000100.mp4"
     with av.open(str(path), "w") as container:
@@ -125,9 +125,9 @@ def test_a_video_is_a_moving_picture_among_the_images(tmp_path: Path) -> None:
     tracker.close()
     (shown,) = EventAccumulator(str(tmp_path / "tb")).Reload().Images("video")
     assert (shown.step, shown.width, shown.height) == (100, 240, 150)
-    with Image.open(io.BytesIO(shown.encoded_image_string)) as film:
-        assert film.format == "GIF"
-        assert film.n_frames == 45  # every second one: sixty at most
+    with Image.open(io.BytesIO(shown.encoded_image_string)) as animation:
+        assert animation.format == "GIF"
+        assert animation.n_frames == 45  # every second frame: at most sixty
 
 
 def test_the_whole_folder_is_imported_and_used_without_torch(tmp_path: Path) -> None:

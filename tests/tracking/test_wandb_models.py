@@ -1,4 +1,4 @@
-"""Models from Weights & Biases are named, downloaded and left unopened. The service itself is not asked here."""
+"""Models from Weights & Biases are named, downloaded and left unopened. These tests do not call the service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_artifact_or_a_file_of_a_run_is_named(text: str, expected: Reference)
 @pytest.mark.parametrize(
     "text", ["me/sb3/walker", "wandb:walker", "wandb:a/b/c/d", "wandb:", "wandb:a b/c/d"]
 )
-def test_anything_else_is_met_with_the_forms(text: str) -> None:
+def test_invalid_reference_raises_with_the_valid_forms(text: str) -> None:
     with pytest.raises(UserError) as caught:
         Reference.parse(text)
     assert "ENTITY/PROJECT/ARTIFACT" in caught.value.fix
@@ -73,20 +73,20 @@ def test_an_artifact_lands_in_its_folder(service: type[FakeApi], tmp_path: Path)
     assert files == [tmp_path / "m" / "model.zip"]
 
 
-def test_a_folder_in_use_is_left_alone(service: type[FakeApi], tmp_path: Path) -> None:
+def test_non_empty_folder_raises(service: type[FakeApi], tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UserError, match="not empty"):
         download(Reference.parse("wandb:me/sb3/walker"), tmp_path)
 
 
-def test_what_the_service_refuses_is_told_in_one_message(service: type[FakeApi], tmp_path: Path) -> None:
+def test_error_of_the_service_is_reported_in_one_message(service: type[FakeApi], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="ValueError: artifact") as caught:
         download(Reference.parse("wandb:me/sb3/other"), tmp_path / "m")
     assert "wandb login" in caught.value.fix
 
 
 @pytest.mark.parametrize("name", ["../model.zip", "/etc/x", "a/../../x", "..\\x"])
-def test_a_file_that_would_land_outside_is_refused(
+def test_file_name_that_leads_outside_the_folder_raises(
     service: type[FakeApi], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "names", (name,))
@@ -95,7 +95,7 @@ def test_a_file_that_would_land_outside_is_refused(
     assert not (tmp_path / "m").exists()
 
 
-def test_the_real_api_has_what_is_called() -> None:
+def test_real_api_has_the_methods_that_are_called() -> None:
     wandb = pytest.importorskip("wandb")
     assert "root" in inspect.signature(wandb.Artifact.download).parameters
     assert list(inspect.signature(wandb.Api.artifact).parameters)[1] == "name"

@@ -19,7 +19,7 @@ from ludus.tracking.wandb import WandbTracker
 
 @pytest.fixture
 def wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The real W&B, which keeps its files in the test's folder and calls nobody."""
+    """The real W&B, which keeps its files in the test's folder and uses no network."""
     for name in ("WANDB_DIR", "WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR"):
         monkeypatch.setenv(name, str(tmp_path / "wandb-home"))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
@@ -88,8 +88,8 @@ def test_an_offline_run_is_written_to_its_folder(tmp_path: Path, wandb: Any) -> 
 def test_checkpoints_and_videos_are_artifacts(tmp_path: Path, wandb: Any, what: Any) -> None:
     run = recorded(tmp_path, range(1))
     (run.videos_dir).mkdir()
-    film = run.videos_dir / "000000000100.gif"
-    film.write_bytes(b"GIF89a" + bytes(np.arange(50, dtype=np.uint8)))
+    video = run.videos_dir / "000000000100.gif"
+    video.write_bytes(b"GIF89a" + bytes(np.arange(50, dtype=np.uint8)))
     added: dict[str, set[str]] = {}
     tracker = WandbTracker("a run", "p", run.path, {}, mode="offline", run_id="xyz", checkpoints=what)
     log = tracker._run.log_artifact
@@ -101,7 +101,7 @@ def test_checkpoints_and_videos_are_artifacts(tmp_path: Path, wandb: Any, what: 
     tracker._run.log_artifact = listen
     tracker.checkpoint(add_checkpoint(run, 100), 100, best=True)
     tracker.checkpoint(run.path / "pruned", 200, best=False)
-    tracker.video(film, 100)
+    tracker.video(video, 100)
     tracker.video(run.path / "gone.mp4", 100)
     tracker.close()
     folder = "checkpoints/000000000100"
@@ -114,7 +114,7 @@ def test_checkpoints_and_videos_are_artifacts(tmp_path: Path, wandb: Any, what: 
     assert added == expected
 
 
-def test_nobody_is_asked_for_a_login(tmp_path: Path, wandb: Any) -> None:
+def test_login_is_never_prompted_for(tmp_path: Path, wandb: Any) -> None:
     from ludus.errors import UserError
 
     with pytest.raises(UserError, match="nobody is logged in") as caught:
@@ -122,17 +122,19 @@ def test_nobody_is_asked_for_a_login(tmp_path: Path, wandb: Any) -> None:
     assert "wandb login" in caught.value.fix
 
 
-def test_a_run_that_ended_is_brought_there_from_its_files_and_then_only_what_is_new(
+def test_finished_run_is_synced_from_its_files_and_later_only_new_rows(
     tmp_path: Path, wandb: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = recorded(tmp_path, range(100, 400, 100))
     add_checkpoint(run, 300)
 
     def sync(*more: str) -> dict[str, Any]:
-        assert main(["sync", "wandb", str(run.path), "--json", *more]) == 0
+        assert main(["sync", "wandb", str(run.path), "--json", "--allow", "wandb:p", *more]) == 0
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 
+    assert main(["sync", "wandb", str(run.path)]) == 2  # it was not trained here
+    assert "--allow wandb:p" in capsys.readouterr().err
     first = sync()
     assert (first["rows"], first["files"]) == (3, 1)
     assert run.info()["wandb_run_id"] == first["wandb_run_id"]

@@ -1,4 +1,4 @@
-"""What `device: auto` and `precision: auto` become."""
+"""Values that `device: auto` and `precision: auto` resolve to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that goes on from any of its exact checkpoints ends with the bytes of one that never stopped.
+"""A run that resumes from any of its exact checkpoints ends with the bytes of one that never stopped.
 
 Here the run is cut back to a middle checkpoint, with everything that must survive; tests/faults does it with SIGKILL.
 """
@@ -35,6 +35,8 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "ppo with masks": {"env": "odd_envs:MaskedWalk-v0"},
     "ppo on a dict": {"env": "odd_envs:DictWalk-v0"},
+    "ppo on integers with masks": {"env": "Taxi-v4"},
+    "dqn on integers": {"algorithm": "DQN", "env": "FrozenLake-v1"},
     "a2c with a curriculum": {
         "algorithm": "A2C",
         "env": "odd_envs:Walk-v0",

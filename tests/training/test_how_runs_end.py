@@ -1,4 +1,4 @@
-"""How a run ends: at its total in any unit, early for a reason, or when asked to by a signal."""
+"""End of a run: at its total in any unit, early for a reason, or by a signal."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from typing import Any
 
 import odd_envs  # noqa: F401  # registers its envs
 import pytest
-from tiny_runs import resumed, rows, steps_of, tiny, trained, trainer_for
+from tiny_runs import resumed, rows, same, steps_of, tiny, trained, trainer_for
 
+from ludus.algorithms.backends.eager import EagerOnPolicy
+from ludus.algorithms.ppo import PPO
 from ludus.errors import UserError
 from ludus.runs.checkpoints import CheckpointManager
 
 
 @pytest.mark.parametrize(
-    ("total", "steps"), [(1000, 1024), ("3 updates", 384), ("512 steps", 512), ("1e2", 128)]
+    ("total", "steps"), [(1000, 1000), ("3 updates", 384), ("512 steps", 512), ("1e2", 100), (515, 516)]
 )
 def test_a_total_ends_the_run_with_the_update_that_reaches_it(tmp_path: Path, total: Any, steps: int) -> None:
+    """The last rollout is shorter, so that a total in steps is met but for what a step of all envs adds."""
     run = trained(tiny(tmp_path, total_timesteps=total))
     assert run.info()["status"] == "finished" and run.info()["steps"] == steps
     assert steps_of(run) == [steps] and rows(run)[-1]["step"] == steps
@@ -47,7 +50,21 @@ def test_a_total_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_result_tells_the_run(tmp_path: Path) -> None:
+def test_a_run_ends_on_an_env_whose_episodes_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("ludus.evaluation.evaluate.STEPS_WITHOUT_LIMIT", 40)
+    config = tiny(
+        tmp_path, env="CliffWalking-v1", total_timesteps=128, evaluation={"every": 128, "episodes": 3}
+    )
+    with caplog.at_level("WARNING", "ludus"):
+        run = trained(config)
+    assert "CliffWalking-v1 declares no time limit" in caplog.messages[0]
+    assert "3 of 3 evaluation episodes did not end and were cut" in caplog.messages[1]
+    assert run.info()["evaluation"]["capped_episodes"] == rows(run)[-1]["eval/capped_episodes"] == 3
+
+
+def test_the_result_names_the_run(tmp_path: Path) -> None:
     trainer = trainer_for(tiny(tmp_path, evaluation={"every": 512, "episodes": 3}))
     result = trainer.train()
     trainer.close()
@@ -74,7 +91,7 @@ def test_a_reward_threshold_ends_the_run(tmp_path: Path) -> None:
     assert steps_of(run) == [256]
 
 
-def test_what_was_learnt_since_the_last_row_is_told_at_an_early_end(tmp_path: Path) -> None:
+def test_metrics_since_the_last_row_are_written_at_an_early_end(tmp_path: Path) -> None:
     run = trained(
         tiny(
             tmp_path,
@@ -120,7 +137,7 @@ def test_a_time_limit_ends_the_run(tmp_path: Path) -> None:
     assert run.info()["status"] == "stopped" and run.info()["reason"] == "ran for 0.2 seconds"
 
 
-def test_a_run_that_stopped_early_goes_on_when_asked_to(tmp_path: Path) -> None:
+def test_a_run_that_stopped_early_resumes_when_asked_to(tmp_path: Path) -> None:
     config = tiny(
         tmp_path, evaluation={"every": 256, "episodes": 2}, early_stopping={"reward_threshold": 1.0}
     )
@@ -143,7 +160,7 @@ def test_a_run_killed_between_its_last_save_and_its_end_does_not_train_past_it(t
     assert run.info()["status"] == "stopped" and run.info()["steps"] == 256 and rows(run) == before
 
 
-def test_train_again_goes_on_to_the_larger_total(tmp_path: Path) -> None:
+def test_train_again_continues_to_the_larger_total(tmp_path: Path) -> None:
     trainer = trainer_for(tiny(tmp_path, hyperparams={"learning_rate": {"linear": [1.0e-3, 0.0]}}))
     first = trainer.train(512)
     second = trainer.train(1024)
@@ -188,7 +205,77 @@ def test_a_signal_saves_and_reports(tmp_path: Path, number: int, code: int) -> N
     assert steps == list(range(128, 1025, 128))
 
 
-def test_a_signal_before_the_first_update_leaves_a_run_to_go_on_with(tmp_path: Path) -> None:
+def interrupted_update(config: Any, monkeypatch: pytest.MonkeyPatch, update: int) -> Any:
+    """A run of `config` that gets SIGINT in the second minibatch of this update, and how many minibatches it took."""
+    taken: list[int] = []
+    take, learn = EagerOnPolicy.minibatch, PPO.learn
+
+    def minibatch(self: Any, indices: Any) -> None:
+        taken.append(len(indices))
+        take(self, indices)
+        if len(learned) == update and len(taken) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    learned: list[None] = []
+
+    def counted(self: Any, *arguments: Any) -> Any:
+        learned.append(None)
+        taken.clear()
+        return learn(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(EagerOnPolicy, "minibatch", minibatch)
+        patched.setattr(PPO, "learn", counted)
+        trainer = trainer_for(config)
+        result = trainer.train()
+        trainer.close()
+    assert result.status == "interrupted" and len(learned) == update and len(taken) == 2
+    assert trainer.run is not None
+    return trainer.run, result
+
+
+SMALL_BATCHES: dict[str, Any] = {"kernels": False, "hyperparams": {"batch_size": 8, "n_epochs": 4}}
+
+
+def test_a_signal_ends_a_long_update_after_the_minibatch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ludus.training.session.LONG_UPDATE", 0.0)
+    config = tiny(tmp_path, checkpoint={"every": 256}, **SMALL_BATCHES)
+    whole = trained(config)
+    run, result = interrupted_update(config, monkeypatch, update=4)
+    assert result.steps == 384  # what the update was learning from is dropped
+    checkpoints = CheckpointManager(run.checkpoints_dir).list()
+    assert [(c.step, c.exact) for c in checkpoints] == [(256, True), (384, False)]
+    assert resumed(run, 256) == 256
+    same(run, whole)
+
+
+def test_a_stopped_update_of_games_that_are_saved_is_resumed_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ludus.training.session.LONG_UPDATE", 0.0)
+    config = tiny(
+        tmp_path,
+        env={"id": "ludus/Balatro-v0", "kwargs": {"actions": "moves", "max_hand": 10}},
+        vector="batched",
+        total_timesteps=640,
+        **SMALL_BATCHES,
+    )
+    whole = trained(config)
+    run, result = interrupted_update(config, monkeypatch, update=3)
+    assert result.steps == 256 and [c.exact for c in CheckpointManager(run.checkpoints_dir).list()] == [True]
+    assert resumed(run) == 256
+    same(run, whole)
+
+
+def test_the_first_update_can_be_stopped_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows yet how long it takes."""
+    run, result = interrupted_update(tiny(tmp_path, **SMALL_BATCHES), monkeypatch, update=1)
+    assert result.steps == 0 and resumed(run) == 0 and run.info()["status"] == "finished"
+
+
+def test_a_signal_before_the_first_update_leaves_a_resumable_run(tmp_path: Path) -> None:
     trainer = trainer_for(tiny(tmp_path))
     result = trainer.train(callback=Signal(signal.SIGINT, at=10))
     trainer.close()

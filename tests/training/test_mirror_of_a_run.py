@@ -1,4 +1,4 @@
-"""A run that is mirrored while it trains goes on elsewhere to the same bytes, and is never held up by its mirror."""
+"""A mirrored run resumes on another machine to the same bytes, and never waits for its mirror."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_run_pulled_from_s3_ends_with_the_bytes_of_one_that_never_stopped(
         assert not path.is_file() or SECRET.encode() not in path.read_bytes()
 
 
-def test_a_mirror_that_cannot_work_stops_nothing_and_is_told(
+def test_a_mirror_that_cannot_work_stops_nothing_and_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ludus.runs.mirror.background._FIRST_PAUSE", 0.01)
@@ -53,13 +53,13 @@ def test_a_mirror_that_cannot_work_stops_nothing_and_is_told(
         run = trained(tiny(tmp_path / "runs", mirror={"url": f"file://{tmp_path}/file", "wait": 5}))
     assert run.info()["status"] == "finished"
     first, last = [record.getMessage() for record in caplog.records if record.name == "ludus.runs"]
-    assert "does not work" in first and "Training goes on" in first
+    assert "failed" in first and "Training continues" in first
     assert "ludus mirror" in last
     state = MirrorState.load(run.path)
     assert state is not None and state.trouble and state.missing > 0
 
 
-def test_a_mirror_whose_package_is_missing_is_told_before_a_run_exists(
+def test_a_mirror_whose_package_is_missing_is_reported_before_a_run_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)

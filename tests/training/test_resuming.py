@@ -1,16 +1,19 @@
-"""What is damaged in a run is named, and put back or passed over; a damaged run is never taken for none."""
+"""Damage in a run is named, and repaired or skipped; a damaged run never counts as a missing one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tiny_runs import resumed, same, tiny, trained
+from tiny_runs import resumed, rows, same, steps_of, tiny, trained
 
 from ludus.cli.output import Output
-from ludus.cli.train import _newest_run
+from ludus.cli.train import _run_to_continue
 from ludus.config.loading import LoadedConfig
 from ludus.errors import CheckpointError, UserError
+from ludus.evaluation.load import load
+from ludus.runs.directory import RunDirectory, list_runs
+from ludus.training.factory import open_trainer
 
 EVERY = {"checkpoint": {"every": 256, "keep": 0}, "total_timesteps": 512}
 
@@ -54,12 +57,13 @@ def test_a_damaged_run_is_not_taken_for_no_run(tmp_path: Path) -> None:
     loaded = LoadedConfig(config)
     output = Output(False, quiet=True, verbose=False)
     run.info_path.write_text('{"status": "fin')
-    assert _newest_run(loaded, output) == run  # put back, and found
+    found = _run_to_continue(loaded, output)
+    assert found is not None and found.run == run  # put back, and found
     run.info_path.write_text('{"status": "fin')
     for checkpoint in run.checkpoints_dir.glob("0*"):
         (checkpoint / "state.json").write_text("{}")
     with pytest.raises(UserError, match=r"run\.json cannot be read"):
-        _newest_run(loaded, output)
+        _run_to_continue(loaded, output)
 
 
 def test_a_mark_that_a_kill_kept_from_being_written_is_made_up_for(tmp_path: Path) -> None:
@@ -70,3 +74,35 @@ def test_a_mark_that_a_kill_kept_from_being_written_is_made_up_for(tmp_path: Pat
     best.unlink()  # as if killed between the checkpoint and this file
     assert resumed(run) == 512
     assert best.read_text() == expected
+
+
+def test_going_back_to_a_checkpoint_keeps_the_later_ones_as_a_run_of_their_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = trained(tiny(tmp_path, checkpoint={"every": 256, "keep": 0}))
+    before = rows(run)
+    assert resumed(run, checkpoint=256, total=512) == 256
+    kept = RunDirectory.open(run.path / "set_aside" / "after-256")
+    assert steps_of(kept) == [512, 768, 1024] and steps_of(run) == [256, 512]
+    assert f"3 checkpoints later than step 256 were moved to {kept.path}" in caplog.text
+    assert rows(kept) == before and load(kept.path).checkpoint.step == 1024  # type: ignore[union-attr]
+    assert resumed(kept, total=1280) == 1024
+    assert [found.path for found in list_runs(tmp_path)] == [run.path]
+
+    assert resumed(run, checkpoint=256, total=512) == 256  # once more
+    assert steps_of(RunDirectory.open(run.path / "set_aside" / "after-256-2")) == [512]
+
+
+def test_later_checkpoints_are_deleted_when_asked_to(tmp_path: Path) -> None:
+    run = trained(tiny(tmp_path, checkpoint={"every": 256, "keep": 0}))
+    trainer = open_trainer(run)
+    trainer.resume(run, 256, discard_later=True)
+    trainer.train(512)
+    trainer.close()
+    assert steps_of(run) == [256, 512] and not (run.path / "set_aside").exists()
+
+
+def test_a_resume_from_the_newest_checkpoint_sets_nothing_aside(tmp_path: Path) -> None:
+    run = trained(tiny(tmp_path, checkpoint={"every": 256, "keep": 0}))
+    assert resumed(run, total=1280) == 1024
+    assert not (run.path / "set_aside").exists()

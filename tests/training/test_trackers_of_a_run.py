@@ -79,7 +79,7 @@ def test_tensorboard_has_scalars_weights_and_hyperparameters_of_a_real_run_acros
     assert "_hparams_/session_start_info" in events.PluginTagToContent("hparams")
 
 
-def test_wandb_that_is_not_installed_is_told_before_training(
+def test_wandb_that_is_not_installed_is_reported_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
@@ -87,7 +87,7 @@ def test_wandb_that_is_not_installed_is_told_before_training(
         trained(tiny(tmp_path, tracking={"tensorboard": False, "wandb": {}}))
 
 
-def test_wandb_goes_on_with_its_run_when_training_is_resumed(tmp_path: Path) -> None:
+def test_wandb_continues_its_run_when_training_is_resumed(tmp_path: Path) -> None:
     pytest.importorskip("wandb", reason="the extra wandb is not installed")
     settings = {
         "every": 128,

@@ -31,7 +31,7 @@ class Shown(odd_envs.DictWalk):
 
 register("ShownWalk-v0", Shown)
 EVERY = {"checkpoint": {"every": 300, "keep": 0}, "evaluation": {"every": 400, "episodes": 2}}
-FILMS = {"every": 350, "length": 8}
+VIDEO = {"every": 350, "length": 8}
 
 CASES: dict[str, Any] = {
     "ppo": tiny,
@@ -42,20 +42,29 @@ CASES: dict[str, Any] = {
 }
 
 
-def films(run: RunDirectory) -> list[str]:
+def videos(run: RunDirectory) -> list[str]:
     return sorted(path.name for path in run.videos_dir.glob("*.mp4"))
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_filmed_run_is_the_run_it_would_have_been(case: str, tmp_path: Path) -> None:
+def test_recording_videos_does_not_change_training(case: str, tmp_path: Path) -> None:
     plain = trained(CASES[case](tmp_path / "plain", **EVERY))
-    filmed = trained(CASES[case](tmp_path / "filmed", **EVERY, video=FILMS))
-    same(plain, filmed)
-    assert films(filmed) and not films(plain)
+    recorded = trained(CASES[case](tmp_path / "recorded", **EVERY, video=VIDEO))
+    same(plain, recorded)
+    assert videos(recorded) and not videos(plain)
 
 
-def test_a_filmed_run_resumes_to_the_byte_and_films_the_rest(tmp_path: Path) -> None:
-    config = tiny(tmp_path / "whole", checkpoint=EVERY["checkpoint"], video=FILMS)
+def test_the_log_says_at_which_step_the_first_video_is_recorded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "ludus"):
+        run = trained(tiny(tmp_path, total_timesteps=256, video={"every": 200, "length": 2}))
+    assert any("after the update that reaches its step, the first at step 256" in m for m in caplog.messages)
+    assert videos(run) == ["000000000256.mp4"]
+
+
+def test_a_run_with_videos_resumes_to_the_byte_and_records_the_rest(tmp_path: Path) -> None:
+    config = tiny(tmp_path / "whole", checkpoint=EVERY["checkpoint"], video=VIDEO)
     whole = trained(config)
     cut = trained(config.model_copy(update={"save_dir": str(tmp_path / "cut")}))
     for path in cut.videos_dir.iterdir():
@@ -63,12 +72,12 @@ def test_a_filmed_run_resumes_to_the_byte_and_films_the_rest(tmp_path: Path) -> 
     middle = steps_of(cut)[1]
     assert resumed(cut, middle) == middle
     same(whole, cut)
-    assert films(cut) == [name for name in films(whole) if int(name[:12]) > middle]
+    assert videos(cut) == [name for name in videos(whole) if int(name[:12]) > middle]
 
 
 def test_without_the_overlay_the_picture_is_alone(tmp_path: Path) -> None:
     import av
 
-    run = trained(tiny(tmp_path, env="ShownWalk-v0", video={**FILMS, "overlay": False}))
-    with av.open(str(run.videos_dir / films(run)[0])) as film:
-        assert (film.streams.video[0].height, film.streams.video[0].width) == (20, 30)
+    run = trained(tiny(tmp_path, env="ShownWalk-v0", video={**VIDEO, "overlay": False}))
+    with av.open(str(run.videos_dir / videos(run)[0])) as video:
+        assert (video.streams.video[0].height, video.streams.video[0].width) == (20, 30)

@@ -69,7 +69,7 @@ class Stage:
 
     @torch.no_grad()
     def gap(self, completions: list[Completion], adapter: str | None, temperature: float = 1.0) -> float:
-        """How far the log-probabilities lie from those the model gives the same tokens."""
+        """Return how far the log-probabilities are from those the model gives the same tokens."""
         turns: Any = [Said(self.prompt, one.tokens) for one in completions]
         ours = np.zeros(completion_starts(turns)[-1], np.float32)
         for batch in pack(turns, range(len(turns)), 10_000, torch.device("cpu")):

@@ -15,7 +15,7 @@ from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner
 from ludus.algorithms.peers import on_all_ranks
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm
-from ludus.config.schedule import Fraction, NonNegative
+from ludus.config.schedule import Fraction, LearningRate
 from ludus.types import Metrics
 
 
@@ -32,12 +32,12 @@ class A2CHyperparameters(OnPolicyHyperparameters):
         "normalize_advantage": {"choice": [True, False]},
     }
 
-    learning_rate: NonNegative = constant(7e-4)
-    n_steps: int = Field(default=5, ge=1, description="steps of every env per update")
+    learning_rate: LearningRate = constant(7e-4)
+    n_steps: int = Field(default=5, ge=1, le=10**8, description="steps of every env per update")
     gae_lambda: Fraction = constant(1.0)
     normalize_advantage: bool = False
     use_rms_prop: bool = Field(default=True, description="RMSprop, as in the paper; false: Adam")
-    rms_prop_eps: float = Field(default=1e-5, gt=0)
+    rms_prop_eps: float = Field(default=1e-5, ge=1e-12, le=1)
 
 
 class A2CTerms(NamedTuple):

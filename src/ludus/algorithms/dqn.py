@@ -17,7 +17,7 @@ from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearn
 from ludus.algorithms.replay import ReplayBatch
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm
-from ludus.config.schedule import NonNegative, Positive, PositiveFraction
+from ludus.config.schedule import LearningRate, Positive, PositiveFraction
 from ludus.policies.q_network import QPolicy
 from ludus.types import Metrics
 
@@ -36,12 +36,18 @@ class DQNHyperparameters(OffPolicyHyperparameters):
         "double": {"choice": [True, False]},
     }
 
-    learning_rate: NonNegative = constant(1e-4)
-    buffer_size: int = Field(default=100_000, ge=1, description="transitions kept")
-    learning_starts: int = Field(default=10_000, ge=0, description="env steps of random actions first")
-    batch_size: int = Field(default=32, ge=1)
-    train_freq: int = Field(default=4, ge=1, description="vector steps between two rounds of learning")
-    target_update_interval: int = Field(default=10_000, ge=1, description="env steps between target updates")
+    learning_rate: LearningRate = constant(1e-4)
+    buffer_size: int = Field(default=100_000, ge=1, le=10**9, description="transitions kept")
+    learning_starts: int = Field(
+        default=10_000, ge=0, le=10**12, description="env steps of random actions first"
+    )
+    batch_size: int = Field(default=32, ge=1, le=10**7)
+    train_freq: int = Field(
+        default=4, ge=1, le=10**9, description="vector steps between two rounds of learning"
+    )
+    target_update_interval: int = Field(
+        default=10_000, ge=1, le=10**12, description="env steps between target updates"
+    )
     tau: PositiveFraction = constant(1.0)
     exploration_fraction: float = Field(
         default=0.1, gt=0, le=1, description="of the run, to reach the final rate"
@@ -77,6 +83,14 @@ class DQN(OffPolicyLearner[DQNHyperparameters]):
         self.policy.epsilon = hyperparams.exploration_initial_eps
         self.use_kernels(unsupported_reason(self.policy), lambda: QKernels(self))
         self.choose_backend()
+
+    def unused_keys(self) -> dict[str, str]:
+        one = "DQN has one network"
+        unused = {"policy.share_net": one, "policy.share_features_extractor": one}
+        unused["policy.log_std_init"] = "Discrete actions have no standard deviation"
+        if not self.h.dueling:
+            unused["hyperparams.value_net_arch"] = f"{one}, unless dueling is true"
+        return unused
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -27,6 +27,10 @@ from ludus.types import Metrics
 
 E = TypeVar("E", bound=Experience)
 H = TypeVar("H", bound=Hyperparameters)
+
+
+class UpdateStopped(Exception):
+    """Raised by `Learner.before_step` to end an update. The caller drops what it has learned."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,16 @@ class AnyLearner(Protocol):
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None: ...
 
 
+@runtime_checkable
+class StoppableLearner(Protocol):
+    """A learner whose updates can be ended between two of their gradient computations."""
+
+    stops_between_steps: bool
+    """True if `before_step` is called in the middle of an update."""
+    before_step: Callable[[], None]
+    """May raise UpdateStopped. The session sets it."""
+
+
 class Learner(ABC, Generic[E, H]):
     """Owns the policy and its optimizers. `credit` and `learn` are the whole algorithm."""
 
@@ -94,7 +108,9 @@ class Learner(ABC, Generic[E, H]):
     fused_kernels = False
     """Set to True by a class whose update the fused CPU kernels compute. A subclass does not inherit it."""
     captured = False
-    """Whether updates are captured as CUDA graphs."""
+    """True if updates are captured as CUDA graphs."""
+    stops_between_steps = False
+    """True if `before_step` is called between the gradient steps of an update."""
     engine_note = "torch"
     """The update backend in words, for the run's header."""
 
@@ -103,6 +119,8 @@ class Learner(ABC, Generic[E, H]):
         self.peers = context.peers
         self.h = hyperparams
         self.step_gate = StepGate(context.device)
+        self.before_step: Callable[[], None] = lambda: None
+        """Called before a gradient step. It may raise UpdateStopped."""
 
     @abstractmethod
     def credit(self, experience: E, fraction: float) -> Any:
@@ -159,6 +177,10 @@ class Learner(ABC, Generic[E, H]):
             for state in optimizer.state.values():
                 yield from (value for value in state.values() if isinstance(value, torch.Tensor))
         yield from (self.step_gate.pulled, self.step_gate.fault)
+
+    def unused_keys(self) -> dict[str, str]:
+        """Return the config keys that this learner does not use, each with the reason."""
+        return {}
 
     def warm_start(self, policy: dict[str, torch.Tensor]) -> None:
         """Start from the weights of another policy of the same shape; optimizers stay new."""

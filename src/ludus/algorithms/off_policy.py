@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import torch
 from pydantic import Field
@@ -25,13 +25,23 @@ from ludus.types import Array, Metrics
 
 
 class OffPolicyHyperparameters(Hyperparameters):
-    buffer_size: int = Field(default=1_000_000, ge=1, description="transitions kept")
-    learning_starts: int = Field(default=100, ge=0, description="env steps of random actions first")
-    batch_size: int = Field(default=256, ge=1)
-    train_freq: int = Field(default=1, ge=1, description="vector steps between two rounds of learning")
-    gradient_steps: int = Field(
-        default=1, ge=-1, description="per round; -1: as many as env steps were taken"
+    normalizes_reward: ClassVar[bool] = False
+
+    buffer_size: int = Field(default=1_000_000, ge=1, le=10**9, description="transitions kept")
+    learning_starts: int = Field(
+        default=100, ge=0, le=10**12, description="env steps of random actions first"
     )
+    batch_size: int = Field(default=256, ge=1, le=10**7)
+    train_freq: int = Field(
+        default=1, ge=1, le=10**9, description="vector steps between two rounds of learning"
+    )
+    gradient_steps: Annotated[int, Field(ge=-1, le=1_000_000)] | Literal["auto"] = Field(
+        default="auto",
+        description="per round; auto: n_envs, so that more envs do not mean less learning; -1: as many as env steps",
+    )
+
+    def resolved(self, n_envs: int) -> Self:
+        return self.model_copy(update={"gradient_steps": n_envs}) if self.gradient_steps == "auto" else self
 
     def samples_per_step(self, n_envs: int) -> int:
         return self.batch_size
@@ -108,7 +118,9 @@ class OffPolicyLearner(Learner[Transitions, H]):
             return {}
         if self.kernels is None:
             self.policy.train()
-        n = batch if self.h.gradient_steps < 0 else self.h.gradient_steps
+        n = self.context.n_envs if self.h.gradient_steps == "auto" else self.h.gradient_steps
+        if n < 0:
+            n = batch
         try:
             metrics = self.backend.take_steps(n, fraction)
         except NotFinite as error:

@@ -8,12 +8,13 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from pydantic import Field
 
 from ludus.algorithms.advantages import gae, vtrace
 from ludus.algorithms.backends import OnPolicyBackend, RolloutBatch, RolloutSamples
-from ludus.algorithms.backends.eager import EagerOnPolicy
 from ludus.algorithms.backends.numba.actor_critic import ActorCriticKernels, unsupported_reason
+from ludus.algorithms.backends.numba.inputs import as_arrays
 from ludus.algorithms.backends.numba.rollouts import gae as fast_gae
 from ludus.algorithms.backends.numba.rollouts import vtrace as fast_vtrace
 from ludus.algorithms.learner import Learner, LearnerContext, explained_variance
@@ -31,7 +32,7 @@ from ludus.types import Array, Observation
 
 
 class OnPolicyHyperparameters(Hyperparameters):
-    n_steps: int = Field(default=2048, ge=1, description="steps of every env per update")
+    n_steps: int = Field(default=2048, ge=1, le=10**8, description="steps of every env per update")
     gae_lambda: Fraction = constant(0.95)
     ent_coef: NonNegative = constant(0.01)
     vf_coef: NonNegative = constant(0.5)
@@ -53,18 +54,19 @@ class OnPolicyLearner(Learner[Rollout, H]):
     Terms: ClassVar[Any]
     """The terms of the loss, and what else is measured of every sample."""
     policy: ActorCritic
-    """What plays. `trained` is what learns: the same, unless its weights are sharded among ranks."""
+    """Policy that plays. `trained` is the one that learns: the same, unless its weights are sharded among ranks."""
     minibatch_size: int
 
     def __init__(self, context: LearnerContext, hyperparams: H) -> None:
         super().__init__(context, hyperparams)
+        self.stops_between_steps = context.peers.size == 1  # several ranks take every step together
         self.policy = self.trained = self._make_policy()
         if context.peers.sharded:
             self.trained = self._make_policy() if context.peers.leads else self.policy
             context.peers.shard(self.trained.trunks(), self.trained)
         self.parameters = list(self.trained.parameters())
         self._peers_ready = False
-        """Whether the other ranks have weights and optimizer state as they are here."""
+        """True if the other ranks have the same weights and optimizer state as this one."""
         self.kernels: ActorCriticKernels | None = None
         self._backend: OnPolicyBackend | None = None
 
@@ -94,6 +96,8 @@ class OnPolicyLearner(Learner[Rollout, H]):
             self.policy.fast = CapturedActorCritic(self.policy, context.n_envs, generator)
             self._backend = CapturedOnPolicy(self)
         else:
+            from ludus.algorithms.backends.eager import EagerOnPolicy  # not where kernels learn
+
             self._backend = EagerOnPolicy(self)
 
     @property
@@ -105,6 +109,14 @@ class OnPolicyLearner(Learner[Rollout, H]):
     @backend.setter
     def backend(self, backend: OnPolicyBackend) -> None:
         self._backend = backend
+
+    def unused_keys(self) -> dict[str, str]:
+        unused = {}
+        if not isinstance(self.context.action_space, spaces.Box):
+            unused["policy.log_std_init"] = "only Box actions have a standard deviation"
+        if self.context.policy.share_net:
+            unused["hyperparams.value_net_arch"] = "policy.share_net is true: policy_net_arch is for both"
+        return unused
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"optimizer": self.optimizer}
@@ -273,7 +285,7 @@ class OnPolicyLearner(Learner[Rollout, H]):
             log_probs, _, values = self.policy.evaluate(obs, actions, masks)
             return log_probs, values
         mask = None if masks is None else masks.numpy()
-        found = self.kernels.evaluate(obs.numpy(), actions.numpy(), mask)
+        found = self.kernels.evaluate(as_arrays(obs), actions.numpy(), mask)
         return torch.from_numpy(found[0]), torch.from_numpy(found[1])
 
 

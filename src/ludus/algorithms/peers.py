@@ -1,10 +1,10 @@
-"""Learners that take every step on_all_ranks: each computes its share of a batch, and their gradients are added up.
+"""Learners that take every step together: each computes its share of a batch, and their gradients are added up.
 
 All hold the same weights (or each a part of every weight: `sharded`) and see the same experience, so that everything
 but the passes through the network is done by each alone, alike. Losses are sums over samples, divided by what the
 whole batch counts: the sum of the peers' gradients is then the gradient of one learner that has the whole batch.
 
-The first of them leads: what it is asked, it tells the others, who do the same (`on_all_ranks`).
+The first of them leads: it sends each method call to the others, which run the same method (`on_all_ranks`).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 COLLECTING = timedelta(days=7)
-"""How long peers wait for the next thing to do: a collection may take its time."""
+"""Time limit for the next order of the first peer: a collection can take long."""
 
 Shard = Callable[[Sequence[nn.Module], nn.Module], None]
 """Leaves this process its part of the weights of a module, gathered submodule by submodule when they are needed."""
 
 
 class PeerLost(LudusError):
-    """A rank of a shared step is gone; nothing of the step counts."""
+    """A rank was lost during a shared step; the step is discarded."""
 
 
 class Peers:
@@ -46,14 +46,14 @@ class Peers:
 
     @property
     def leads(self) -> bool:
-        """Whether others wait to be told what to do."""
+        """Return True if other ranks wait for orders of this one."""
         return False
 
     def tell(self, what: str, *arguments: Any) -> None:
-        """Let the others do this too."""
+        """Have the other ranks run the method `what` too."""
 
     def share(self, items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
-        """`items` dealt out to the peers, so that each has about as much; `sizes` is how much each item is."""
+        """Divide `items` among the peers, so that the sums of their `sizes` are about equal."""
         return [list(items)]
 
     def add_up(self, tensor: Tensor) -> Tensor:
@@ -61,14 +61,14 @@ class Peers:
         return tensor
 
     def mean(self, values: Tensor, n: int) -> Tensor:
-        """What these values, along their last axis, add to the mean of all `n`."""
+        """Return the part of these values, along their last axis, in the mean of all `n`."""
         return values.mean(dim=-1)
 
     def add_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """Give every peer the sum of their gradients."""
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
-        """The norm of these gradients taken on_all_ranks."""
+        """The norm of these gradients of all peers together."""
         return nn.utils.get_total_norm(gradients)
 
     def shard(self, modules: Sequence[nn.Module], root: nn.Module) -> None:
@@ -100,14 +100,14 @@ class DistributedPeers(Peers):
                 dist.broadcast_object_list([what, arguments], src=0, group=self._orders)
 
     def hear(self) -> tuple[str, tuple[Any, ...]]:
-        """What the first peer tells. PeerLost when it is gone."""
-        told: list[Any] = [None, None]
+        """Return the next order of the first peer: a method and its arguments. PeerLost when the peer is gone."""
+        order: list[Any] = [None, None]
         with losing_peers():
-            dist.broadcast_object_list(told, src=0, group=self._orders)
-        return told[0], told[1]
+            dist.broadcast_object_list(order, src=0, group=self._orders)
+        return order[0], order[1]
 
     def share(self, items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
-        # longest first, to whoever has least: all peers come to the same shares without asking
+        # longest item first, to the peer with the least: all peers compute the same shares without communication
         shares: list[list[T]] = [[] for _ in range(self.size)]
         loads = [0] * self.size
         for place in sorted(range(len(items)), key=lambda i: -sizes[i]):
@@ -158,7 +158,7 @@ class DistributedPeers(Peers):
 
 @contextmanager
 def losing_peers() -> Iterator[None]:
-    """Turns what torch raises when a peer's connection breaks into PeerLost."""
+    """Turn torch's error about a broken connection into PeerLost."""
     try:
         yield
     except RuntimeError as error:  # gloo's own errors have no class of their own
@@ -176,24 +176,24 @@ L = TypeVar("L", bound=HasPeers)
 
 
 def on_all_ranks(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, P], R]:
-    """A method of a learner that all its peers have to run at once: the one that leads tells the others to.
+    """Decorate a learner's method that all its peers must run at the same time: the first sends it to the others.
 
     Arguments are positional, and can be pickled.
     """
 
     @wraps(method)
-    def told(self: L, /, *arguments: P.args, **named: P.kwargs) -> R:
+    def on_every_rank(self: L, /, *arguments: P.args, **named: P.kwargs) -> R:
         if self.peers.size == 1:
             return method(self, *arguments, **named)
         with losing_peers():
             self.peers.tell(method.__name__, *arguments)
             return method(self, *arguments, **named)
 
-    return told
+    return on_every_rank
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether this process holds only a part of `tensor`."""
+    """Return True if this process has only a part of `tensor`."""
     return hasattr(tensor, "to_local")
 
 
@@ -205,14 +205,14 @@ def local(tensor: Tensor) -> Tensor:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """All of `tensor`. Where it is sharded every process has to ask."""
+    """Return all of `tensor`. If it is sharded, every process must call this."""
     sharded: Any = tensor
     all_of_it: Tensor = sharded.full_tensor() if is_sharded(tensor) else tensor
     return all_of_it
 
 
 def sharded_like(target: Tensor, source: Tensor) -> Tensor:
-    """Of the whole `source` this process's part, where `target` is sharded. Every process has it: nothing is sent."""
+    """Return this process's part of the whole `source` if `target` is sharded. Nothing is sent."""
     if not is_sharded(target):
         return source
     from torch.distributed.tensor import distribute_tensor
@@ -229,5 +229,5 @@ def put(target: Tensor, source: Tensor) -> None:
 
 
 def sendable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies on the CPU: to send a view would send all that it is a view of."""
+    """Return copies on the CPU: sending a view would send its whole storage."""
     return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}

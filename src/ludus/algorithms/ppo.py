@@ -42,14 +42,14 @@ class PPOHyperparameters(OnPolicyHyperparameters):
     }
 
     batch_size: int = Field(
-        default=64, ge=2, description="samples per gradient step; divides n_steps * n_envs"
+        default=64, ge=2, le=10**8, description="samples per gradient step; divides n_steps * n_envs"
     )
-    n_epochs: int = Field(default=10, ge=1, description="passes over each rollout")
+    n_epochs: int = Field(default=10, ge=1, le=10_000, description="passes over each rollout")
     clip_range: NonNegative = constant(0.2)
     clip_range_vf: NonNegative | None = Field(default=None, description="clip value changes too; null: no")
     normalize_advantage: bool = True
     target_kl: float | None = Field(
-        default=None, gt=0, description="end the epochs early beyond 1.5 times this"
+        default=None, gt=0, le=1e6, description="end the epochs early beyond 1.5 times this"
     )
 
     def samples_per_step(self, n_envs: int) -> int:
@@ -82,6 +82,7 @@ class PPO(OnPolicyLearner[PPOHyperparameters]):
         update.begin(self.receive(batch), settings)
         epochs = 0
         for _ in range(h.n_epochs):
+            self.before_step()
             epochs += 1
             minibatches = update.shuffle(h.batch_size)
             update.take_steps(minibatches)

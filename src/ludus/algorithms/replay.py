@@ -1,8 +1,9 @@
-"""A ring of transitions, kept raw; normalisation is applied to what is sampled, with today's statistics."""
+"""A ring of transitions, kept raw; sampled transitions are normalised with the current statistics."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,7 @@ class ReplayBatch:
         return found
 
     def fits(self, other: ReplayBatch) -> bool:
-        """Whether it can be copied into the memory of `other`."""
+        """Return True if it has the shapes of `other`, so that it can be copied into its memory."""
         return [part.shape for part in self.tensors()] == [part.shape for part in other.tensors()]
 
     def fill(self, other: ReplayBatch) -> None:
@@ -121,18 +122,14 @@ class ReplayBuffer:
 
     def arrays(self) -> ReplayArrays:
         """The buffer's own memory, for kernels that sample by themselves; plain observations only."""
-        stored = self._arrays
-        return ReplayArrays(
-            obs=stored["obs"],
-            next_obs=stored["next_obs"],
-            actions=stored["actions"],
-            rewards=stored["rewards"],
-            terminated=stored["terminated"],
-            next_masks=stored.get("next_masks"),
-        )
+        return _as_arrays(self._arrays, np.asarray)
+
+    def encoded(self, chosen: Array, encode: Callable[[Observation], Array]) -> ReplayArrays:
+        """Copies of the transitions `chosen`, with observations as rows that `encode` makes of them."""
+        return _as_arrays({name: array[chosen] for name, array in self._arrays.items()}, encode)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """What is filled, and the position of the next write."""
+        """Return the filled part of the buffer, and the position of the next write."""
         stored = {name: torch.from_numpy(array[: self.size]) for name, array in self._arrays.items()}
         return {**stored, "position": torch.tensor(self._position)}
 
@@ -166,8 +163,19 @@ def _flatten(transitions: Transitions) -> dict[str, Array]:
     return fields
 
 
+def _as_arrays(fields: dict[str, Array], encode: Callable[[Any], Array]) -> ReplayArrays:
+    return ReplayArrays(
+        obs=encode(_unflatten(fields, "obs")),
+        next_obs=encode(_unflatten(fields, "next_obs")),
+        actions=fields["actions"],
+        rewards=fields["rewards"],
+        terminated=fields["terminated"],
+        next_masks=fields.get("next_masks"),
+    )
+
+
 def space_bytes(space: spaces.Space[Any]) -> int:
-    """How much memory one element of `space` takes in a buffer."""
+    """Return the bytes that one element of `space` takes in a buffer."""
     if isinstance(space, spaces.Dict):
         return sum(map(space_bytes, space.spaces.values()))
     kind = np.dtype(space.dtype or np.int64)

@@ -42,12 +42,14 @@ class SACHyperparameters(OffPolicyHyperparameters):
         default="auto",
         description="entropy temperature; auto: learnt so that entropy stays at target_entropy",
     )
-    initial_temperature: float = Field(default=1.0, gt=0, description="where auto starts")
-    target_entropy: float | Literal["auto"] = Field(
+    initial_temperature: float = Field(default=1.0, ge=1e-12, le=1e6, description="where auto starts")
+    target_entropy: Annotated[float, Field(ge=-1e6, le=1e6)] | Literal["auto"] = Field(
         default="auto", description="auto: minus the action's size"
     )
     tau: PositiveFraction = constant(0.005)
-    target_update_interval: int = Field(default=1, ge=1, description="gradient steps between target updates")
+    target_update_interval: int = Field(
+        default=1, ge=1, le=10**12, description="gradient steps between target updates"
+    )
     max_grad_norm: Positive | None = Field(default=None, description="null: no clipping")
 
 
@@ -86,6 +88,9 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
         if self.captured:
             generator = context.streams.torch("actions", str(device))
             self.policy.fast = CapturedActor(self.policy, context.n_envs, generator)
+
+    def unused_keys(self) -> dict[str, str]:
+        return {"policy.share_net": "actor and critics of SAC share no hidden layers"}
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {

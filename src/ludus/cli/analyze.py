@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ludus.cli.commands import EnvId, Episodes, Json, Quiet, Root, Seed, Stochastic
+from ludus.cli.commands import EnvId, Episodes, Json, MaxSteps, Quiet, Root, Seed, Stochastic, examples
 from ludus.cli.output import Output
 from ludus.errors import UserError
 
@@ -16,8 +16,13 @@ if TYPE_CHECKING:
     from ludus.cli.player import PolicyOnEnv
     from ludus.evaluation.analysis.recording import Recording
 
-ANALYZE_EXAMPLES = "ludus analyze latest;  ludus analyze RUN@best --episodes 20 --export parquet --png"
 _PAGE, _STEPS = "analysis.html", "steps"
+
+
+EXAMPLES = examples(
+    "ludus analyze latest",
+    "ludus analyze latest@best --episodes 20 --export parquet --png",
+)
 
 
 def analyze(
@@ -47,6 +52,7 @@ def analyze(
     env: EnvId = None,
     seed: Seed = 0,
     stochastic: Stochastic = False,
+    max_steps: MaxSteps = None,
     root: Root = "runs",
     json: Json = False,
     quiet: Quiet = False,
@@ -83,6 +89,7 @@ def analyze(
             reward_scale=player.policy.reward_scale(),
             gamma=_gamma(player),
             deterministic=not stochastic,
+            max_steps=player.max_steps(max_steps),
             on_episode=None
             if status is None
             else lambda done: status.update(f"playing: {done} of {episodes}"),
@@ -168,13 +175,13 @@ def _subtitle(player: PolicyOnEnv, seed: int, stochastic: bool) -> str:
 def _facts(recording: Recording) -> dict[str, str]:
     import numpy as np
 
-    from ludus.tracking.progress import number
+    from ludus.tracking.progress import mean_and_spread
 
     rewards = np.array(recording.rewards)
     lengths = np.array([episode.length for episode in recording.episodes])
     facts = {
         "episodes": f"{len(rewards):,}",
-        f"return, ± {number(float(rewards.std()))}": number(float(rewards.mean())),
+        "return": mean_and_spread(float(rewards.mean()), float(rewards.std())),
         "steps an episode": f"{lengths.mean():,.0f}",
         "ended by the env": f"{np.mean([one.ended == 'terminated' for one in recording.episodes]):.0%}",
     }

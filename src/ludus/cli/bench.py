@@ -1,4 +1,4 @@
-"""`ludus bench`: how fast it is, how well it learns and how it grows, beside its peers."""
+"""`ludus bench`: measure speed, learning and scaling compared with other libraries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Json, LazyCommands
+from ludus.cli.commands import Json, LazyCommands, examples
 from ludus.cli.output import Output, plain_table
 from ludus.plugins import commands
 
@@ -27,8 +27,10 @@ class _BenchCommands(LazyCommands):
 
 bench_app = typer.Typer(
     cls=_BenchCommands,
-    help="Measure speed and learning beside other libraries.",
+    help="Measure speed and learning compared with other libraries.",
     no_args_is_help=True,
+    add_completion=False,
+    epilog=examples("ludus bench speed ppo-cartpole --peers sb3"),
     rich_markup_mode=None,
 )
 
@@ -40,16 +42,16 @@ Algos = Annotated[str, typer.Option(metavar="A,B", help="Only workloads of these
 Envs = Annotated[str, typer.Option(metavar="A,B", help="Only workloads on these envs.")]
 Repeats = Annotated[int, typer.Option(metavar="N", min=1, help="Runs of each; the median counts.")]
 Steps = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Train so long, instead of what each workload says.")
+    int | None, typer.Option(metavar="N", min=1, help="Env steps; default: those of each workload.")
 ]
 
 
 @bench_app.callback()
 def _bench() -> None:
-    """Measure speed and learning beside other libraries."""
+    """Measure speed and learning compared with other libraries."""
 
 
-@bench_app.command("speed")
+@bench_app.command("speed", epilog=examples("ludus bench speed ppo-cartpole --peers sb3"))
 def speed(
     workloads: Workloads = None,
     peers: Peers = "",
@@ -91,7 +93,7 @@ def speed(
     output.result({"speed": results})
 
 
-@bench_app.command("learn")
+@bench_app.command("learn", epilog=examples("ludus bench learn ppo-cartpole --peers sb3 --seeds 3"))
 def learn(
     workloads: Workloads = None,
     peers: Peers = "",
@@ -132,12 +134,12 @@ def learn(
     output.result(summary | {"files": files})
 
 
-@bench_app.command("envs")
+@bench_app.command("envs", epilog=examples("ludus bench envs --n-envs 8,64,512"))
 def envs(
     n_envs: Annotated[str, typer.Option(metavar="A,B", help="Numbers of envs.")] = "8,64,512,4096",
     repeats: Repeats = 3,
     steps: Annotated[
-        int, typer.Option(metavar="N", min=1, help="At least so many steps, and at least four updates.")
+        int, typer.Option(metavar="N", min=1, help="Minimum of env steps; at least four updates.")
     ] = 262_144,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where results and plots go.")] = Path(
         "runs/bench-envs"
@@ -176,7 +178,7 @@ def envs(
 
 
 def _score_table(scores: Sequence[Score]) -> Table:
-    """`ludus is`: where its interquartile mean lies in the other's interval."""
+    """Return the scores as a table. `ludus is`: its interquartile mean relative to the other's interval."""
     numbers = ("seeds", "IQM", "95%", "quartiles", "seconds")
     table = plain_table("library", *numbers, "ludus is", right=numbers)
     for one in scores:
@@ -193,7 +195,7 @@ def _score_table(scores: Sequence[Score]) -> Table:
 
 
 def words(listed: str) -> list[str]:
-    """The words between commas."""
+    """Split a list at its commas."""
     return [word.strip() for word in listed.split(",") if word.strip()]
 
 
@@ -202,7 +204,7 @@ def _numbers(listed: str, option: str) -> list[int]:
 
     found = words(listed)
     if not found or not all(word.isdecimal() and int(word) > 0 for word in found):
-        raise UserError(f"'{listed}' is no list of numbers above zero", where=option, fix="such as 8,64,512")
+        raise UserError(f"'{listed}' is not a list of positive numbers", where=option, fix="such as 8,64,512")
     return [int(word) for word in found]
 
 
@@ -215,7 +217,7 @@ def _budget(workloads: Sequence[Workload], steps: int | None) -> list[Workload]:
 def _write(
     out: Path, name: str, summary: dict[str, Any], heading: str, panels: list[PanelChart], columns: int
 ) -> list[str]:
-    """NAME.json, NAME.html and NAME.svg under `out`; returns their paths."""
+    """Write NAME.json, NAME.html and NAME.svg under `out`; return their paths."""
     from ludus.experiments.panels import write_page, write_svg
     from ludus.runs.atomic import write_atomic
     from ludus.runs.strict_json import dumps

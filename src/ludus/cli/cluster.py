@@ -1,4 +1,4 @@
-"""`ludus cluster`: Ray on this machine, started with a token and without a dashboard, and who belongs to it."""
+"""`ludus cluster`: Ray on this machine, started with a token and without a dashboard, and the machines of a cluster."""
 
 from __future__ import annotations
 
@@ -6,33 +6,34 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.commands import Commands, Json
+from ludus.cli.commands import Commands, Json, examples
 from ludus.cli.output import Output, plain_table
 
-CLUSTER_EXAMPLES = """\b
+EXAMPLES = """\b
 Examples:
   ludus cluster up                         on this machine alone
-  ludus cluster up --host 10.0.0.1         the first machine of several, which reach it at 10.0.0.1
-  ludus cluster up --join 10.0.0.1:6379    every other one, with the first one's token
+  ludus cluster up --host 10.0.0.1         the first of several machines
+  ludus cluster up --join 10.0.0.1:6379    every other machine
   ludus cluster status
   ludus train my.yaml --scale auto
 """
 
 cluster_app = typer.Typer(
     cls=Commands,
-    help="Ray on several machines: start a node, see who belongs to it.",
-    epilog=CLUSTER_EXAMPLES,
+    help="Ray on several machines: start a node, list the nodes.",
+    epilog=EXAMPLES,
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 
 
 @cluster_app.callback()
 def _cluster() -> None:
-    """Ray on several machines: start a node, see who belongs to it."""
+    """Ray on several machines: start a node, list the nodes."""
 
 
-@cluster_app.command("up", epilog=CLUSTER_EXAMPLES)
+@cluster_app.command("up", epilog=EXAMPLES)
 def up(
     host: Annotated[
         str,
@@ -55,7 +56,7 @@ def up(
         int | None, typer.Option("--cpus", metavar="N", min=0, help="CPUs to offer; default: all.")
     ] = None,
     block: Annotated[
-        bool, typer.Option("--block", help="Stay in the foreground until Ray ends, as SLURM wants it.")
+        bool, typer.Option("--block", help="Stay in the foreground until Ray ends, as SLURM needs it.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -75,14 +76,14 @@ def up(
     output.result({"address": node.address, "token": node.token})
 
 
-@cluster_app.command("status")
+@cluster_app.command("status", epilog=examples("ludus cluster status", "ludus cluster status 10.0.0.1:6379"))
 def status(
     address: Annotated[
         str, typer.Argument(metavar="[ADDRESS]", help="auto, HOST:6379 or ray://HOST:10001.")
     ] = "auto",
     json: Json = False,
 ) -> None:
-    """Say which machines belong to a cluster, and what is free there."""
+    """List the machines of a cluster and their free resources."""
     from ludus.scale.nodes import read_nodes
 
     output = Output(json, listing=True)

@@ -7,26 +7,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Json, Quiet
+from ludus.cli.commands import Json, Quiet, naming_options
 from ludus.cli.output import Output
 from ludus.errors import EXIT_FAULT, UserError
+from ludus.tracking.logs import works_without_output
 
 if TYPE_CHECKING:
     from ludus.config.loading import LoadedConfig
     from ludus.experiments.comparison.plan import Comparison
     from ludus.experiments.experiment import ExperimentConfig
 
-COMPARE_EXAMPLES = """\b
+EXAMPLES = """\b
 Examples:
   ludus compare --env CartPole-v1 --algos ppo,a2c,dqn --seeds 5 --steps 50_000
   ludus compare a.yaml b.yaml --seeds 3
   ludus compare cartpole-ppo cartpole-dqn total_timesteps=50_000
   ludus compare --resume comparisons/CartPole-v1_1f2e3d4c
 
-The same command again goes on where it was stopped, and repeats nothing that is finished.
+The same command again continues where it was stopped, and repeats nothing that is finished.
 """
 
 
+@works_without_output
 def compare(
     sources: Annotated[
         list[str] | None,
@@ -49,21 +51,25 @@ def compare(
         str | None, typer.Option("--out", metavar="DIR", help="Default: a folder below comparisons/.")
     ] = None,
     resume: Annotated[
-        str | None, typer.Option("--resume", metavar="DIR", help="Go on with the comparison in this folder.")
+        str | None, typer.Option("--resume", metavar="DIR", help="Resume the comparison in this folder.")
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Compare algorithms or configs over several seeds."""
+    from ludus.config.own_modules import trust_config
     from ludus.experiments.comparison.plan import Comparison, default_directory, plan_experiments
 
     output = Output(json, quiet=quiet)
+    trust_config(*(sources or []))
     if resume is not None:
         if sources or algos or env or out:
             raise UserError("--resume takes everything from its folder", fix="leave the other arguments out")
         comparison = Comparison.open(resume)
     else:
-        experiments = plan_experiments(_configs(sources or [], env or [], algos, seeds, steps))
+        with naming_options():
+            configs = _configs(sources or [], env or [], algos, seeds, steps)
+        experiments = plan_experiments(configs)
         path = Path(out) if out is not None else default_directory(experiments)
         path.mkdir(parents=True, exist_ok=True)
         comparison = Comparison(path, experiments)
@@ -78,7 +84,7 @@ def _run(comparison: Comparison, output: Output, jobs: int | None) -> None:
     from ludus.experiments.comparison.page import write_page
     from ludus.experiments.comparison.results import write_results
     from ludus.experiments.comparison.running import run_comparison
-    from ludus.experiments.comparison.tables import comparison_table
+    from ludus.experiments.comparison.tables import budget_note, comparison_table
 
     display = ComparisonDisplay(output.console, quiet=output.verbosity == "quiet")
     code = run_comparison(comparison, display, jobs)
@@ -91,10 +97,13 @@ def _run(comparison: Comparison, output: Output, jobs: int | None) -> None:
     if ended:
         output.print(Text())
         output.print(comparison_table(results, output.console.width))
+        note = budget_note(results)
+        if note is not None:
+            output.print(note)
         output.print(Text())
     rows = [("page", str(page)), ("data", f"{comparison.path}/results.json, results.csv, costs.json")]
     if ended < len(runs):
-        rows.append(("go on", f"ludus compare --resume {_quoted(comparison.path)}"))
+        rows.append(("resume", f"ludus compare --resume {_quoted(comparison.path)}"))
     output.pairs(rows)
     status = "interrupted" if code else "failed" if failed else "finished"
     summary: dict[str, Any] = {
@@ -114,7 +123,7 @@ def _run(comparison: Comparison, output: Output, jobs: int | None) -> None:
 def _configs(
     sources: list[str], envs: list[str], algos: str | None, seeds: str, steps: str | None
 ) -> list[ExperimentConfig]:
-    """The experiments that the command line asks for."""
+    """Return the experiments that the command line names."""
     from ludus.config.loading import load_config
 
     files = [word for word in sources if "=" not in word or Path(word).is_file()]
@@ -165,7 +174,9 @@ def _seeds(text: str) -> int | list[int]:
         numbers = []
     if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers) or numbers == [0]:
         raise UserError(
-            f"'{text}' are no seeds", where=f"command line: --seeds {text}", fix="as in --seeds 5, or 1,2,3"
+            f"'{text}' is not a valid list of seeds",
+            where=f"command line: --seeds {text}",
+            fix="as in --seeds 5, or 1,2,3",
         )
     return numbers[0] if "," not in text else numbers
 

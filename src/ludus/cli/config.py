@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import EnvId, Json
+from ludus.cli.commands import EnvId, Json, examples
 from ludus.cli.foreign import remark_as_dict, remarks_as_comments
 from ludus.cli.output import Output, emit_json
 
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from ludus.config.loading import Key, LoadedConfig
 
 _COMMENT_COLUMN = 48  # at most: a longer value pushes only its own comment to the right
+
+
+EXAMPLES = examples(
+    "ludus config cartpole-ppo",
+    "ludus config my.yaml seed=7",
+    "ludus config --algo sac --env Pendulum-v1",
+)
 
 
 def config(
@@ -31,7 +38,7 @@ def config(
     algo: Annotated[str | None, typer.Option("--algo", metavar="NAME", help="PPO, A2C, DQN, SAC, …")] = None,
     env: EnvId = None,
     engine: Annotated[
-        str | None, typer.Option("--engine", metavar="NAME", help="Whose training loop: native, sb3.")
+        str | None, typer.Option("--engine", metavar="NAME", help="Training loop: native or sb3.")
     ] = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="The JSON schema of all config files, for editors.")
@@ -81,12 +88,14 @@ def _resolved(loaded: LoadedConfig) -> dict[str, Any]:
     data = loaded.config.model_dump(mode="json")
     data["algorithm"] = loaded.config.algorithm_entry().name
     data["hyperparams"] = loaded.config.typed_hyperparams().model_dump(mode="json")
+    data["normalize_reward"] = loaded.config.normalizes_reward()
+    data["evaluation"] = loaded.config.resolved_evaluation().model_dump(mode="json")
     return data
 
 
 def _lines(loaded: LoadedConfig) -> Iterator[tuple[str, Key, str | None]]:
     """The YAML line by line: text, key, and the value's origin (None for the head of a section)."""
-    config = loaded.config
+    config = loaded.config.model_copy(update={"evaluation": loaded.config.resolved_evaluation()})
     for name in type(config).model_fields:
         if name == "hyperparams":
             yield "hyperparams:", (name,), None
@@ -107,8 +116,22 @@ def _field_lines(loaded: LoadedConfig, section: BaseModel, key: Key) -> Iterator
         return
     if key == ("algorithm",):
         value = loaded.config.algorithm_entry().name
-    origin = _origin(loaded, key) if name in section.model_fields_set else "default"
-    yield f"{indent}{name}: {inline_yaml(value)}", key, origin
+    if key == ("normalize_reward",):
+        value = loaded.config.normalizes_reward()
+    yield f"{indent}{name}: {inline_yaml(value)}", key, _field_origin(loaded, section, key)
+
+
+def _field_origin(loaded: LoadedConfig, section: BaseModel, key: Key) -> str:
+    from ludus.config.schema import UNUSED_BY_LANGUAGE
+
+    config, name = loaded.config, key[-1]
+    if config.language is not None and (key[0] in UNUSED_BY_LANGUAGE or key == ("evaluation", "max_steps")):
+        return "no effect in a language run"
+    if name not in section.model_fields_set:
+        return "default"
+    if key[0] == "evaluation" and name not in config.evaluation.model_fields_set:
+        return "default of language runs"
+    return _origin(loaded, key)
 
 
 def _hyperparameter_lines(loaded: LoadedConfig) -> Iterator[tuple[str, Key, str | None]]:
@@ -126,7 +149,7 @@ def _hyperparameter_lines(loaded: LoadedConfig) -> Iterator[tuple[str, Key, str 
 
 
 def _origin(loaded: LoadedConfig, key: Key) -> str:
-    """Where a value that was set came from: its own key, an alias, or the section it was written in."""
+    """Return the origin of a value that was set: its own key, an alias, or the section that contains it."""
     if loaded.place(key) != "default":
         return _place(loaded, key)
     if key == ("policy", "features_dim") and ("hyperparams", "features_dim") in loaded.places:
@@ -138,7 +161,7 @@ def _origin(loaded: LoadedConfig, key: Key) -> str:
 
 
 def _place(loaded: LoadedConfig, key: Key) -> str:
-    """As loading names it, with a file's path as short as it can be said."""
+    """Return the origin of a value, with the path of a file as short as possible."""
     place = loaded.place(key)
     path, comma, line = place.rpartition(", ")
     if not comma or not line.startswith("line "):

@@ -28,22 +28,25 @@ _MODELS = {
 
 @dataclass(frozen=True)
 class Meant:
-    """A policy by its name, and where its run is looked for."""
+    """A policy by its name, and the folder that is searched for its run."""
 
     policy: str
     root: str
 
 
 def resolve_policy(policy: str, root: str, env: str | None) -> Meant:
-    """`policy` itself, unless it is a config file: then what its play section names, else its newest run.
+    """`policy` itself, unless it is a config file: then its run, what its play section names, or its newest run.
 
     Raises UserError when there is no such run.
     """
     from ludus.config.importers import SUFFIXES
+    from ludus.config.own_modules import is_run
 
     path = Path(policy)
     if path.suffix.lower() not in SUFFIXES or not path.is_file():
         return Meant(policy, root)
+    if path.name == "config.yaml" and is_run(path.parent):
+        return Meant(str(path.parent), root)
     from ludus.cli.foreign import without_missing_wandb
     from ludus.config.loading import config_hash, load_config
     from ludus.runs.directory import find_config_runs

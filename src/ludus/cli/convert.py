@@ -12,8 +12,8 @@ from ludus.cli.output import Output
 from ludus.plugins import listed
 
 EXAMPLES = """\b
-Reads, by the shape of the file:
-  rl-baselines3-zoo hyperparameters       ludus convert ppo.yml --env CartPole-v1
+Examples, by the shape of the file:
+  rl-baselines3-zoo    ludus convert ppo.yml --env CartPole-v1
 """ + "".join(f"  {importer.EXAMPLE}\n" for importer in listed("config_importers"))
 
 
@@ -23,10 +23,10 @@ def convert(
     ],
     env: EnvId = None,
     algo: Annotated[
-        str | None, typer.Option("--algo", metavar="NAME", help="Where the file does not say it itself.")
+        str | None, typer.Option("--algo", metavar="NAME", help="Needed if the file does not name it.")
     ] = None,
     engine: Annotated[
-        str | None, typer.Option("--engine", metavar="NAME", help="For which training loop: native, sb3.")
+        str | None, typer.Option("--engine", metavar="NAME", help="Training loop: native or sb3.")
     ] = None,
     json: Json = False,
 ) -> None:

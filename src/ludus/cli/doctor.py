@@ -1,4 +1,4 @@
-"""`ludus doctor`: what is installed here, what runs on what, and what each missing extra would give."""
+"""`ludus doctor`: list what is installed, the devices, and what each missing extra provides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 import ludus
-from ludus.cli.commands import Json, Root
+from ludus.cli.commands import Json, Root, examples
 from ludus.cli.output import Output, plain_table
 from ludus.errors import DISTRIBUTION, EXIT_FAULT, install_command
 from ludus.plugins import plugins
@@ -46,8 +46,13 @@ class _Extra:
     install: str
 
 
+EXAMPLES = examples(
+    "ludus doctor",
+)
+
+
 def doctor(root: Root = "runs", json: Json = False) -> None:
-    """Say what is installed, and what is missing."""
+    """List what is installed and what is missing."""
     from rich.text import Text
 
     output = Output(json, listing=True)

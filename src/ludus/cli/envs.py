@@ -1,4 +1,4 @@
-"""`ludus envs`: which environments there are, what each observes and does, and what the missing ones need."""
+"""`ludus envs`: list the environments, their spaces, and the extras that missing ones need."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Json
+from ludus.cli.commands import Json, examples
 from ludus.cli.output import Output, plain_table
-from ludus.errors import UserError, install_command
+from ludus.errors import UserError, describe_error, install_command
 
 _ID_WIDTH, _OBSERVES_WIDTH, _OTHER_WIDTH = 25, 28, 52
 _DESCRIBED_AT_MOST = 60  # an env must be built to be described, and Atari alone has hundreds
+
+
+EXAMPLES = examples(
+    "ludus envs",
+    "ludus envs lunar",
+)
 
 
 def envs(
@@ -35,7 +41,7 @@ def envs(
         output.print(_title(group, extra))
         table = plain_table("", "id", "observes", "acts with", wrap=("observes", "acts with"))
         table.show_header = False
-        table.columns[1].min_width = _ID_WIDTH  # so that the columns of all groups stand under each other
+        table.columns[1].min_width = _ID_WIDTH  # so that the columns of all groups are aligned
         table.columns[2].width = max(_OBSERVES_WIDTH, output.console.width - _OTHER_WIDTH)
         for env_id in wanted:
             described = _describe(env_id) if extra is None and len(wanted) <= _DESCRIBED_AT_MOST else {}
@@ -66,12 +72,13 @@ def _title(group: str, extra: str | None) -> Any:
 
 
 def _describe(env_id: str) -> dict[str, str]:
-    """What the env observes and does in words; `problem` when it cannot be built."""
+    """Return the env's observation and action spaces as text; `problem` when it cannot be built."""
     import gymnasium as gym
 
     from ludus.envs.catalog import find_gym_spec
     from ludus.envs.spaces import describe_space
     from ludus.envs.support import support_for
+    from ludus.envs.user_code import close_env
 
     described = support_for(env_id).description()
     if described is not None:  # to build one, its simulator would have to run
@@ -80,12 +87,14 @@ def _describe(env_id: str) -> dict[str, str]:
         env = gym.make(find_gym_spec(env_id), disable_env_checker=True)
     except UserError as error:
         return {"problem": error.what.removeprefix(f"the env '{env_id}' ").partition(",")[0]}
-    except Exception as error:  # a third party's env may raise anything, and is listed all the same
-        return {"problem": f"cannot be built: {type(error).__name__}: {error}"}
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a third party's env may raise anything, and is listed all the same
+        return {"problem": f"cannot be built: {describe_error(error)}"}
     try:
         return {
             "observation": describe_space(env.observation_space),
             "action": describe_space(env.action_space),
         }
     finally:
-        env.close()
+        close_env(env)

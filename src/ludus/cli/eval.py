@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.commands import EnvId, Episodes, Json, Quiet, Root, Seed, Stochastic
+from ludus.cli.commands import EnvId, Json, MaxSteps, Quiet, Root, SeedOrText, Stochastic, examples
 from ludus.cli.output import Output
+from ludus.errors import UserError
+
+if TYPE_CHECKING:
+    from ludus.envs.seeds import EpisodeSeed
+
+_EPISODES = 100
+
+EXAMPLES = examples(
+    "ludus eval latest",
+    "ludus eval latest@best --episodes 20 --json",
+    "ludus eval random --env CartPole-v1",
+)
 
 
 def evaluate(
@@ -18,10 +31,20 @@ def evaluate(
             metavar="POLICY", help="RUN, RUN@best, RUN@STEP, preset:NAME, latest, random; or a config."
         ),
     ],
-    episodes: Episodes = 100,
+    episodes: Annotated[
+        int | None,
+        typer.Option(
+            "--episodes", "-n", metavar="N", min=1, help="How many to play; default: 100, of a text seed 1."
+        ),
+    ] = None,
     env: EnvId = None,
-    seed: Seed = 0,
+    seed: SeedOrText = "0",
+    seeds: Annotated[
+        Path | None,
+        typer.Option("--seeds", metavar="FILE", help="One seed per line: an episode from each, instead."),
+    ] = None,
     stochastic: Stochastic = False,
+    max_steps: MaxSteps = None,
     root: Root = "runs",
     json: Json = False,
     quiet: Quiet = False,
@@ -30,32 +53,68 @@ def evaluate(
     """Evaluate a policy."""
     from ludus.cli.configured import resolve_policy
     from ludus.cli.player import seat
+    from ludus.envs.seeds import number_of_seed
     from ludus.evaluation.evaluate import evaluate as play_all
-    from ludus.tracking.progress import number
+    from ludus.evaluation.load import RANDOM
+    from ludus.tracking.progress import mean_and_spread, number
 
     output = Output(json, quiet=quiet, verbose=verbose)
     meant = resolve_policy(policy, root, env)
-    player = seat(meant.policy, env, meant.root, seed)
-    seeds = [seed + episode for episode in range(episodes)]
+    chosen = _chosen_seeds(seed, seeds, episodes)
+    player = seat(meant.policy, env, meant.root, number_of_seed(chosen[0]))
     with output.console.status("playing") if output.console.is_terminal and not quiet else nullcontext():
-        result = play_all(player.policy, player.spec, seeds, deterministic=not stochastic)
+        result = play_all(
+            player.policy,
+            player.spec,
+            chosen,
+            deterministic=not stochastic,
+            max_steps=player.max_steps(max_steps),
+        )
     summary = result.summary()
     if verbose:
-        for own_seed, record in zip(seeds, result.episodes, strict=True):
-            output.print(f"  seed {own_seed:<6} reward {number(record.reward):>8}   {record.length:,} steps")
+        for own_seed, record in zip(chosen, result.episodes, strict=True):
+            cut = ", cut" if record.capped else ""
+            output.print(
+                f"  seed {own_seed:<6} reward {number(record.reward):>8}   {record.length:,} steps{cut}"
+            )
     rows = [("policy", player.described), ("env", player.spec.id)]
-    rows.append(("reward", f"{number(result.mean_reward)} ± {number(result.std_reward)}"))
+    rows.append(("reward", mean_and_spread(result.mean_reward, result.std_reward)))
     rows.append(("range", f"{number(summary['min_reward'])} to {number(summary['max_reward'])}"))
     rows.append(("length", f"{number(result.mean_length)} steps"))
+    if result.capped:
+        rows.append(("cut", f"{result.capped} of {len(chosen)} episodes, which did not end (--max-steps)"))
     if result.success_rate is not None:
         rows.append(("success", f"{result.success_rate:.0%}"))
-    reports = result.reports()
-    if reports is not None:
+    for reports in result.reports():
         rows += reports.lines()
-    manner = "sampled actions" if stochastic else "deterministic"
-    rows.append(("episodes", f"{episodes}, {manner}, seeds {seeds[0]} to {seeds[-1]}"))
+    deterministic = not stochastic and player.policy.name != RANDOM
+    manner = "deterministic" if deterministic else "sampled actions"
+    rows.append(("episodes", f"{len(chosen)}, {manner}, {_described(chosen, seeds)}"))
     output.pairs(rows)
     output.result(
-        {**summary, **player.as_dict(), "seed": seed, "deterministic": not stochastic},
+        {**summary, **player.as_dict(), "seed": chosen[0], "deterministic": deterministic},
         short=f"{result.mean_reward:g}",
     )
+
+
+def _chosen_seeds(seed: str, path: Path | None, episodes: int | None) -> list[EpisodeSeed]:
+    """Return the seed of each episode."""
+    from ludus.envs.seeds import following_seed, parse_seed, read_seeds
+
+    if path is None:
+        first = parse_seed(seed, f"command line: --seed {seed}")
+        count = episodes or (1 if isinstance(first, str) else _EPISODES)
+        return [following_seed(first, episode) for episode in range(count)]
+    if episodes is not None:
+        raise UserError(
+            "--episodes and --seeds exclude each other",
+            where=f"command line: --seeds {path}",
+            fix="leave out --episodes: every seed of the file is one episode",
+        )
+    return read_seeds(path, f"command line: --seeds {path}")
+
+
+def _described(seeds: list[EpisodeSeed], path: Path | None) -> str:
+    if path is not None:
+        return f"seeds of {path}"
+    return f"seed {seeds[0]}" if isinstance(seeds[0], str) else f"seeds {seeds[0]} to {seeds[-1]}"

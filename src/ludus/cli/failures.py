@@ -1,4 +1,4 @@
-"""From an exception to what the user reads and the exit code: three lines for what is theirs to mend."""
+"""Map an exception to a message and an exit code: three lines for errors that the user can fix."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from typing import Any
 import typer
 
 from ludus.errors import (
+    DISTRIBUTION,
     EXIT_FAULT,
     EXIT_INTERRUPTED,
     EnvFault,
     LudusError,
     UserError,
+    describe_error,
     nearest,
     printable,
 )
 from ludus.secret_values import without_secrets
 
 _TORCH_HAS_NONE = "can't allocate memory"
+# What other tools call hyperparameters on their command lines.
+_SHORT_NAMES = {"lr": "learning_rate", "epochs": "n_epochs", "batch": "batch_size", "num_envs": "n_envs"}
 _TYPER = os.path.dirname(typer.__file__)
-# What the machine refuses is the user's to mend as well: a folder that is read-only, a disk that is full.
+# Errors of the operating system that the user can fix: a read-only folder, a full disk.
 _REFUSALS = {
     errno.EACCES,
     errno.EPERM,
@@ -46,12 +50,12 @@ _FIXES = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some space",
     errno.EMFILE: "raise the limit of open files: ulimit -n 1024",
-    errno.ENFILE: "end what has so many files open",
+    errno.ENFILE: "end processes that have many open files",
 }
 
 
 def report(error: BaseException, arguments: Sequence[str]) -> int:
-    """Print what `error` means to somebody who typed `ludus ARGUMENTS…`; returns the exit code."""
+    """Print `error` for a user who typed `ludus ARGUMENTS…`; return the exit code."""
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":  # typer's own word for Ctrl-C
         return EXIT_INTERRUPTED
     notes = list(getattr(error, "__notes__", []))
@@ -66,14 +70,18 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
         what, where, fix = _first_line(str(error)), "", ""
         if isinstance(error, EnvFault):
             where = f"env {error.worker} ({error.env_id}), seeded with {error.seed}"
-            fix = f"mend the env; `ludus validate {error.env_id}` lists what else is wrong with it"
+            fix = f"fix the env; `ludus validate {error.env_id}` lists what else is wrong with it"
         _print_lines(f"error: {error}".splitlines())
         code = error.exit_code
     else:
-        what, where, fix = f"{type(error).__name__}: {error}", _innermost(error), ""
-        print(without_secrets(_traceback(error)), end="", file=sys.stderr)
+        what, where, fix = describe_error(error), _innermost(error), ""
+        _print_lines(_traceback(error).splitlines())
+        place = _issues_page()
         _print_lines(
-            ["This was not expected. If it is Ludus's fault, please report it with the lines above."]
+            [
+                "This was not expected. If it is Ludus's fault, please report it with the lines above"
+                + (f": {place}" if place else ".")
+            ]
         )
         code = EXIT_FAULT
     _print_lines(notes)
@@ -91,7 +99,7 @@ def asks_for_json(arguments: Sequence[str]) -> bool:
 
 @contextmanager
 def typed_as(option: str, value: str) -> Iterator[None]:
-    """Says of an unknown name that it was typed as this option, where the error does not know it better."""
+    """Set the `where` of a UserError to this option, unless the error has a more exact place."""
     try:
         yield
     except UserError as error:
@@ -101,7 +109,7 @@ def typed_as(option: str, value: str) -> Iterator[None]:
 
 
 def _user_error(error: BaseException) -> UserError | None:
-    """`error` as a UserError, if it is the user's to mend."""
+    """Return `error` as a UserError if the user can fix it, else None."""
     if isinstance(error, UserError):
         return error
     if hasattr(error, "format_message"):  # typer's, whichever click it carries
@@ -126,18 +134,32 @@ def _usage_error(error: Any) -> UserError:
     see_help = "" if context is None else f"see `{context.command_path} --help`"
     option = str(getattr(error, "option_name", ""))
     if type(error).__name__ == "NoSuchOption" and context is not None:
-        known = [name for parameter in context.command.params for name in parameter.opts]
-        suggestion = nearest(option, known)
-        fix = f"did you mean '{suggestion}'?" if suggestion else see_help
-        return UserError(f"unknown option '{option}'", fix=fix)
+        parameters = context.command.params
+        known = {name.lstrip("-"): name for parameter in parameters for name in parameter.opts}
+        key = _config_key(option) if any(one.name == "overrides" for one in parameters) else None
+        suggestion = nearest(option.lstrip("-"), known)
+        fix = f"did you mean '{known[suggestion]}'?" if suggestion else see_help
+        return UserError(f"unknown option '{option}'", fix=fix if key is None else f"write it as {key}=VALUE")
     message = error.format_message().rstrip(".")
     if type(error).__name__ == "MissingParameter" and context is not None:
         see_help = context.command.get_usage(context).replace("Usage:", "usage:").strip()
     return UserError(message[:1].lower() + message[1:], fix=see_help)
 
 
+def _config_key(option: str) -> str | None:
+    """The config key that an option of another tool means: `--lr`, `--learning-rate`, `--batch-size`."""
+    from ludus.config.explain import known_keys
+    from ludus.config.registry import find_algorithm
+
+    name = option.lstrip("-").replace("-", "_")
+    name = _SHORT_NAMES.get(name, name)
+    models = [find_algorithm(algorithm).hyperparameters for algorithm in ("PPO", "DQN", "SAC", "A2C")]
+    found = next((keys[name] for model in models if model and name in (keys := known_keys(model))), [])
+    return found[0] if len(found) == 1 or (found and found[0].startswith("hyperparams.")) else None
+
+
 def _three_parts(error: UserError, arguments: Sequence[str]) -> tuple[str, str, str]:
-    """What, where and fix, each on one line and none of them empty."""
+    """Return the what, where and fix lines of `error`. None of them is empty."""
     command = next((word for word in arguments if not word.startswith("-")), "")
     where = error.where or f"command line: {shlex.join(['ludus', *arguments])}"
     fix = error.fix or f"see `{' '.join(['ludus', command, '--help']).replace('  ', ' ')}`"
@@ -147,9 +169,10 @@ def _three_parts(error: UserError, arguments: Sequence[str]) -> tuple[str, str, 
 def _print_lines(lines: Sequence[str]) -> None:
     """Plain lines on stderr, the word "error:" in red on a terminal."""
     for line in lines:
+        line = printable(without_secrets(line), keep="\t")
         if line.startswith("error:") and sys.stderr.isatty():
             line = f"\x1b[1;31merror:\x1b[0m{line.removeprefix('error:')}"
-        print(without_secrets(line), file=sys.stderr, flush=True)
+        print(line, file=sys.stderr, flush=True)
 
 
 def _one_line(text: str) -> str:
@@ -161,11 +184,22 @@ def _first_line(text: str) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """The traceback without the frames of the command line's machinery, which say nothing."""
+    """Return the traceback without the frames of Typer and Click."""
     report = traceback.TracebackException.from_exception(error)
     frames = [frame for frame in report.stack if not frame.filename.startswith((_TYPER, __file__))]
     report.stack = traceback.StackSummary.from_list(frames)
     return "".join(report.format())
+
+
+def _issues_page() -> str:
+    """Return where to report a fault, as the installed package says; empty in a source tree that is not installed."""
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    try:
+        pages = metadata(DISTRIBUTION).get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return ""
+    return next((page.partition(", ")[2] for page in pages if page.startswith("Issues, ")), "")
 
 
 def _innermost(error: BaseException) -> str:

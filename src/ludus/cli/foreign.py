@@ -1,4 +1,4 @@
-"""What a command says about a config of a foreign format: which it is, and what of it has no counterpart."""
+"""Messages about an imported config: its format, and the settings that have no counterpart in Ludus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def without_missing_wandb(loaded: LoadedConfig, output: Output | None = None) -> LoadedConfig:
-    """A file from elsewhere must train here too: W&B is left out where it is not installed, and `output` says so.
+    """Turn W&B off if it is not installed, with a note to `output`: an imported config must train here too.
 
     A config of Ludus's own that asks for W&B means it, and fails without it.
     """
@@ -30,7 +30,7 @@ def without_missing_wandb(loaded: LoadedConfig, output: Output | None = None) ->
 
 
 def tell_import(imported: Imported, source: str | None, output: Output) -> None:
-    """The format, and each key that is lost; those that need no counterpart are counted."""
+    """Print the format and each key that is lost; keys that need no counterpart are only counted."""
     output.print(f"{source}: {imported.kind}")
     if imported.lost:
         output.print(f"{_counted(len(imported.lost), 'key has', 'keys have')} no equivalent:")
@@ -43,7 +43,7 @@ def tell_import(imported: Imported, source: str | None, output: Output) -> None:
 
 
 def remarks_as_comments(imported: Imported) -> list[str]:
-    """The whole account, as the comment lines of a YAML file."""
+    """Return all remarks as comment lines of a YAML file."""
     lines = []
     for title, remarks in (
         ("Keys that have no equivalent", imported.lost),

@@ -8,15 +8,22 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.commands import Json
+from ludus.cli.commands import Json, examples, typed_env
 from ludus.cli.output import Output
 from ludus.errors import UserError
+
+EXAMPLES = examples(
+    "ludus import model.zip --env CartPole-v1",
+)
 
 
 def import_model(
     file: Annotated[Path, typer.Argument(metavar="MODEL.ZIP", help="What model.save() wrote.")],
     env: Annotated[
-        str | None, typer.Option("--env", metavar="ID", help="The env it was trained on; a zip does not say.")
+        str | None,
+        typer.Option(
+            "--env", metavar="ID", help="The env it was trained on; a zip does not say.", callback=typed_env
+        ),
     ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="You know where the file comes from, and that it is what it says.")
@@ -31,7 +38,7 @@ def import_model(
             "--vecnormalize",
             metavar="FILE",
             help="Statistics of VecNormalize. A .pkl can run code as it is read. "
-            "Default: those that `ludus export` left beside the zip.",
+            "Default: those that `ludus export` saved next to the zip.",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="TEXT", help="The run's name.")] = None,

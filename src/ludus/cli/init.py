@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import EnvId, Json
+from ludus.cli.commands import EnvId, Json, examples
 from ludus.cli.failures import typed_as
 from ludus.cli.output import Output
 from ludus.errors import UnknownName, UserError
@@ -37,11 +37,11 @@ _COMMENTS = {
 }
 _OFF_POLICY_COMMENTS = {
     "n_steps": "how many rewards are summed before the value of what follows is trusted",
-    "buffer_size": "so many steps are remembered",
+    "buffer_size": "steps that the replay buffer holds",
     "learning_starts": "steps before the first update",
     "batch_size": "remembered steps per gradient step",
     "train_freq": "steps between updates, or [1, episode]",
-    "gradient_steps": "per update; -1: as many as steps were taken",
+    "gradient_steps": "per update; auto: n_envs; -1: as many as steps were taken",
     "action_noise": "{normal: 0.1} or {ornstein_uhlenbeck: 0.1}",
 }
 _NETS = ("policy_net_arch", "value_net_arch")
@@ -71,20 +71,26 @@ normalize_obs: true  # observations to mean 0, spread 1, as seen so far
 normalize_reward: {normalize_reward}  # rewards to spread 1; reported rewards stay as they are
 
 checkpoint:
-  every: 50_000  # save so often
-  keep: 5  # so many, besides the best and those you pin
+  every: 50_000  # interval between checkpoints
+  keep: 5  # newest checkpoints to keep, besides the best and the pinned ones
 evaluation:
-  every: 20_000  # play so often, on envs of their own
+  every: 20_000  # interval between evaluations, on separate envs
   episodes: 10
 early_stopping:
   reward_threshold: null  # end once an evaluation reaches it
 video:
-  every: null  # film so often (needs the extra "video")
+  every: null  # interval between videos (needs the extra "video")
 tracking:
   tensorboard: true
   wandb: null  # {{project: my-project}} (needs the extra "wandb")
 save_dir: runs  # runs go to <save_dir>/<env>/<algorithm>/<name>_<time>
 """
+
+
+EXAMPLES = examples(
+    "ludus init my.yaml",
+    "ludus init my.yaml --algo dqn --env CartPole-v1",
+)
 
 
 def init(

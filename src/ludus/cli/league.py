@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.commands import Json, Root
+from ludus.cli.commands import Json, Root, examples
 from ludus.cli.output import Output, plain_table
 from ludus.errors import UserError
 
@@ -17,8 +17,14 @@ if TYPE_CHECKING:
     from ludus.runs.directory import RunDirectory
 
 _NUMBERS = ("rating", "±", "games", "won", "drawn", "lost", "met")
+_TOKENS = ("tokens in", "tokens out", "cost")
 _MOST_ROWS = 500
 _LOOK = {"learner": "bold", "bot": "cyan", "policy": "green", "model": "green", "remote": "magenta"}
+
+
+EXAMPLES = examples(
+    "ludus league latest",
+)
 
 
 def league(
@@ -31,16 +37,21 @@ def league(
     found, checkpoint, rows = _read(run, root)
     from rich.text import Text
 
-    columns = ("  player", "kind", *_NUMBERS)
-    table = plain_table(*columns, right=_NUMBERS, wrap=columns[:1])
+    remote = any(row.requests for row in rows)
+    numbers = (*_NUMBERS, *_TOKENS) if remote else _NUMBERS
+    columns = ("  player", "kind", *numbers)
+    table = plain_table(*columns, right=numbers, wrap=columns[:1])
     for row in rows[:_MOST_ROWS]:
-        table.add_row(Text(f"  {row.name}", _LOOK.get(row.kind, "")), *_cells(row))
+        cells = [*_cells(row), *(_token_cells(row) if remote else ())]
+        table.add_row(Text(f"  {row.name}", _LOOK.get(row.kind, "")), *cells)
     output.print(f"{found.name} at step {checkpoint.step:,}")
     output.print(table)
     if len(rows) > _MOST_ROWS:
         output.print(f"  and {len(rows) - _MOST_ROWS:,} more, which --json lists")
     output.print("  rating: OpenSkill's mean, ± its standard deviation; a new player has 25 ± 8.3")
     output.print("  met: share of the learner's opponents in training, itself included")
+    if remote:
+        output.print("  tokens: as the remote model counts them; cost: by price_in and price_out of its name")
     output.result(
         {
             "run": str(found.path),
@@ -81,3 +92,10 @@ def _cells(row: Standing) -> list[str]:
         f"{row.losses:,}",
         f"{row.frequency:.0%}" if row.frequency else "",
     ]
+
+
+def _token_cells(row: Standing) -> list[str]:
+    if not row.requests:
+        return ["", "", ""]
+    cost = "" if row.cost is None else f"{row.cost:.4g}"
+    return [f"{row.prompt_tokens:,}", f"{row.completion_tokens:,}", cost]

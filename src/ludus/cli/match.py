@@ -5,32 +5,34 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Json, Quiet, Root, Stochastic
+from ludus.cli.commands import Json, Quiet, Root, Stochastic, examples, typed_env
 from ludus.cli.failures import typed_as
 from ludus.cli.output import Output, plain_table
-from ludus.errors import UserError
+from ludus.errors import UnknownName, UserError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from ludus.config.language import GameConfig
     from ludus.league.match import MatchResult, WinTally
+    from ludus.league.players import TokenUse
     from ludus.league.records import MatchRecord
 
-MATCH_EXAMPLES = """Examples:
-
-  ludus match minimax random --env TicTacToe-v0
-
-  ludus match latest minimax --games 200
-
-  ludus match human RUN@best --env KuhnPoker-v0"""
-
+_ALONE = "policies of an env for one player are compared with `ludus eval`"
 _NAMES = "RUN, RUN@best, RUN@STEP, a bot, openai:MODEL, or human."
+
+
+EXAMPLES = examples(
+    "ludus match minimax random --env TicTacToe-v0",
+    "ludus match latest minimax --games 200",
+    "ludus match human RUN@best --env KuhnPoker-v0",
+)
 
 
 def match(
@@ -39,7 +41,10 @@ def match(
         str, typer.Argument(metavar="B", help="Likewise. The result is reported from A's side.")
     ],
     env: Annotated[
-        str | None, typer.Option("--env", metavar="GAME", help="Default: what a given run was trained on.")
+        str | None,
+        typer.Option(
+            "--env", metavar="GAME", help="Default: what a given run was trained on.", callback=typed_env
+        ),
     ] = None,
     games: Annotated[
         int | None,
@@ -135,6 +140,7 @@ def _report(
             "mean_reward": list(result.mean_rewards),
             "invalid": list(result.invalid),
             "mean_length": result.mean_length,
+            "token_use": [None if use is None else asdict(use) for use in result.token_use],
             **settings,
         },
         short=f"{total.wins} {total.draws} {total.losses}",
@@ -144,6 +150,7 @@ def _report(
 def _game(env: str | None, players: int | None, refs: tuple[str, str], root: str) -> GameConfig:
     """Return the game that --env names, or the one that the first of the runs was trained on."""
     from ludus.config.language import GameConfig
+    from ludus.envs.catalog import known_env_ids
     from ludus.envs.seats import SEAT_ENV, make_game
     from ludus.evaluation.players import game_of
 
@@ -151,11 +158,23 @@ def _game(env: str | None, players: int | None, refs: tuple[str, str], root: str
         own = (game_of(ref, root) for ref in refs)
         game = next((game for game in own if game is not None), None)
         if game is None:
-            raise UserError("neither of the two says which game to play", fix="give one with --env")
+            raise UserError(
+                "neither of the two says which game to play",
+                fix=f"give one with --env, such as TicTacToe-v0; {_ALONE}",
+            )
     else:
         game = GameConfig(id=env.removeprefix(SEAT_ENV))
-        with typed_as("--env", env):
-            make_game(game)
+        try:
+            with typed_as("--env", env):
+                make_game(game)
+        except UnknownName:
+            if env not in known_env_ids():
+                raise
+            raise UserError(
+                f"'{env}' has no seats: one policy plays it alone",
+                where=f"command line: --env {env}",
+                fix=f"take a game with seats, such as TicTacToe-v0; {_ALONE}",
+            ) from None
     if players is not None:
         game = game.model_copy(update={"players": players})
         make_game(game).reset(0)  # UserError when so many cannot play it
@@ -208,6 +227,12 @@ def _cells(tally: WinTally, width: int) -> list[str]:
     return cells
 
 
+def _token_use(result: MatchResult) -> list[tuple[str, TokenUse]]:
+    """Return what the remote models among the two used."""
+    both = zip((result.first, result.second), result.token_use, strict=True)
+    return [(name, use) for name, use in both if use is not None]
+
+
 def _further(result: MatchResult) -> list[tuple[str, str]]:
     rows = [
         ("interval", "of 95 %, in per cent (Wilson)"),
@@ -217,6 +242,10 @@ def _further(result: MatchResult) -> list[tuple[str, str]]:
     for name, count in zip((result.first, result.second), result.invalid, strict=True):
         if count:
             rows.append(("invalid", f"{count:,} games lost by an invalid move of {name}"))
+    for name, use in _token_use(result):
+        cost = "" if use.cost is None else f", cost {use.cost:.4g}"
+        tokens = f"{use.prompt_tokens:,} in, {use.completion_tokens:,} out"
+        rows.append(("tokens", f"{name}: {tokens} in {use.requests:,} requests{cost}"))
     if result.cut_off:
         rows.append(("cut off", f"{result.cut_off:,} games that did not end by themselves"))
     for reason, count in Counter(result.skipped).most_common(3):

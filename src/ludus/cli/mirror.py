@@ -1,4 +1,4 @@
-"""`ludus mirror`: bring the copy of a run elsewhere up to date, now."""
+"""`ludus mirror`: update the mirror of a run now."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.commands import Bandwidth, Json, Quiet, Root
+from ludus.cli.commands import Bandwidth, Json, Quiet, Root, examples
 from ludus.cli.output import Output
 from ludus.errors import UserError
 
 if TYPE_CHECKING:
     from ludus.runs.directory import RunDirectory
 
-MIRROR_EXAMPLES = (
-    "Examples: ludus mirror latest s3://bucket/runs, ludus mirror latest gdrive://runs; "
-    "back: ludus pull s3://bucket/runs"
+_NOTES = "mirrored"
+EXAMPLES = examples(
+    "ludus mirror latest s3://bucket/runs",
+    "ludus mirror latest gdrive://runs",
 )
 
 
@@ -46,6 +47,7 @@ def mirror(
         note=lambda path: output.print(f"  {path}"),
         may_ask=sys.stdin.isatty(),
     )
+    remember_typed(found, state.at)
     output.pairs(
         [
             ("run", str(found.path)),
@@ -58,6 +60,40 @@ def mirror(
         {"run": str(found.path), "sent": outcome.files, "bytes": outcome.bytes, **state.summary()},
         short=state.at,
     )
+
+
+def remember_typed(run: RunDirectory, url: str) -> None:
+    """Note that the user has named `url` as this run's mirror."""
+    from ludus.config.trained_here import note
+
+    note(_NOTES, f"{run.path.resolve()} {url}")
+
+
+def typed_mirror(run: RunDirectory) -> str | None:
+    """Return the mirror that the run says it has, if the user has named it before; see `remember_typed`."""
+    from ludus.config.trained_here import is_noted
+    from ludus.runs.mirror.state import MirrorState
+
+    state = MirrorState.load(run.path)
+    noted = state is not None and is_noted(_NOTES, f"{run.path.resolve()} {state.at}")
+    return state.at if state is not None and noted else None
+
+
+def _require_consent(run: RunDirectory, url: str) -> None:
+    """Raise UserError where only the run names the mirror: the user has neither trained it so nor typed it."""
+    from ludus.config.loading import load_config
+    from ludus.config.own_modules import current_trust
+    from ludus.config.requests import ConsentRequest, require_all
+    from ludus.config.trained_here import trust_in_run
+
+    if url == typed_mirror(run):
+        return
+    try:
+        trust = trust_in_run(load_config(run.config_path).config)
+    except UserError:  # a damaged config is mirrored as it is
+        trust = current_trust()
+    with trust.applied():
+        require_all([ConsentRequest("copy itself to", url, "mirror")], str(run.path))
 
 
 def checked(url: str) -> str:
@@ -82,7 +118,7 @@ def checked_rate(text: str | None) -> str | None:
 
 
 def size_text(size: float) -> str:
-    """Bytes as people say them: `3.4 MB`."""
+    """Return a number of bytes as text: `3.4 MB`."""
     for unit in ("B", "kB", "MB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -91,7 +127,7 @@ def size_text(size: float) -> str:
 
 
 def _settings(run: RunDirectory, url: str | None, bandwidth: str | None) -> tuple[str, str | None]:
-    """Where to and how fast: as typed, else as the run was mirrored before, else as its config says."""
+    """Return the URL and bandwidth: from the command line, else the run's last mirror, else its config."""
     from ludus.reports.reading import read_config
     from ludus.runs.mirror.state import MirrorState
 
@@ -99,6 +135,8 @@ def _settings(run: RunDirectory, url: str | None, bandwidth: str | None) -> tupl
     config = config if isinstance(config, dict) else {}
     state = MirrorState.load(run.path)
     where = url or (state.at if state is not None else None) or config.get("url")
+    if url is None and isinstance(where, str):
+        _require_consent(run, where)
     if not isinstance(where, str):
         raise UserError(
             "the run has no mirror",

@@ -1,4 +1,4 @@
-"""How a command speaks: text for people on the console, one JSON object as the last line of stdout for scripts."""
+"""Output of a command: text for people on the console, one JSON object as the last line of stdout for scripts."""
 
 from __future__ import annotations
 
@@ -21,21 +21,26 @@ _LOG_LEVELS = {"quiet": "ERROR", "normal": "INFO", "verbose": "DEBUG"}
 
 
 class Output:
-    """What one command prints. With `json`, stdout carries the JSON object only and the rest goes to stderr.
+    """Output of one command. With `json`, stdout contains only the JSON object; the rest goes to stderr.
 
-    A `listing` says the same in JSON as in its table, so that the table is left out then.
+    A `listing` has the same content in JSON as in its table, so `json` leaves the table out.
     """
 
     def __init__(
         self, json: bool = False, *, quiet: bool = False, verbose: bool = False, listing: bool = False
     ) -> None:
-        from rich.console import Console
+        from ludus.tracking.progress import PlainConsole
 
         self.json = json
         self.verbosity: Verbosity = "quiet" if quiet else "verbose" if verbose else "normal"
         self._mute = quiet or (listing and json)
-        self.console = Console(stderr=json, highlight=False)
+        self.console = PlainConsole(stderr=json)
         setup_logging(_LOG_LEVELS[self.verbosity])
+
+    @property
+    def interactive(self) -> bool:
+        """Return True if a user at a terminal can answer a question."""
+        return not (self.json or self._mute) and sys.stdin.isatty() and sys.stdout.isatty()
 
     def display(self) -> ProgressDisplay:
         """The progress display of a training."""
@@ -46,7 +51,7 @@ class Output:
     def print(self, *parts: RenderableType) -> None:
         """Text or a table for people; nothing when quiet."""
         if not self._mute:
-            plain = [_shown(part) if isinstance(part, str) else _harmless(part) for part in parts]
+            plain = [_shown(part) if isinstance(part, str) else _without_markup(part) for part in parts]
             self.console.print(*plain, soft_wrap=all(isinstance(part, str) for part in parts), markup=False)
 
     def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
@@ -64,34 +69,21 @@ class Output:
         if self.json:
             emit_json(data)
         elif self._mute and short is not None:
-            print(short)
+            print(_shown(short))
 
 
 def _shown(text: str) -> str:
-    """`text` with whatever else than lines and tabs would steer a terminal written out: it may come from a stranger."""
-    return (
-        "".join(char if char in "\n\t" else printable(char) for char in text)
-        if not text.isprintable()
-        else text
-    )
+    return printable(text, keep="\n\t")
 
 
-def _harmless(part: RenderableType) -> RenderableType:
-    """A text or a table of them as `_shown` has strings, but of the same length: styles are told by position."""
+def _without_markup(part: RenderableType) -> RenderableType:
+    """A table with its strings as text: a string would be read for markup."""
     from rich.table import Table
     from rich.text import Text
 
-    if isinstance(part, Text) and not part.plain.isprintable():
-        part = part.copy()
-        part.plain = "".join(
-            char if char in "\n\t" or char.isprintable() else "\ufffd" for char in part.plain
-        )
-    elif isinstance(part, Table):
+    if isinstance(part, Table):
         for column in part.columns:
-            # as text: a string would be read for markup
-            column._cells = [
-                Text(_shown(cell)) if isinstance(cell, str) else _harmless(cell) for cell in column._cells
-            ]
+            column._cells = [Text(_shown(cell)) if isinstance(cell, str) else cell for cell in column._cells]
     return part
 
 
@@ -99,7 +91,7 @@ def emit_json(data: Mapping[str, Any]) -> None:
     """One line of strict JSON on stdout; numbers that JSON does not know become null."""
     try:
         text = json.dumps(_finite(data), allow_nan=False, default=str)
-    except RecursionError:  # a stranger's file may be nested as deeply as it can just be read
+    except RecursionError:  # an untrusted file may be nested as deeply as the parser allows
         raise UserError("the result is nested too deeply for JSON", fix="leave out --json") from None
     print(text, file=sys.stdout, flush=True)
 

@@ -1,4 +1,4 @@
-"""A policy by its name, seated at the env it will play: what `eval` and `play` start from."""
+"""Load a policy by its name, with the env that it will play, for `eval` and `play`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ class PolicyOnEnv:
             return self.policy.name
         return f"{self.policy.run.name} at step {checkpoint.step:,}"
 
+    def max_steps(self, asked: int | None) -> int | None:
+        """Return what `--max-steps` means: the number given, else the one in the run's config."""
+        config = self.policy.config
+        return asked if asked is not None or config is None else config.evaluation.max_steps
+
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         policy = self.policy
@@ -45,7 +50,7 @@ def seat(
 ) -> PolicyOnEnv:
     """Load the policy called `name` for its own env, or for `env_id`; `seed` is for actions that are sampled.
 
-    A bot, which has no env of its own, plays that of the player `beside` it.
+    A bot has no env of its own. It plays the env of the player `beside`.
 
     Raises UserError when the policy does not fit that env.
     """
@@ -53,8 +58,10 @@ def seat(
 
     from ludus.envs.make import EnvSpec
     from ludus.evaluation.load import RANDOM, is_bot, load
+    from ludus.kernel_cache import announce_compiling
     from ludus.plugins import find
 
+    announce_compiling()
     torch.manual_seed(seed)
     torch.set_num_threads(1)  # one observation at a time: a second thread would only wait
     if is_bot(name):
@@ -66,7 +73,7 @@ def seat(
         elif default is not None:
             spec = default().resolve()
         else:
-            raise UserError(f"the bot '{name}' needs to know the env", fix="give one with --env")
+            raise UserError(f"the bot '{name}' needs an env", fix="give one with --env")
         _, action_space = _spaces(spec)
         policy = load(name, root, action_space=action_space)
         if name == RANDOM:
@@ -110,8 +117,10 @@ def _check_fit(policy: LoadedPolicy, spec: EnvSpec) -> None:
 
 
 def _spaces(spec: EnvSpec) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    env = spec()
+    from ludus.envs.user_code import build, close_env
+
+    env = build(spec)
     try:
         return env.observation_space, env.action_space
     finally:
-        env.close()
+        close_env(env)

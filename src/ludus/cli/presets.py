@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ludus.cli.commands import Json
+from ludus.cli.commands import Json, examples
 from ludus.cli.output import Output, plain_table
+
+EXAMPLES = examples(
+    "ludus presets",
+)
 
 
 def presets(json: Json = False) -> None:

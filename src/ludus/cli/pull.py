@@ -9,13 +9,14 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.commands import Bandwidth, Json, Quiet, Root
+from ludus.cli.commands import Bandwidth, Json, Quiet, Root, examples
 from ludus.cli.output import Output
 from ludus.errors import UserError
 
-PULL_EXAMPLES = (
-    "Examples: ludus pull s3://bucket/runs/CartPole-v1/PPO/mine, ludus pull gdrive://runs, "
-    "ludus pull wandb:ENTITY/PROJECT/ARTIFACT:v3"
+EXAMPLES = examples(
+    "ludus pull s3://bucket/runs/CartPole-v1/PPO/mine",
+    "ludus pull gdrive://runs",
+    "ludus pull wandb:ENTITY/PROJECT/ARTIFACT:v3",
 )
 
 
@@ -52,10 +53,11 @@ def pull(
 
 
 def _pull_run(url: str, to: Path | None, bandwidth: str | None, root: str, output: Output) -> None:
-    from ludus.cli.mirror import checked, checked_rate, size_text
+    from ludus.cli.mirror import checked, checked_rate, remember_typed, size_text
     from ludus.config.sections import bytes_per_second
     from ludus.runs.mirror.pull import pull_run
     from ludus.runs.mirror.remote import Pace
+    from ludus.runs.mirror.state import MirrorState
 
     rate = checked_rate(bandwidth)
     pulled = pull_run(
@@ -67,13 +69,16 @@ def _pull_run(url: str, to: Path | None, bandwidth: str | None, root: str, outpu
         may_ask=sys.stdin.isatty(),
     )
     place = str(pulled.run.path)
+    state = MirrorState.load(pulled.run.path)
+    if state is not None:
+        remember_typed(pulled.run, state.at)
     kind = "whole" if pulled.whole else "not whole: the rest was on its way when this was written"
     output.pairs(
         [
             ("run", place),
             ("files", f"{pulled.files}, {size_text(pulled.bytes)}, every hash right"),
             ("as of", f"{pulled.written[:19].replace('T', ' ')} UTC, {kind}"),
-            ("go on", f"ludus resume {shlex.quote(place)}"),
+            ("resume", f"ludus resume {shlex.quote(place)}"),
         ]
     )
     output.result(
@@ -106,7 +111,7 @@ def _pull_model(model: str, to: Path | None, output: Output) -> None:
 
 
 def _next(folder: Path, files: list[Path]) -> str:
-    """What to type to use it: a run of Ludus is played as it is, a zip of Stable-Baselines3 is imported."""
+    """Return the command that uses the download: `play` for a run, `import` for a Stable-Baselines3 zip."""
     runs = [path.parent for path in files if path.name == "run.json"]
     if runs:
         return f"ludus play {shlex.quote(str(runs[0]))}"

@@ -11,7 +11,7 @@ from ludus.cli.commands import Json, Quiet, Root
 from ludus.cli.output import Output
 from ludus.errors import UserError
 
-REPORT_EXAMPLES = """\b
+EXAMPLES = """\b
 Examples:
   ludus report latest
   ludus report ppo-a ppo-b ppo-c --output seeds.html

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Commands, Json, Root
+from ludus.cli.commands import Commands, Json, Root, examples
 from ludus.cli.output import Output, plain_table
 from ludus.errors import UserError
 
@@ -27,6 +27,7 @@ runs_app = typer.Typer(
     help="List, remove and tag runs; pin checkpoints.",
     invoke_without_command=True,
     add_completion=False,
+    epilog=examples("ludus runs", "ludus runs tag latest baseline"),
     rich_markup_mode=None,
 )
 
@@ -39,7 +40,7 @@ def runs(context: typer.Context, root: Root = "runs", json: Json = False) -> Non
         list_all(context, root, json)
 
 
-@runs_app.command("list")
+@runs_app.command("list", epilog=examples("ludus runs list"))
 def list_all(context: typer.Context, root: Root = "runs", json: Json = False) -> None:
     """List the runs, newest first."""
     from rich.text import Text
@@ -67,7 +68,7 @@ def list_all(context: typer.Context, root: Root = "runs", json: Json = False) ->
     output.result({"runs": rows})
 
 
-@runs_app.command("rm")
+@runs_app.command("rm", epilog=examples("ludus runs rm latest --yes"))
 def remove(
     context: typer.Context,
     runs: Runs,
@@ -97,7 +98,7 @@ def remove(
     output.result({"removed": removed})
 
 
-@runs_app.command("tag")
+@runs_app.command("tag", epilog=examples("ludus runs tag latest baseline"))
 def tag(
     context: typer.Context,
     run: Annotated[str, typer.Argument(metavar="RUN", help="A path, a run's name, or latest.")],
@@ -117,13 +118,13 @@ def tag(
     output.result({"run": str(found.path), "tags": now})
 
 
-@runs_app.command("pin")
+@runs_app.command("pin", epilog=examples("ludus runs pin latest@best"))
 def pin(context: typer.Context, checkpoints: Pinned, root: Root = "runs", json: Json = False) -> None:
     """Keep checkpoints for good, whatever checkpoint.keep says."""
     _set_pins(context, checkpoints, root, json, pinned=True)
 
 
-@runs_app.command("unpin")
+@runs_app.command("unpin", epilog=examples("ludus runs unpin latest@best"))
 def unpin(context: typer.Context, checkpoints: Pinned, root: Root = "runs", json: Json = False) -> None:
     """Let pinned checkpoints be deleted again."""
     _set_pins(context, checkpoints, root, json, pinned=False)
@@ -154,13 +155,13 @@ def _checkpoint(name: str, root: str) -> tuple[CheckpointManager, str]:
 
 
 def _settings(context: typer.Context, root: str, json: bool) -> tuple[str, bool]:
-    """`--root` and `--json` also count when they stand before the subcommand: `ludus runs --json list`."""
+    """Accept `--root` and `--json` also before the subcommand: `ludus runs --json list`."""
     outer = context.parent.params if context.parent is not None else {}
     return (outer.get("root") or root) if root == "runs" else root, json or bool(outer.get("json"))
 
 
 def _row(run: RunDirectory) -> dict[str, Any]:
-    """What the list tells of a run, as plain data."""
+    """Return the row of a run in the list, as plain data."""
     from ludus.reports.reading import summarize
     from ludus.runs.mirror.state import MirrorState
 
@@ -197,7 +198,7 @@ def _cells(row: dict[str, Any]) -> list[Any]:
 
 
 def _mirror(state: dict[str, Any] | None) -> Text | str:
-    """Whether the copy elsewhere has everything: `whole`, or how many files it lacks."""
+    """Return the state of the mirror: `whole`, or how many files are missing."""
     from rich.text import Text
 
     if state is None:
@@ -208,7 +209,7 @@ def _mirror(state: dict[str, Any] | None) -> Text | str:
 
 
 def _age(created: str | None) -> str:
-    """How long ago, in one unit: `5 min`, `3 h`, `12 d`."""
+    """Return the time since `created` in one unit: `5 min`, `3 h`, `12 d`."""
     try:
         seconds = (datetime.now(UTC) - datetime.fromisoformat(created or "")).total_seconds()
     except (ValueError, TypeError):

@@ -10,7 +10,7 @@ from ludus.cli.commands import Json, Root
 from ludus.cli.output import Output
 from ludus.errors import UserError
 
-SCALE_EXAMPLES = """\b
+EXAMPLES = """\b
 Examples:
   ludus scale latest --actors 3 --learners 1
 """
@@ -39,7 +39,7 @@ def scale(
         raise UserError(
             "only a self-play run with a scale: section has samplers and learners on Ray",
             where=str(found.path),
-            fix="start one with scale: {num_actors: 3}; see docs/scale.md",
+            fix="start one with scale: {num_actors: 3}; see docs/how-to/scale.md",
         )
     given = {"num_actors": actors, "num_learners": learners}
     asked = {name: number for name, number in given.items() if number is not None}
@@ -52,6 +52,6 @@ def scale(
             fix="start it with scale.num_actors of 1 or more",
         )
     wanted = ask_for(found.path, asked)
-    told = ", ".join(f"{name}: {number}" for name, number in wanted.items())
-    output.print(f"{found.name}: {told}, from its next update on")
-    output.result({"run": str(found.path), **wanted}, short=told)
+    changes = ", ".join(f"{name}: {number}" for name, number in wanted.items())
+    output.print(f"{found.name}: {changes}, from its next update on")
+    output.result({"run": str(found.path), **wanted}, short=changes)

@@ -10,25 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import EnvId, Json, Quiet
+from ludus.cli.commands import EnvId, Json, Quiet, naming_options
 from ludus.cli.output import Output
 from ludus.errors import EXIT_FAULT, UserError
+from ludus.tracking.logs import works_without_output
 
 if TYPE_CHECKING:
     from ludus.config.schema import TrainerConfig
     from ludus.experiments.sweep.study import Sweep
 
-SWEEP_EXAMPLES = """\b
+EXAMPLES = """\b
 Examples:
   ludus sweep cartpole-ppo --trials 50
   ludus sweep my.yaml --space space.yaml --trials 100 --jobs 4
   ludus sweep --algo a2c --env CartPole-v1 --steps 50_000
 
 The search space is --space FILE, the config's `sweep` section, or the algorithm's own. The same command again
-goes on where it was stopped; typed in a second terminal, it helps.
+continues where it was stopped; in a second terminal, it runs trials in parallel.
 """
 
 
+@works_without_output
 def sweep(
     config: Annotated[
         str | None, typer.Argument(metavar="CONFIG|PRESET", help="A YAML file, or a preset's name.")
@@ -62,6 +64,7 @@ def sweep(
     """Search for good hyperparameters."""
     from ludus.cli.train import split_source
     from ludus.config.loading import load_config
+    from ludus.config.own_modules import trust_config
     from ludus.experiments.experiment import says_when_to_evaluate, spread_evaluations
     from ludus.experiments.sweep.running import check_evaluations
     from ludus.experiments.sweep.study import Sweep, choose_space, require_optuna
@@ -69,10 +72,12 @@ def sweep(
     output = Output(json, quiet=quiet)
     require_optuna()
     source, assignments = split_source(config, overrides)
+    trust_config(source)
     flags = {"algorithm": algo, "env.id": env, "total_timesteps": steps}
-    loaded = load_config(
-        source, assignments, {key: value for key, value in flags.items() if value is not None}
-    )
+    with naming_options():
+        loaded = load_config(
+            source, assignments, {key: value for key, value in flags.items() if value is not None}
+        )
     if loaded.config.env is None:
         raise UserError("no env is given", where=source or "", fix="add --env CartPole-v1, or take a preset")
     check_evaluations(loaded.config.evaluation.every)
@@ -126,7 +131,7 @@ def _run(search: Sweep, output: Output, trials: int, jobs: int | None) -> None:
 
 
 def _default_directory(config: TrainerConfig, space: dict[str, Any]) -> Path:
-    """The same config and the same space, the same folder."""
+    """Return the folder of this config and search space: always the same one."""
     from ludus.config.loading import config_hash
 
     text = config_hash(config) + json_text.dumps(space, sort_keys=True)

@@ -1,4 +1,4 @@
-"""`ludus sync`: bring a run to a tracking service from its files, after it ended or where the service was away."""
+"""`ludus sync`: upload a run's files to a tracking service, after its end or after an outage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Commands, Json, Quiet, Root
+from ludus.cli.commands import Commands, Json, Quiet, Root, examples
 from ludus.cli.output import Output
 from ludus.errors import UserError
 
@@ -16,6 +16,7 @@ sync_app = typer.Typer(
     help="Bring a run to a tracking service, from its files.",
     no_args_is_help=True,
     add_completion=False,
+    epilog=examples("ludus sync wandb latest"),
     rich_markup_mode=None,
 )
 
@@ -25,7 +26,7 @@ def sync() -> None:
     pass
 
 
-@sync_app.command("wandb")
+@sync_app.command("wandb", epilog=examples("ludus sync wandb latest --project my-project"))
 def wandb(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A path, a run's name, or latest.")],
     project: Annotated[
@@ -47,7 +48,10 @@ def wandb(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Feed Weights & Biases with what it has not seen of a run: rows, checkpoints, videos."""
+    """Upload to Weights & Biases what it lacks of a run: rows, checkpoints, videos."""
+    from ludus.config.loading import load_config
+    from ludus.config.requests import require_all, wandb_request
+    from ludus.config.trained_here import trust_in_run
     from ludus.reports.reading import read_config, read_info, status_of
     from ludus.runs.directory import find_run
     from ludus.tracking.background import RunFiles
@@ -68,6 +72,9 @@ def wandb(
     mode = None if online is None else "online" if online else "offline"
     given = {"project": project, "entity": entity, "group": group, "mode": mode}
     settings = _settings(config, given, tag or [], found.config_path)
+    if settings != _settings({}, given, tag or [], found.config_path):
+        with trust_in_run(load_config(found.config_path).config).applied():
+            require_all([wandb_request(settings)], str(found.config_path))
     rows = [row for row in Follower(found.metrics_path).rows() if int(row.get("step") or 0) > seen]
     files = [file for file in RunFiles(found.path).news(last=True) if file.step > seen]
     if not rows and not files:
@@ -104,7 +111,7 @@ def wandb(
 
 
 def _settings(config: dict[str, Any], given: dict[str, Any], tags: list[str], path: Path) -> Any:
-    """What the run's config says of W&B, with what was given on the command line over it."""
+    """Return the W&B settings of the run's config, overridden by the command line."""
     from pydantic import ValidationError
 
     from ludus.config.schema import WandbConfig
@@ -120,5 +127,5 @@ def _settings(config: dict[str, Any], given: dict[str, Any], tags: list[str], pa
         raise UserError(
             f"tracking.wandb makes no sense: {error.errors()[0]['msg']}",
             where=str(path),
-            fix="mend the config",
+            fix="correct the config",
         ) from None

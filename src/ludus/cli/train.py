@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import EnvId, Json, Quiet, Verbose
+from ludus.cli.commands import EnvId, Json, Quiet, Verbose, naming_options
 from ludus.cli.output import Output
 from ludus.errors import UserError
+from ludus.tracking.logs import works_without_output
 
 if TYPE_CHECKING:
     from ludus.config.loading import LoadedConfig
-    from ludus.runs.directory import RunDirectory
+    from ludus.config.schema import TrainerConfig
+    from ludus.training.matching import RunToContinue
 
+_log = logging.getLogger("ludus.cli")
 EXAMPLES = """\b
 Examples:
   ludus train quickstart
@@ -24,6 +29,7 @@ Examples:
 """
 
 
+@works_without_output
 def train(
     config: Annotated[
         str | None, typer.Argument(metavar="CONFIG|PRESET", help="A YAML file, or a preset's name.")
@@ -46,7 +52,7 @@ def train(
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="TEXT", help="The run's name.")] = None,
     engine: Annotated[
-        str | None, typer.Option("--engine", metavar="NAME", help="Whose algorithms: native or sb3.")
+        str | None, typer.Option("--engine", metavar="NAME", help="Algorithms of native or sb3.")
     ] = None,
     ray: Annotated[
         str | None,
@@ -55,17 +61,23 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue this config's newest run, or start one.")
     ] = False,
+    file: Annotated[
+        str | None, typer.Option("--config", metavar="CONFIG|PRESET", help="The same as CONFIG.")
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Train an agent."""
     from ludus.config.loading import load_config
+    from ludus.config.own_modules import trust_config
     from ludus.runs.limits import require_memory_to_train
 
     output = Output(json, quiet=quiet, verbose=verbose)
     require_memory_to_train()
     source, assignments = split_source(config, overrides)
+    source = _only_one(source, file)
+    trust_config(source)
     flags = {
         "algorithm": algo,
         "env.id": env,
@@ -77,9 +89,10 @@ def train(
         "engine": engine,
         "scale.ray": ray,
     }
-    loaded = load_config(
-        source, assignments, {key: value for key, value in flags.items() if value is not None}
-    )
+    with naming_options():
+        loaded = load_config(
+            source, assignments, {key: value for key, value in flags.items() if value is not None}
+        )
     if loaded.imported is not None:
         from ludus.cli.foreign import tell_import, without_missing_wandb
 
@@ -91,14 +104,49 @@ def train(
             where=source or "",
             fix="add env=CartPole-v1 (`ludus envs` lists them), or take a preset: ludus train quickstart",
         )
-    run = _newest_run(loaded, output) if resume or loaded.config.resume == "auto" else None
-    if run is not None:
-        from ludus.cli.resume import continue_run
-
-        scale = loaded.config.scale
-        continue_run(run, output, ray=None if scale is None else scale.ray, finished_is_fine=True)
+    if resume or loaded.config.resume == "auto":
+        _continue_or_start(loaded, output)
     else:
         _start_run(loaded, output)
+
+
+def _only_one(source: str | None, file: str | None) -> str | None:
+    if source is not None and file is not None:
+        raise UserError(
+            "two configs are given", where=f"command line: {source}, --config {file}", fix="keep one"
+        )
+    return source or file
+
+
+def _continue_or_start(loaded: LoadedConfig, output: Output) -> None:
+    match = _run_to_continue(loaded, output)
+    if match is None:
+        _start_run(loaded, output)
+        return
+    from ludus.cli.resume import continue_run
+    from ludus.config.own_modules import distrust_run
+
+    distrust_run(*_names_in(loaded.config))  # the run says itself that it is of this config
+    scale = loaded.config.scale
+    continue_run(
+        match.run,
+        output,
+        ray=None if scale is None else scale.ray,
+        finished_is_fine=True,
+        asked=None if match.same_config or match.differences else loaded.config,
+    )
+
+
+def _names_in(config: TrainerConfig) -> Iterator[str]:
+    """Return what the config names outside the run: code, programs, addresses, URLs and files."""
+    from ludus.training.factory import requests_of
+
+    if config.env is not None:
+        yield config.env.id
+        for wrapper in config.env.wrappers:
+            yield from [wrapper] if isinstance(wrapper, str) else wrapper
+    yield config.policy.features_extractor
+    yield from (request.value for request in requests_of(config))
 
 
 def split_source(config: str | None, overrides: list[str] | None) -> tuple[str | None, list[str]]:
@@ -109,22 +157,40 @@ def split_source(config: str | None, overrides: list[str] | None) -> tuple[str |
     return None, words
 
 
-def _newest_run(loaded: LoadedConfig, output: Output) -> RunDirectory | None:
-    """The run of this config to go on with; None when a new one must be started."""
-    from ludus.config.loading import config_hash
+def _run_to_continue(loaded: LoadedConfig, output: Output) -> RunToContinue | None:
+    """The run of this config to continue; None when a new one must be started."""
     from ludus.runs.checkpoints import CheckpointManager
-    from ludus.runs.directory import find_config_runs
-    from ludus.training.resume import repair_all_runs
+    from ludus.training.matching import find_match, learns_the_same
+    from ludus.training.resume import readable_checkpoints, repair_all_runs
 
     config = loaded.config
-    repair_all_runs(config.run_dir or config.save_dir)
-    run = find_config_runs(config.run_dir or config.save_dir, config_hash(config))
-    if run is None:
+    for run, error in repair_all_runs(config.run_dir or config.save_dir):
+        if learns_the_same(run, config):
+            raise error
+        _log.warning("skipped the damaged run %s: %s; %s", run.path, error.what, error.fix)
+    match = find_match(config)
+    if match is None:
         output.print("no run of this config yet: starting one")
-    elif CheckpointManager(run.checkpoints_dir).newest_intact() is None:
-        output.print(f"{run.path} ended before its first checkpoint: starting anew")
         return None
-    return run
+    if match.differences and not _chosen_despite_differences(match, output):
+        return None
+    with readable_checkpoints(match.run):
+        found = CheckpointManager(match.run.checkpoints_dir).newest_intact()
+    if found is None:
+        output.print(f"{match.run.path} ended before its first checkpoint: starting again")
+        return None
+    return match
+
+
+def _chosen_despite_differences(match: RunToContinue, output: Output) -> bool:
+    """Ask the user on a terminal; return True to continue the run with its own settings, False to start a new one."""
+    output.print(f"the newest run of this env and algorithm, {match.run.path}, has other settings:")
+    for difference in match.differences:
+        output.print(f"  {difference}")
+    if output.interactive and typer.confirm("Continue that run with its own settings?", default=False):
+        return True
+    output.print(f"starting a new run; to continue that one as it is: ludus resume {match.run.path}")
+    return False
 
 
 def _start_run(loaded: LoadedConfig, output: Output) -> None:

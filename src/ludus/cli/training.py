@@ -1,4 +1,4 @@
-"""What `train` and `resume` share: run the trainer to its end, then say how it went and what to type next."""
+"""Shared by `train` and `resume`: run the trainer, then print the result and the next commands."""
 
 from __future__ import annotations
 
@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 _LOOK = {"finished": "bold green", "stopped": "bold green", "interrupted": "bold yellow"}
 
 
-def train_and_tell(trainer: RLTrainer, output: Output, total_timesteps: Any = None) -> None:
-    """Train, print the summary, and exit with the result's code when it is not 0."""
+def train_and_tell(
+    trainer: RLTrainer, output: Output, total_timesteps: Any = None, root: str | None = None
+) -> None:
+    """Train, print the summary, and exit with the result's code when it is not 0.
+
+    The summary names the run as found below `root`; None: below the config's `save_dir`.
+    """
     from ludus.training.base import TrainResult
     from ludus.training.learner_ranks import under_torchrun
 
@@ -39,7 +44,7 @@ def train_and_tell(trainer: RLTrainer, output: Output, total_timesteps: Any = No
         output.result({"run": None, "status": "finished"})
         return
     config = trainer.config
-    _print_summary(result, config, output)
+    _print_summary(result, config, output, config.save_dir if root is None else root)
     mirror = _mirror_state(result, config)
     mirrored = {} if mirror is None else {"mirror": mirror.summary()}
     output.result({**result.summary(), **mirrored}, short=str(result.run))
@@ -48,7 +53,7 @@ def train_and_tell(trainer: RLTrainer, output: Output, total_timesteps: Any = No
 
 
 def _reference(run: Path, save_dir: str) -> str:
-    """How to name the run in the next command: `latest` if that finds it, else its path."""
+    """Return the run's name for the next command: `latest` if that resolves to it, else its path."""
     from ludus.runs.directory import list_runs
 
     newest = list_runs(save_dir)[:1]
@@ -57,7 +62,7 @@ def _reference(run: Path, save_dir: str) -> str:
     return "latest" if save_dir == "runs" else f"latest --root {shlex.quote(save_dir)}"
 
 
-def _print_summary(result: TrainResult, config: TrainerConfig, output: Output) -> None:
+def _print_summary(result: TrainResult, config: TrainerConfig, output: Output, save_dir: str) -> None:
     from rich.text import Text
 
     from ludus.tracking.progress import duration
@@ -68,7 +73,7 @@ def _print_summary(result: TrainResult, config: TrainerConfig, output: Output) -
         (result.status, _LOOK.get(result.status, "bold")),
         f"{reason}   {result.steps:,} steps, {duration(result.seconds)}, {result.fps:,.0f} steps/s",
     )
-    save_dir, events = config.save_dir, config.tracking.tensorboard_dir
+    events = config.tracking.tensorboard_dir
     output.print(Text())
     output.print(head)
     name = _reference(result.run, save_dir)
@@ -80,7 +85,7 @@ def _print_summary(result: TrainResult, config: TrainerConfig, output: Output) -
         if mirror.missing:
             rows.append(("", f"ludus mirror {name}"))
     if result.status == "interrupted":
-        rows.append(("go on", f"ludus resume {name}"))
+        rows.append(("resume", f"ludus resume {name}"))
     else:
         logs = save_dir if Path(save_dir).resolve() in result.run.resolve().parents else str(result.run)
         logs = logs if events is None else events
@@ -94,7 +99,7 @@ def _print_summary(result: TrainResult, config: TrainerConfig, output: Output) -
 
 
 def _mirror_state(result: TrainResult, config: TrainerConfig) -> MirrorState | None:
-    """How the copy elsewhere stands; None where the config asks for none."""
+    """Return the state of the run's mirror; None if the config sets no mirror."""
     if config.mirror is None:
         return None
     from ludus.runs.mirror.state import MirrorState
@@ -107,13 +112,14 @@ def _evaluation(result: TrainResult) -> list[str]:
     from ludus.errors import CheckpointError
     from ludus.runs.directory import RunDirectory
     from ludus.runs.hints import Hints
-    from ludus.tracking.progress import number
+    from ludus.tracking.progress import mean_and_spread, number
 
     parts = []
     last = result.evaluation
     if last is not None:
-        mean, std = number(last["mean_reward"]), number(last["std_reward"])
-        parts.append(f"{mean} ± {std} over {last['episodes']} episodes")
+        shown = mean_and_spread(last["mean_reward"], last["std_reward"])
+        cut = f" ({last['capped_episodes']} cut)" if last.get("capped_episodes") else ""
+        parts.append(f"{shown} over {last['episodes']} episodes{cut}")
     try:
         best = Hints(RunDirectory(result.run).checkpoints_dir).best_score()
     except CheckpointError:  # a damaged hint must not make a finished training look failed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import socket
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
 
 PORT = 8642
 
-UI_EXAMPLES = """\b
+EXAMPLES = """\b
 Examples:
   ludus ui --open
   ludus ui --root /data/runs --port 9000
-  ludus ui --host 0.0.0.0               prints an address with a token; only who has it gets in
+  ludus ui --host 0.0.0.0    from other machines, with a token
 """
 
 
@@ -39,7 +38,7 @@ def ui(
     browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     json: Json = False,
 ) -> None:
-    """Look at runs in the browser: live curves, comparison, videos; stop and resume them."""
+    """View runs in the browser: live curves, comparison, videos; stop and resume them."""
     from ludus.reports.web.security import token_for
 
     output = Output(json)
@@ -72,7 +71,7 @@ def ui(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket at that address; UserError if it cannot be had."""
+    """Return a socket at that address; UserError if it is not available."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
@@ -80,7 +79,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.bind(address)
         listening.listen(128)
     except socket.gaierror:
-        raise UserError(f"'{host}' is no address", where="command line: --host", fix="as 127.0.0.1") from None
+        raise UserError(
+            f"'{host}' is not an address", where="command line: --host", fix="as 127.0.0.1"
+        ) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise UserError(
@@ -98,7 +99,7 @@ def _address(host: str, port: int) -> str:
 
 
 def _own_address() -> str:
-    """The address by which others in the network reach this machine, as far as it can be told."""
+    """Return the address of this machine in its network, as far as it can be determined."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("10.255.255.255", 1))  # sends nothing: it only chooses the way
@@ -109,26 +110,9 @@ def _own_address() -> str:
 
 def _serve(index: RunIndex, listening: socket.socket, token: str | None, cookie: str) -> None:
     """Serve until Ctrl-C or a signal."""
-    import uvicorn
-
-    from ludus.reports.web.server import create_app
-
-    config = uvicorn.Config(
-        create_app(index, token=token, cookie=cookie),
-        log_level="warning",
-        access_log=False,  # it would write the token down
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_graceful_shutdown=2,
-    )
-
-    class Server(uvicorn.Server):
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            index.begin_stop()  # open streams end by themselves, and nobody waits for them
-            super().handle_exit(sig, frame)
+    from ludus.reports.web.connections import DashboardServer
 
     try:
-        Server(config).run(sockets=[listening])
+        DashboardServer(index, token, cookie).run(sockets=[listening])
     except KeyboardInterrupt:
         return  # the way it is meant to end

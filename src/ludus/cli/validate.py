@@ -1,14 +1,13 @@
-"""`ludus validate`: is this env fit for training? Every problem at once."""
+"""`ludus validate`: check that an env can be trained on, and list every problem."""
 
 from __future__ import annotations
 
-import importlib
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Json
+from ludus.cli.commands import Json, examples
 from ludus.cli.failures import typed_as
 from ludus.cli.output import Output
 from ludus.errors import EXIT_USER_ERROR
@@ -17,6 +16,12 @@ if TYPE_CHECKING:
     from ludus.envs.validate import Problem
 
 _LOOK = {"error": "bold red", "warning": "yellow"}
+
+
+EXAMPLES = examples(
+    "ludus validate CartPole-v1",
+    "ludus validate my_module:MyEnv-v0",
+)
 
 
 def validate(
@@ -55,13 +60,14 @@ def _target(env: str) -> Any:
     """The class or function that `module:Name` means, where it is not a registered id."""
     import gymnasium as gym
 
+    from ludus.config.own_modules import consent_to
     from ludus.envs.catalog import import_registering_module
 
     module, _, name = env.rpartition(":")
     if not module:
         return env
-    import_registering_module(module, env)
-    found = getattr(importlib.import_module(module), name, None)
+    consent_to(module)
+    found = getattr(import_registering_module(module, env), name, None)
     return found if name not in gym.registry and callable(found) else env
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.commands import EnvId, Episodes, Json, Quiet, Root, Seed, Stochastic
+from ludus.cli.commands import EnvId, Episodes, Json, MaxSteps, Quiet, Root, Seed, Stochastic, examples
 from ludus.cli.output import Output
 from ludus.errors import UserError
 
@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from ludus.cli.player import PolicyOnEnv
     from ludus.evaluation.video import RecordedVideo, Scene
 
-VIDEO_EXAMPLES = (
-    "ludus video latest;  ludus video RUN --checkpoint 100000 --checkpoint best;  ludus video RUN1 RUN2 --gif"
-)
 _LONGEST_NAME = 120
+
+
+EXAMPLES = examples(
+    "ludus video latest",
+    "ludus video latest --checkpoint 100000 --checkpoint best",
+    "ludus video RUN1 RUN2 --gif",
+)
 
 
 def video(
@@ -55,6 +59,7 @@ def video(
     env: EnvId = None,
     seed: Seed = 0,
     stochastic: Stochastic = False,
+    max_steps: MaxSteps = None,
     root: Root = "runs",
     json: Json = False,
     quiet: Quiet = False,
@@ -79,7 +84,7 @@ def video(
     waiting = output.console.is_terminal and not quiet
     with output.console.status("recording") if waiting else nullcontext() as status:
         recorded = record_scenes(
-            [_scene(player) for player in players],
+            [_scene(player, max_steps) for player in players],
             path,
             seed=seed,
             episodes=episodes,
@@ -101,6 +106,8 @@ def _report(output: Output, players: list[PolicyOnEnv], recorded: RecordedVideo)
     for player, rewards in zip(players, recorded.rewards_of, strict=True):
         rows.append(("policy", player.described))
         rows.append(("reward", "  ".join(number(reward) for reward in rewards)))
+    if recorded.capped:
+        rows.append(("cut", f"{recorded.capped} episodes, which did not end (--max-steps)"))
     rows.append(("video", f"{recorded.path}  ({recorded.frames:,} frames, {recorded.seconds:.0f} s)"))
     output.pairs(rows)
     output.result(
@@ -144,7 +151,7 @@ def _players(
     return [seated[place] for place in range(len(names))]
 
 
-def _scene(player: PolicyOnEnv) -> Scene:
+def _scene(player: PolicyOnEnv, max_steps: int | None) -> Scene:
     from ludus.evaluation.video import Scene
 
     policy = player.policy
@@ -154,7 +161,12 @@ def _scene(player: PolicyOnEnv) -> Scene:
     else:
         subtitle = f"{policy.config.algorithm}  ·  step {policy.checkpoint.step:,}"
     return Scene(
-        policy, replace(player.spec, render_mode="rgb_array"), title, subtitle, policy.reward_scale()
+        policy,
+        replace(player.spec, render_mode="rgb_array"),
+        title,
+        subtitle,
+        policy.reward_scale(),
+        player.max_steps(max_steps),
     )
 
 

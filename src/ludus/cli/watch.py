@@ -6,9 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.commands import Json, Root
+from ludus.cli.commands import Json, Root, examples
 from ludus.cli.output import Output
 from ludus.errors import UserError
+
+EXAMPLES = examples(
+    "ludus watch",
+    "ludus watch latest --once",
+)
 
 
 def watch(
@@ -43,4 +48,4 @@ def watch(
     ended = watch_live(watched, output.console)
     print_frame(watched, output.console)
     if not ended:
-        output.print(f"left {watched.name}, which goes on; ludus watch {watched.name} comes back to it")
+        output.print(f"left {watched.name}, which keeps training; ludus watch {watched.name} shows it again")

@@ -1,1 +1,1 @@
-"""What a run is asked to do: the config model, YAML files, presets, and the registry of algorithms."""
+"""Configuration of a run: the config model, YAML files, presets, and the registry of algorithms."""

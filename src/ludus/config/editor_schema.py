@@ -11,7 +11,6 @@ from ludus.config.presets import preset_folders
 from ludus.config.registry import LANGUAGE, algorithm_names, find_algorithm
 from ludus.config.schedule import Schedule
 from ludus.config.schema import FIELD_ALIASES, FIELD_SWITCHES, TrainerConfig
-from ludus.config.when import When
 
 _FILENAME = "schema.json"
 _NULLABLE = ("checkpoint", "evaluation", "video", "early_stopping", "policy", "tracking")
@@ -52,7 +51,7 @@ def editor_schema() -> dict[str, Any]:
 
 
 def shipped_schema_uri() -> str | None:
-    """Where the schema lies that came with Ludus, as editors want it; None when it is not installed."""
+    """Return the URI of the schema that is installed with Ludus, for editors; None if it is not installed."""
     for folder in preset_folders():
         if (folder / _FILENAME).is_file():
             return (folder / _FILENAME).as_uri()
@@ -78,7 +77,7 @@ def _hyperparameters(
 
 
 def _tidied(node: Any) -> Any:
-    """The same schema, shorter: no titles that repeat the key, schedules by reference, defaults as written."""
+    """Shorten the schema: no titles that repeat the key, schedules by reference, defaults as written."""
     if isinstance(node, list):
         return [_tidied(item) for item in node]
     if not isinstance(node, dict):
@@ -97,11 +96,9 @@ def _is_title(key: str, value: Any) -> bool:
 
 
 def _as_written(default: Any) -> Any:
-    """pydantic takes schedules and moments apart; a config writes them in short."""
-    if isinstance(default, dict) and default.keys() == {"start", "end", "shape"}:
+    """Return a schedule in the short form of a config; pydantic dumps its fields."""
+    if isinstance(default, dict) and default.keys() == {"start", "end", "shape", "points"}:
         return Schedule(**default).plain()
-    if isinstance(default, dict) and default.keys() == {"amount", "unit"}:
-        return When(**default).plain()
     return default
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from ludus.config.schedule import Fraction, NonNegative, Schedule
+from ludus.config.schedule import Fraction, LearningRate, Schedule
 from ludus.errors import ConfigError
+
+LayerSize = Annotated[int, Field(gt=0, le=65_536)]
 
 
 def constant(value: float) -> Any:
@@ -17,24 +19,30 @@ def constant(value: float) -> Any:
 
 
 class LearningHyperparameters(BaseModel):
-    """What every algorithm has, whatever it trains."""
+    """Hyperparameters of every algorithm, for envs and for language models."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
-    # what `ludus sweep` tries where nobody says otherwise, as config/search_space.py reads it
+    # default search space of `ludus sweep`, in the form of config/search_space.py
     search_space: ClassVar[Mapping[str, Any]] = {}
+    normalizes_reward: ClassVar[bool] = True
+    """Default of `normalize_reward` for this algorithm."""
 
-    learning_rate: NonNegative = constant(3e-4)
+    def resolved(self, n_envs: int) -> Self:
+        """Return the hyperparameters with a number for every `auto` that depends on the number of envs."""
+        return self
+
+    learning_rate: LearningRate = constant(3e-4)
     gamma: Fraction = constant(0.99)
 
 
 class Hyperparameters(LearningHyperparameters):
-    """Base of the typed hyperparameters of an algorithm for envs; each algorithm's own stand beside it."""
+    """Base of the typed hyperparameters of an algorithm for envs; each algorithm has a subclass."""
 
-    policy_net_arch: tuple[PositiveInt, ...] = Field(
+    policy_net_arch: tuple[LayerSize, ...] = Field(
         default=(256, 256), description="hidden layers of the policy"
     )
-    value_net_arch: tuple[PositiveInt, ...] = Field(
+    value_net_arch: tuple[LayerSize, ...] = Field(
         default=(256, 256), description="hidden layers of the value net"
     )
 
@@ -63,7 +71,7 @@ Written = Annotated[
 
 
 class HyperparameterConfig(BaseModel):
-    """Hyperparameters as a user gives them: common ones by name, the algorithm's own beside them or in
+    """Hyperparameters as a user gives them: common ones by name, the algorithm's own next to them or in
     `algorithm_specific`. What is not given explicitly takes the algorithm's own default.
     """
 
@@ -75,10 +83,21 @@ class HyperparameterConfig(BaseModel):
     ent_coef: Any = 0.01  # a schedule, or "auto" for SAC: the algorithm checks it
     vf_coef: Written = 0.5
     max_grad_norm: Written | None = 0.5
-    policy_net_arch: list[PositiveInt] = [256, 256]
-    value_net_arch: list[PositiveInt] = [256, 256]
-    features_dim: int | None = Field(default=None, description="sets policy.features_dim")
+    policy_net_arch: list[LayerSize] = [256, 256]
+    value_net_arch: list[LayerSize] = [256, 256]
+    features_dim: int | None = Field(default=None, ge=1, le=65_536, description="sets policy.features_dim")
     algorithm_specific: dict[str, Any] = {}
+
+    if not TYPE_CHECKING:  # type checkers and editors know the fields
+
+        def __init__(self, **data: Any) -> None:
+            """Raise ConfigError, which names the key and what it accepts, in the place of pydantic's error."""
+            try:
+                super().__init__(**data)
+            except ValidationError as error:
+                from ludus.config.explain import explain
+
+                raise explain(error, HyperparameterConfig, prefix=("hyperparams",)) from None
 
     @model_validator(mode="before")
     @classmethod
@@ -98,10 +117,12 @@ class HyperparameterConfig(BaseModel):
                     key=f"hyperparams.{spelling}",
                     fix="keep one",
                 )
-        return {canonical_hyperparameter(key): value for key, value in data.items()}
+        if isinstance(specific, Mapping):
+            data = data | {"algorithm_specific": {key: _written(value) for key, value in specific.items()}}
+        return {canonical_hyperparameter(key): _written(value) for key, value in data.items()}
 
     def given(self) -> dict[str, Any]:
-        """What was set explicitly, flat, under canonical names."""
+        """Return the values that were set explicitly, flat, under canonical names."""
         values = {
             name: getattr(self, name)
             for name in self.model_fields_set
@@ -117,9 +138,20 @@ class HyperparameterConfig(BaseModel):
         return super().__getattr__(name)  # type: ignore[misc]  # pydantic defines it outside TYPE_CHECKING
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(canonical_hyperparameter(name), value)
+        try:
+            super().__setattr__(canonical_hyperparameter(name), _written(value))
+        except ValidationError as error:
+            from ludus.config.explain import explain
+
+            raise explain(error, HyperparameterConfig, prefix=("hyperparams",)) from None
+
+
+def _written(value: Any) -> Any:
+    """Return a function of the remaining progress as the schedule that a config holds; anything else as it is."""
+    is_function = callable(value) and not isinstance(value, type | Schedule)
+    return Schedule.sampled(value).plain() if is_function else value
 
 
 def canonical_hyperparameter(name: str) -> str:
-    """The one name that stands for `name` and its aliases."""
+    """Return the canonical name of `name`, which may be an alias."""
     return HYPERPARAMETER_ALIASES.get(name, name)

@@ -8,41 +8,45 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from ludus.config.schedule import MAX_REWARD
 from ludus.config.sections import Section
 
 
 class AdapterConfig(Section):
-    """Low-rank weights beside the model's own, which stay as they are."""
+    """Low-rank weights added to the model's own, which stay unchanged."""
 
-    rank: int = Field(default=32, ge=1, description="columns of each low-rank pair")
-    alpha: float = Field(default=32.0, gt=0, description="the adapter counts alpha / rank times")
+    rank: int = Field(default=32, ge=1, le=65_536, description="columns of each low-rank pair")
+    alpha: float = Field(default=32.0, gt=0, le=1e6, description="the adapter counts alpha / rank times")
     targets: Literal["all-linear", "attention", "mlp"] | list[str] = Field(
         default="all-linear", description="which layers: all-linear, attention, mlp, or names as q_proj"
     )
     start: str | None = Field(default=None, description="begin with this PEFT folder or zip")
 
     def without_start(self) -> AdapterConfig:
-        """For weights that are loaded from elsewhere: where they began is not needed any more."""
+        """Return the section without its starting weights, for weights that are loaded from another place."""
         return self.model_copy(update={"start": None})
 
 
 class SamplerConfig(Section):
-    """How completions are drawn."""
+    """Sampling of completions."""
 
     kind: Literal["local", "vllm"] = Field(
         default="local",
         description="local: Ludus's own, with the learner's weights; vllm: adapters are sent to vLLM (extra `vllm`)",
     )
-    temperature: float = Field(default=1.0, gt=0, description="divides the logits before drawing")
+    temperature: float = Field(default=1.0, ge=1e-6, le=100, description="divides the logits before drawing")
     top_p: float = Field(
         default=1.0, gt=0, le=1, description="draw among the likeliest tokens with this much mass"
     )
-    max_new_tokens: int = Field(default=64, ge=1, description="longest completion")
+    max_new_tokens: int = Field(default=64, ge=1, le=1_000_000, description="longest completion")
     max_prompt_tokens: int = Field(
-        default=1024, ge=1, description="a longer prompt loses its beginning, and is counted"
+        default=1024, ge=1, le=10_000_000, description="a longer prompt loses its middle, and is counted"
     )
     kv_cache_tokens: int | None = Field(
-        default=None, ge=1, description="room for keys and values; null: as many as the open games need"
+        default=None,
+        ge=1,
+        le=10**9,
+        description="room for keys and values; null: as many as the open games need",
     )
     vllm: dict[str, Any] = Field(
         default={}, description="for vLLM: further arguments of vllm.LLM, as {gpu_memory_utilization: 0.5}"
@@ -66,7 +70,10 @@ class LanguageConfig(Section):
         default=AdapterConfig(), description="null: all weights of the model are trained"
     )
     learners: int = Field(
-        default=1, ge=1, description="adapters that learn in this run, each with a rating of its own"
+        default=1,
+        ge=1,
+        le=1_000,
+        description="adapters that learn in this run, each with a rating of its own",
     )
     sampler: SamplerConfig = SamplerConfig()
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
@@ -76,13 +83,16 @@ class LanguageConfig(Section):
         default=False, description="compute activations twice instead of keeping them: slower, less memory"
     )
     tokens_per_step: int = Field(
-        default=16_384, ge=1, description="tokens in one forward and backward pass; larger batches accumulate"
+        default=16_384,
+        ge=1,
+        le=10**8,
+        description="tokens in one forward and backward pass; larger batches accumulate",
     )
 
 
 @dataclass(frozen=True)
 class GameSpec:
-    """Which game is played: with its seed and its actions, this is all of it."""
+    """A game and its settings: with the seed and the actions, enough to replay it."""
 
     id: str
     players: int | None = None
@@ -96,7 +106,9 @@ class GameConfig(Section):
     id: str = Field(
         description="a TextArena id with its variant, as TicTacToe-v0 or Nim-v0-large; or gym:ID, an env of texts"
     )
-    players: int | None = Field(default=None, ge=1, description="null: the fewest the game can be played by")
+    players: int | None = Field(
+        default=None, ge=1, le=1_000, description="null: the fewest the game can be played by"
+    )
     kwargs: dict[str, Any] = Field(default={}, description="keyword arguments for the game")
     template: str | dict[str, str] = Field(
         default="chat",
@@ -106,8 +118,10 @@ class GameConfig(Section):
     extract: str | dict[str, str] = Field(
         default="brackets", description="boxed, brackets, last-line, whole, or {regex: pattern}"
     )
-    max_turns: int = Field(default=100, ge=1, description="a game that has not ended by then is cut off")
-    weight: float = Field(default=1.0, gt=0, description="how often it is drawn among the games")
+    max_turns: int = Field(
+        default=100, ge=1, le=1_000_000, description="a game that has not ended by then is cut off"
+    )
+    weight: float = Field(default=1.0, ge=1e-6, le=1e6, description="how often it is drawn among the games")
 
     def spec(self) -> GameSpec:
         return GameSpec(self.id, self.players, self.kwargs, self.max_turns)
@@ -116,14 +130,14 @@ class GameConfig(Section):
 class GamesConfig(Section):
     train: Annotated[list[GameConfig], Field(min_length=1, description="ids, or a section each")]
     eval: list[GameConfig] = Field(default=[], description="default: those of training")
-    open: int = Field(default=64, ge=1, description="games played side by side")
-    turns: int = Field(default=256, ge=1, description="learner's turns in one update (batch_size)")
+    open: int = Field(default=64, ge=1, le=1_000_000, description="games played side by side")
+    turns: int = Field(default=256, ge=1, le=10**8, description="learner's turns in one update (batch_size)")
     across_updates: bool = Field(
         default=False,
-        description="games open at an update go on under the next version; false: all are played out",
+        description="games open at an update continue under the next version; false: all are played out",
     )
     branch: int = Field(
-        default=1, ge=1, description="GRPO: copies of a game played from one and the same state"
+        default=1, ge=1, le=1_000, description="GRPO: copies of a game played from one and the same state"
     )
     branch_at: Literal["window", "uncertain"] = Field(
         default="window", description="where games branch: a drawn turn, or where returns are least certain"
@@ -139,33 +153,45 @@ class GamesConfig(Section):
 
 
 class LeagueConfig(Section):
-    """Who sits opposite the learner, in training and in evaluation."""
+    """Opponents of the learner, in training and in evaluation."""
 
     opponents: Literal["mirror", "fixed", "lagged", "random", "quality", "prioritised"] = Field(
         default="mirror",
         description="mirror: the learner itself; fixed: `train` by weight; lagged: versions of `lag` updates ago; "
         "random: any; quality: near in rating; prioritised: those it loses to more often",
     )
-    train: list[str | dict[str, float]] = Field(
+    train: list[str | dict[str, Annotated[float, Field(ge=1e-6, le=1e6)]]] = Field(
         default=[], description="further opponents by name: bots, RUN@best, openai:MODEL; or {name: weight}"
     )
-    eval: list[str] = Field(default=["random"], description="opponents of every evaluation")
-    eval_games: int = Field(default=32, ge=1, description="games against each of them, in turn on every seat")
+    eval: list[str] = Field(
+        default=["random"], description="opponents of every evaluation; none: the run does not evaluate"
+    )
+    eval_games: int = Field(
+        default=32, ge=1, le=1_000_000, description="games against each of them, in turn on every seat"
+    )
     mirror_share: float = Field(
         default=0.5, ge=0, le=1, description="share of games against itself where opponents is not mirror"
     )
-    lag: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] = Field(
+    lag: tuple[Annotated[int, Field(ge=1, le=10**9)], Annotated[int, Field(ge=1, le=10**9)]] = Field(
         default=(1, 8), description="lagged: the youngest and the oldest, in versions"
     )
     hardness: float = Field(
-        default=2.0, ge=0, description="prioritised: drawn by (1 - win rate) to this power; 0: all alike"
+        default=2.0,
+        ge=0,
+        le=100,
+        description="prioritised: drawn by (1 - win rate) to this power; 0: all alike",
     )
-    version_every: int = Field(default=10, ge=1, description="updates between two frozen versions")
+    version_every: int = Field(default=10, ge=1, le=10**9, description="updates between two frozen versions")
     versions: int = Field(
-        default=16, ge=1, description="frozen versions kept of each learner; the weakest go first"
+        default=16,
+        ge=1,
+        le=100_000,
+        description="frozen versions kept of each learner; the weakest go first",
     )
     reference: float = Field(
         default=0.5,
+        ge=-MAX_REWARD,
+        le=MAX_REWARD,
         description="single-player games: the reward of the opponent they are rated against; more is a win",
     )
 
@@ -200,7 +226,7 @@ class LeagueConfig(Section):
 
 
 class RewardsConfig(Section):
-    """What a game's result becomes, step by step: names, or {name: argument}."""
+    """Reward functions, applied in order to a game's result: names, or {name: argument}."""
 
     final: list[str | dict[str, Any]] = Field(
         default=[], description="of a game's result: role_advantage, outcome"
@@ -214,10 +240,10 @@ class RewardsConfig(Section):
 
 
 class GuardConfig(Section):
-    """What counts as collapse. A run that collapses goes back to its last healthy version, more slowly."""
+    """Limits that define collapse. A run that collapses returns to its last healthy version and learns more slowly."""
 
     entropy: float | None = Field(
-        default=None, ge=0, description="least entropy per token while playing, in nats"
+        default=None, ge=0, le=100, description="least entropy per token while playing, in nats"
     )
     invalid_rate: float | None = Field(
         default=0.5, ge=0, le=1, description="most games that the model ended by an invalid move, as a share"
@@ -228,15 +254,19 @@ class GuardConfig(Section):
         le=1,
         description="least share of distinct pairs of successive actions, and of states",
     )
-    kl: float | None = Field(default=None, gt=0, description="most KL divergence per token from the start")
+    kl: float | None = Field(
+        default=None, gt=0, le=1e6, description="most KL divergence per token from the start"
+    )
     anchor_drop: float | None = Field(
         default=0.3, gt=0, le=1, description="most fall of the score against the evaluation's opponents"
     )
-    patience: int = Field(default=3, ge=1, description="measurements in a row before it counts")
+    patience: int = Field(default=3, ge=1, le=1_000_000, description="measurements in a row before it counts")
     slow_down: float = Field(
         default=0.5, gt=0, lt=1, description="the learning rate's factor after each rollback"
     )
-    rollbacks: int = Field(default=5, ge=0, description="the run stops after so many")
+    rollbacks: int = Field(
+        default=5, ge=0, le=1_000_000, description="the run stops after this number of them"
+    )
 
 
 class WarmupConfig(Section):
@@ -246,13 +276,17 @@ class WarmupConfig(Section):
         default="minimax",
         description="a bot's name, or a CSV: observation, action (the whole completion), where wanted seat and game",
     )
-    pairs: int = Field(default=4_000, ge=1, description="observation-action pairs to train on, at most")
+    pairs: int = Field(
+        default=4_000, ge=1, le=10**8, description="observation-action pairs to train on, at most"
+    )
     explore: float = Field(
         default=0.3,
         ge=0,
         le=1,
         description="share of a bot's turns after which a random move is played instead, so that it shows more states",
     )
-    epochs: int = Field(default=3, ge=1, description="passes over them")
-    batch_size: int = Field(default=64, ge=1, description="pairs in one step")
-    learning_rate: float = Field(default=1e-3, gt=0, description="of its first step; falls to 0 in a line")
+    epochs: int = Field(default=3, ge=1, le=10_000, description="passes over them")
+    batch_size: int = Field(default=64, ge=1, le=1_000_000, description="pairs in one step")
+    learning_rate: float = Field(
+        default=1e-3, gt=0, le=10, description="of its first step; falls to 0 in a line"
+    )

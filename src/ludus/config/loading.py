@@ -16,18 +16,20 @@ from pydantic_core import to_jsonable_python
 
 from ludus.config.hyperparameters import canonical_hyperparameter
 from ludus.config.plain_yaml import MAX_BYTES, Key, parse_value, read_yaml, write_yaml
-from ludus.config.schema import FIELD_ALIASES, FIELD_SWITCHES, TrainerConfig
-from ludus.errors import ConfigError, UnknownName, UserError
+from ludus.config.schema import FIELD_ALIASES, TrainerConfig
+from ludus.errors import NONE, ConfigError, UnknownName, UserError, require_types
 
 if TYPE_CHECKING:
     from ludus.config.importers import Document, Imported, ImportOptions
 
 __all__ = [
+    "FREE_KEYS",
     "Key",
     "LoadedConfig",
     "check_seal",
     "config_hash",
     "dump_yaml",
+    "learning_hash",
     "load_config",
     "plain_config",
     "read_yaml",
@@ -48,7 +50,7 @@ on purpose, delete the line.
 class LoadedConfig:
     """A config and, for each key that was written somewhere, the place it was written.
 
-    `imported` tells of a file of a foreign format what it was and what of it has no counterpart.
+    `imported` describes a file of a foreign format: its format, and the settings without a counterpart.
     """
 
     config: TrainerConfig
@@ -57,7 +59,7 @@ class LoadedConfig:
     imported: Imported | None = None
 
     def place(self, key: Key) -> str:
-        """Where the value of `key` came from: a file and line, the command line, or default."""
+        """Return the origin of the value of `key`: a file and line, the command line, or default."""
         for written, place in self.places.items():
             if key in (written, _canonical(written)):
                 return place
@@ -88,6 +90,14 @@ def load_config(
     command-line options. Later ones win. Raises ConfigError with the line at fault, or UnknownName when the
     source is neither a file nor a preset.
     """
+    require_types(
+        "load_config",
+        source=(source, (str, Path, NONE)),
+        overrides=(overrides, (list, tuple)),
+        flags=(flags, (Mapping, NONE)),
+    )
+    for text in overrides:
+        require_types("load_config", overrides=(text, (str,)))
     data: dict[str, Any] = {}
     places: dict[Key, str] = {}
     preset, imported = None, None
@@ -115,7 +125,7 @@ def plain_config(config: TrainerConfig) -> dict[str, Any]:
     """`config` as plain data; of the hyperparameters only what was given, for the rest is the algorithm's."""
     data = config.model_dump(mode="json")
     hyperparams = config.hyperparams
-    # what algorithm_specific says beats the same name beside it, and only one of them can be read back
+    # algorithm_specific overrides the same name next to it, and only one of them can be read back
     beaten = {canonical_hyperparameter(key) for key in hyperparams.algorithm_specific}
     data["hyperparams"] = hyperparams.model_dump(mode="json", exclude_unset=True, exclude=beaten)
     if beaten:  # filled in place, it does not count as set
@@ -135,17 +145,56 @@ _ONE_WORD = {"env": "id", "mirror": "url"}
 _YOUNGER_THAN_THE_HASH: tuple[tuple[str, str, Any], ...] = (
     ("", "precision", "auto"),
     ("evaluation", "seed", None),
+    ("evaluation", "max_steps", None),
     ("video", "overlay", True),
     ("tracking.wandb", "tags", []),
     ("tracking.wandb", "checkpoints", "policy"),
     ("language.sampler", "vllm", {}),
+    ("", "callbacks", []),
+    ("policy", "network", None),
+    ("policy", "network_kwargs", {}),
+)
+
+
+# Keys that do not change what a run has learnt so far: a run can be continued with others.
+FREE_KEYS = (
+    "name",
+    "total_timesteps",
+    "checkpoint",
+    "evaluation",
+    "early_stopping",
+    "video",
+    "tracking",
+    "exports",
+    "mirror",
+    "save_dir",
+    "timestamp",
+    "run_dir",
+    "resume",
+    "tags",
+    "sweep",
 )
 
 
 def config_hash(config: TrainerConfig) -> str:
-    """Identifies what is asked for, wherever the run is put and whether it resumes."""
+    """Return a hash of the config, without the run's folder and `resume`."""
+    return _digest(_asked_for(config))
+
+
+def learning_hash(config: TrainerConfig) -> str:
+    """Return a hash of what is learnt: `config_hash` without budget, names, intervals and trackers."""
+    data = _asked_for(config)
+    return _digest({name: value for name, value in data.items() if name not in FREE_KEYS})
+
+
+def _digest(data: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _asked_for(config: TrainerConfig) -> dict[str, Any]:
     data = plain_config(config)
     del data["resume"], data["run_dir"], data["save_dir"], data["timestamp"], data["mirror"]
+    del data["exports"]
     del data["tracking"]["tensorboard_dir"], data["tracking"]["monitor_dir"]
     data.pop("sweep", None)
     if data["scale"] is None:
@@ -166,7 +215,7 @@ def config_hash(config: TrainerConfig) -> str:
             node.pop(key, None)
     specific = data["hyperparams"].pop("algorithm_specific", {})
     data["hyperparams"] |= {canonical_hyperparameter(key): value for key, value in specific.items()}
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+    return data
 
 
 def _find_source(source: str) -> tuple[Path, str | None]:
@@ -183,7 +232,7 @@ def _find_source(source: str) -> tuple[Path, str | None]:
 
 
 def _own(document: Document) -> tuple[dict[str, Any], dict[Key, str]]:
-    """The document as a config of Ludus's own."""
+    """Read the document as a config of Ludus."""
     if document.path.suffix.lower() == ".py":
         raise ConfigError(
             "a Python file can only hold settings of a known foreign format, and this one does not",
@@ -194,7 +243,7 @@ def _own(document: Document) -> tuple[dict[str, Any], dict[Key, str]]:
 
 
 def _choice(overrides: Sequence[str], flags: Mapping[str, Any]) -> ImportOptions:
-    """What a foreign file must know before it can be read, from wherever it was given."""
+    """Return the options for reading a foreign file, from overrides and flags."""
     given = {".".join(_canonical(key)): value for key, value in map(_parse_override, overrides)}
     from ludus.config.importers import ImportOptions
 
@@ -217,7 +266,7 @@ def _parse_override(text: str) -> tuple[Key, Any]:
         parsed = parse_value(value)
     except ValueError:
         raise ConfigError(
-            f"the value of '{key}' is not valid YAML: {value:.80}",
+            f"the value of '{key}' cannot be read as YAML: {value:.80}",
             where="command line",
             fix=f"quote it: {key}='\"…\"'",
         ) from None
@@ -248,7 +297,7 @@ def _set(data: dict[str, Any], places: dict[Key, str], key: Key, value: Any, pla
 
 
 def _forget_other_spellings(data: dict[str, Any], places: dict[Key, str], key: Key) -> None:
-    """A hyperparameter that is set anew has been written before under one of four keys."""
+    """Remove the earlier value of a hyperparameter that is set again, under any of its four keys."""
     hyperparams = data.get("hyperparams")
     if key[0] != "hyperparams" or len(key) == 1 or not isinstance(hyperparams, dict):
         return
@@ -266,9 +315,9 @@ def _validate(data: dict[str, Any], places: Mapping[Key, str]) -> TrainerConfig:
     try:
         return TrainerConfig.model_validate(data)
     except ValidationError as error:
-        from ludus.config.explain import explain
+        from ludus.config.explain import explain_config
 
-        problem = explain(error, TrainerConfig, aliases=[*FIELD_ALIASES, *FIELD_SWITCHES])
+        problem = explain_config(error, data)
     except (ConfigError, UnknownName) as error:
         problem = error  # type: ignore[assignment]  # both carry `where`
     problem.where = _locate(getattr(problem, "key", "") or problem.where, places) or problem.where
@@ -287,7 +336,7 @@ def _locate(key: str, places: Mapping[Key, str]) -> str | None:
 
 
 def _canonical(key: Key) -> Key:
-    """Where the value of a key as it was written ends up."""
+    """Return the canonical key of a key as the user wrote it."""
     if len(key) == 1:
         return FIELD_ALIASES.get(key[0], key)
     if key[0] == "hyperparams" and len(key) - (key[1] == "algorithm_specific") == 2:
@@ -302,7 +351,7 @@ def sealed(text: str) -> str:
 
 
 def check_seal(path: Path) -> None:
-    """ConfigError unless the run's config at `path` is as the run wrote it, or has no seal. Raises OSError."""
+    """Raise ConfigError if the run's config at `path` does not match its seal; without a seal it passes."""
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -314,5 +363,5 @@ def check_seal(path: Path) -> None:
         raise ConfigError(
             f"{path.name} is damaged: it is not what the run wrote",
             where=str(path),
-            fix="`ludus resume` puts it back from a checkpoint; if you changed it, delete its first line",
+            fix="`ludus resume` restores it from a checkpoint; if you changed it, delete its first line",
         )

@@ -17,6 +17,7 @@ Key = tuple[str, ...]
 MAX_BYTES = 200_000
 MAX_VALUES = 20_000
 MAX_DEPTH = 20
+MAX_DIGITS = 400
 
 _TAG = "tag:yaml.org,2002:"
 _KEYS = (_TAG + "str", _TAG + "merge")
@@ -49,7 +50,7 @@ for _side in (_Loader, _Dumper):  # the writer must quote what the reader would 
 
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Key, str]]:
-    """The mapping in a YAML file, and where each key in it stands ("FILE, line N"). Raises ConfigError."""
+    """Return the mapping in a YAML file, and the place of each key ("FILE, line N"). Raises ConfigError."""
     if path.stat().st_size > MAX_BYTES:
         raise ConfigError(
             f"{path.name} is larger than a config can be ({MAX_BYTES:,} bytes)",
@@ -105,7 +106,7 @@ def write_yaml(data: dict[str, Any]) -> str:
 
 
 def _check_plain(root: yaml.Node, path: Path) -> None:
-    """Refuse tags, nesting too deep, and what would grow out of hand once its aliases are written out."""
+    """Refuse tags, deep nesting, and documents that become too large when their aliases are expanded."""
     values, pending = 0, [(root, 0)]
     while pending:
         node, depth = pending.pop()
@@ -115,6 +116,12 @@ def _check_plain(root: yaml.Node, path: Path) -> None:
                 f"not plain data: {node.tag.replace(_TAG, '!!'):.60}",
                 where=_place(path, node.start_mark),
                 fix="write a number, a text, a list or a mapping",
+            )
+        if node.tag == _TAG + "int" and len(node.value) > MAX_DIGITS:
+            raise ConfigError(
+                f"a number with {len(node.value):,} digits is not a value that any key takes: {node.value:.20}…",
+                where=_place(path, node.start_mark),
+                fix="shorten it, or quote it if it is text",
             )
         if depth > MAX_DEPTH:
             raise _too_deep(path)

@@ -8,12 +8,12 @@ from pathlib import Path
 from ludus.plugins import folders
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# Inside an installed package; beside `src/` in a clone.
+# Inside an installed package; next to `src/` in a clone.
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parents[1] / "configs")
 
 
 def preset_folders() -> tuple[Path, ...]:
-    """Where presets are looked for, and the schema that ships with them."""
+    """Return the folders that are searched for presets and for the schema that ships with them."""
     return _FOLDERS
 
 

@@ -1,4 +1,4 @@
-"""Which algorithms and engines exist. Algorithms enter by registration; nobody edits a factory.
+"""Registry of algorithms and engines. An algorithm is added by registration, without editing a factory.
 
 Ludus's own algorithms are listed here and imported one by one; those of a plugin's engine register when the module is
 imported that `Plugin.algorithms` names. Third parties call `register_algorithm`, or name an object in the entry-point
@@ -15,7 +15,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
-from ludus.errors import ConfigError, MissingExtra, UnknownName
+from ludus.errors import NONE, ConfigError, MissingExtra, UnknownName, require_types
 from ludus.plugins import load, naming, references
 
 if TYPE_CHECKING:
@@ -67,6 +67,13 @@ def register_algorithm(
     `algorithm` is a trainer class taking `(env, config)`, or an `Algorithm` for full control. Registering the
     same name again replaces it, so that a notebook cell can be run twice.
     """
+    require_types(
+        "register_algorithm",
+        name=(name, (str,)),
+        algorithm=(algorithm, (Algorithm, Callable)),  # type: ignore[arg-type]
+        hyperparameters=(hyperparameters, (type, NONE)),
+        engine=(engine, (str,)),
+    )
     if not isinstance(algorithm, Algorithm):
         algorithm = Algorithm(name, hyperparameters=hyperparameters, trainer=algorithm)
     _by_engine[engine][name.upper()] = algorithm
@@ -83,6 +90,10 @@ def find_algorithm(name: str, engine: str = "native") -> Algorithm:
     ConfigError when another engine has it, UserError when it comes from a package that cannot be imported,
     MissingExtra for an engine that is not installed.
     """
+    require_types("algorithm", name=(name, (str,)), engine=(engine, (str,)))
+    if engine not in (NATIVE, LANGUAGE, *engine_names()) and engine not in _by_engine:
+        engines = engine_names()
+        raise UnknownName("engine", engine, engines, where="engine", fix=f"known: {', '.join(engines)}")
     key = name.upper()
     registered = _by_engine[engine]
     if engine != NATIVE:
@@ -104,7 +115,7 @@ def find_algorithm(name: str, engine: str = "native") -> Algorithm:
 
 
 def algorithm_names(engine: str = "native") -> list[str]:
-    """The names that can stand in `algorithm:` with this `engine:`."""
+    """Return the names that `algorithm:` accepts with this `engine:`."""
     names: dict[str, str] = {}
     if engine == NATIVE:
         names = {key: key for key in _NATIVE_ALGORITHMS} | {key: p.name for key, p in _plugins().items()}
@@ -117,7 +128,9 @@ def _belongs_elsewhere(name: str, engine: str, other: str, known: list[str]) -> 
     """The error of an algorithm that is known, but not to `engine`."""
     if other == LANGUAGE:
         what = f"{name} trains language models, and this config has no language section"
-        fix = "add language: and games: (see docs/language-learning.md), or take another algorithm"
+        fix = (
+            "add language: and games: (see docs/explanation/language-learning.md), or take another algorithm"
+        )
     elif engine == LANGUAGE:
         what = f"{name} does not train language models"
         fix = f"with a language section: {', '.join(known)}"

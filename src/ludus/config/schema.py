@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -30,6 +30,7 @@ from ludus.config.language import (
     WarmupConfig,
 )
 from ludus.config.registry import LANGUAGE, Algorithm, engine_names, find_algorithm
+from ludus.config.schedule import MAX_REWARD, MAX_STEPS
 from ludus.config.sections import MirrorConfig, ScaleConfig, Section
 from ludus.config.when import When
 from ludus.errors import ConfigError, UnknownName
@@ -37,16 +38,16 @@ from ludus.plugins import references
 
 
 class EnvConfig(Section):
-    """Which environment, and what is wrapped around each copy of it."""
+    """The environment, and the wrappers around each copy of it."""
 
     id: str = Field(description="a Gymnasium id, or module:Id to import its module first")
     kwargs: dict[str, Any] = Field(default={}, description="keyword arguments for the env's constructor")
     wrappers: list[str | dict[str, dict[str, Any]]] = Field(
         default=[], description="names, module:Class, or {name: {kwargs}}, innermost first"
     )
-    frame_stack: int = Field(default=1, ge=1)
-    frame_skip: int = Field(default=1, ge=1)
-    max_episode_steps: int | None = Field(default=None, ge=1)
+    frame_stack: int = Field(default=1, ge=1, le=1_000)
+    frame_skip: int = Field(default=1, ge=1, le=1_000)
+    max_episode_steps: int | None = Field(default=None, ge=1, le=10**9)
 
 
 class PolicyConfig(Section):
@@ -56,7 +57,9 @@ class PolicyConfig(Section):
         default="auto",
         description="auto, FlattenExtractor, NatureCNN, CombinedExtractor, ResnetMLP, module:Class",
     )
-    features_dim: int = Field(default=512, ge=1, description="output size of extractors that have one")
+    features_dim: int = Field(
+        default=512, ge=1, le=65_536, description="output size of extractors that have one"
+    )
     features_extractor_kwargs: dict[str, Any] = Field(default={})
     activation: str = Field(
         default="auto", description="Tanh ReLU ELU GELU SiLU LeakyReLU; auto: Tanh for PPO and A2C, else ReLU"
@@ -64,12 +67,19 @@ class PolicyConfig(Section):
     share_features_extractor: bool = Field(default=True, description="one extractor for policy and value")
     share_net: bool = Field(default=False, description="one trunk of hidden layers for policy and value")
     ortho_init: bool | Literal["auto"] = Field(default="auto", description="auto: yes for PPO and A2C")
-    log_std_init: float = 0.0
+    log_std_init: float = Field(default=0.0, ge=-20, le=10)
+    network: str | None = Field(
+        default=None,
+        description="module:Class in the place of the hidden layers (PPO, A2C), as SB3's `mlp_extractor`",
+    )
+    network_kwargs: dict[str, Any] = Field(default={}, description="more arguments for that class")
 
 
 class CheckpointConfig(Section):
     every: When | None = When(100_000)
-    keep: int = Field(default=5, ge=0, description="newest ones kept besides best and pinned; 0 keeps all")
+    keep: int = Field(
+        default=5, ge=0, le=1_000_000, description="newest ones kept besides best and pinned; 0 keeps all"
+    )
     best_metric: str = Field(
         default="eval/mean_reward", description="the metric that makes a checkpoint best"
     )
@@ -77,10 +87,20 @@ class CheckpointConfig(Section):
 
 class EvaluationConfig(Section):
     every: When | None = When(50_000)
-    episodes: int = Field(default=10, ge=1)
-    deterministic: bool = True
+    episodes: int = Field(
+        default=10, ge=1, le=1_000_000, description="of each evaluation; language runs: league.eval_games"
+    )
+    deterministic: bool = Field(
+        default=True, description="take the likeliest action; language runs: false, they sample"
+    )
     seed: int | None = Field(
-        default=None, ge=0, description="of the episodes played; null: follows from seed"
+        default=None, ge=0, lt=2**31, description="of the episodes played; null: follows from seed"
+    )
+    max_steps: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**9,
+        description="maximum steps of an episode; null: 27,000 on envs without a time limit",
     )
 
 
@@ -88,20 +108,20 @@ class VideoConfig(Section):
     """Videos of the current policy, recorded while training."""
 
     every: When | None = None
-    length: int = Field(default=500, ge=1, description="frames at most")
+    length: int = Field(default=500, ge=1, le=1_000_000, description="frames at most")
     overlay: bool = Field(
         default=True,
-        description="beside the picture: step, reward, value, actions, the env's signals, live plots",
+        description="next to the picture: step, reward, value, actions, the env's signals, live plots",
     )
 
 
 class WandbConfig(Section):
-    """Weights & Biases (extra `wandb`). What it misses, `ludus sync wandb RUN` makes up for."""
+    """Weights & Biases (extra `wandb`). `ludus sync wandb RUN` uploads what is missing there."""
 
     project: str = "ludus"
     entity: str | None = Field(default=None, description="user or team; null: the login's own")
     group: str | None = Field(default=None, description="W&B shows runs of a group together")
-    tags: list[str] = Field(default=[], description="beside the run's own")
+    tags: list[str] = Field(default=[], description="in addition to the run's own")
     mode: Literal["online", "offline"] | None = Field(
         default=None, description="null: online, unless WANDB_MODE says otherwise"
     )
@@ -111,7 +131,9 @@ class WandbConfig(Section):
 
 
 class TrackingConfig(Section):
-    every: int = Field(default=2_000, ge=1, description="env steps between two metric rows, at least")
+    every: int = Field(
+        default=2_000, ge=1, le=MAX_STEPS, description="env steps between two metric rows, at least"
+    )
     tensorboard: bool = True
     tensorboard_dir: str | None = Field(
         default=None, description="event files go to <this>/<run>; null: into the run's own folder"
@@ -125,9 +147,14 @@ class TrackingConfig(Section):
 class EarlyStoppingConfig(Section):
     """End the run before its total. Any one condition suffices."""
 
-    reward_threshold: float | None = Field(default=None, description="stop once eval/mean_reward reaches it")
+    reward_threshold: float | None = Field(
+        default=None, ge=-MAX_REWARD, le=MAX_REWARD, description="stop once eval/mean_reward reaches it"
+    )
     patience: int | None = Field(
-        default=None, ge=1, description="stop after so many evaluations without a best"
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="stop after this number of evaluations without a new best",
     )
     time: When | None = Field(default=None, description='stop after this long: "30 min"')
 
@@ -135,13 +162,16 @@ class EarlyStoppingConfig(Section):
 class CurriculumConfig(Section):
     """Difficulty raised when the success rate over a window of episodes passes a threshold."""
 
-    initial: float = 0.0
-    increment: float = 1.0
-    maximum: float | None = None
+    initial: float = Field(default=0.0, ge=-1e9, le=1e9)
+    increment: float = Field(default=1.0, gt=0, le=1e9)
+    maximum: float | None = Field(default=None, ge=-1e9, le=1e9)
     success_threshold: float = Field(default=0.8, gt=0, le=1)
-    window: int = Field(default=20, ge=1)
+    window: int = Field(default=20, ge=1, le=1_000_000)
     success: float | None = Field(
-        default=None, description="a return that counts as success, if info says nothing"
+        default=None,
+        ge=-MAX_REWARD,
+        le=MAX_REWARD,
+        description="a return that counts as success, if info says nothing",
     )
 
     def held(self) -> dict[str, Any]:
@@ -163,10 +193,26 @@ FIELD_ALIASES: dict[str, tuple[str, ...]] = {
 }
 FIELD_SWITCHES = ("use_curriculum", "use_feature_extractor", "use_wandb")
 _NO_EXTRACTOR = "FlattenExtractor"
+UNUSED_BY_LANGUAGE = frozenset(
+    {
+        "curriculum",
+        "deterministic",
+        "env",
+        "kernels",
+        "n_envs",
+        "normalize_obs",
+        "normalize_reward",
+        "policy",
+        "precision",
+        "vector",
+        "video",
+    }
+)
+"""Keys that have no effect in a config with a `language` section."""
 
 
 class TrainerConfig(Section):
-    """Everything a run needs to know. See docs/configuration.md for each key with an example."""
+    """Configuration of a run. See docs/reference/configuration.md for each key with an example."""
 
     name: str | None = Field(default=None, description="the run's name; default: env and algorithm")
     algorithm: str = Field(
@@ -174,7 +220,7 @@ class TrainerConfig(Section):
         description="PPO A2C DQN SAC, or anything registered; REINFORCE A2C PPO GRPO with a language section",
     )
     engine: str = Field(
-        default="native", description="whose algorithms: native, or sb3 (Stable-Baselines3, extra `sb3`)"
+        default="native", description="algorithms of native, or of sb3 (Stable-Baselines3, extra `sb3`)"
     )
     env: EnvConfig | None = None
     n_envs: int = Field(default=8, ge=1, le=1_000_000)
@@ -184,7 +230,7 @@ class TrainerConfig(Section):
     total_timesteps: When = When(1_000_000)
     seed: int = Field(default=42, ge=0, lt=2**31)
     device: str = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps")
-    threads: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+    threads: Annotated[int, Field(ge=1, le=1_024)] | Literal["auto"] = Field(
         default="auto", description="torch threads; auto: 1 for small networks"
     )
     kernels: bool = Field(
@@ -201,13 +247,20 @@ class TrainerConfig(Section):
     hyperparams: HyperparameterConfig = HyperparameterConfig()
     policy: PolicyConfig = PolicyConfig()
     normalize_obs: bool = True
-    normalize_reward: bool = True
+    normalize_reward: bool = True  # algorithms with a replay buffer: false where it is not given
     curriculum: CurriculumConfig | None = None
     checkpoint: CheckpointConfig = CheckpointConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
+    callbacks: list[str | dict[str, dict[str, Any]]] = Field(
+        default=[], description="module:Class, or {module:Class: {kwargs}}: callbacks of your own"
+    )
     video: VideoConfig = VideoConfig()
     tracking: TrackingConfig = TrackingConfig()
+    exports: list[str] = Field(
+        default=[],
+        description="also write the policy into the run's folder at its end, as `ludus export --to` does: [onnx, sb3]",
+    )
     mirror: MirrorConfig | None = Field(
         default=None, description="copy the run there while it trains (extra `cloud`): a URL, or a section"
     )
@@ -229,15 +282,32 @@ class TrainerConfig(Section):
     )
     run_dir: str | None = Field(default=None, description="this very directory, which must not exist yet")
     resume: Literal["auto"] | None = Field(
-        default=None, description="auto: continue this config's newest run"
+        default=None, description="auto: `ludus train` continues this config's newest run"
     )
     tags: list[str] = Field(default=[])
     sweep: dict[str, Any] | None = Field(
-        default=None, description="what `ludus sweep` tries; training takes no notice of it"
+        default=None, description="search space of `ludus sweep`; training ignores it"
     )
     _wandb_project: str | None = PrivateAttr(
         default=None
     )  # named while W&B was off, for when it is switched on
+    _extractor_type: str | None = PrivateAttr(
+        default=None
+    )  # a game's own extractor by its name, which became auto
+
+    if not TYPE_CHECKING:  # type checkers and editors know the fields
+
+        def __init__(self, **data: Any) -> None:
+            """Raise ConfigError, which names the key and what it accepts, in the place of pydantic's error."""
+            try:
+                super().__init__(**data)
+            except ValidationError as error:
+                from ludus.config.explain import explain_config
+
+                raise explain_config(error, data) from None
+            if data.get("wandb_project") is not None and not self.use_wandb:
+                self._wandb_project = data["wandb_project"]
+            self._extractor_type = _own_extractor(data.get("feature_extractor_type"))
 
     @model_validator(mode="before")
     @classmethod
@@ -294,6 +364,10 @@ class TrainerConfig(Section):
             value: Any = self
             for part in FIELD_ALIASES[name]:
                 value = None if value is None else getattr(value, part)
+            if name == "wandb_project" and value is None:
+                value = self._wandb_project
+            if name == "feature_extractor_type" and value == "auto":
+                value = self._extractor_type or value
             return value.plain() if isinstance(value, When) else value
         if name == "use_curriculum":
             return self.curriculum is not None
@@ -304,11 +378,13 @@ class TrainerConfig(Section):
         return super().__getattr__(name)  # type: ignore[misc]  # pydantic defines it outside TYPE_CHECKING
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Assign a field, or one of the second seed's names for it."""
+        """Assign a field, also by one of its aliases."""
         if name == "wandb_project" and not self.use_wandb:
             self._wandb_project = value
         elif name in FIELD_ALIASES:
             self._assign(FIELD_ALIASES[name], _value_of_alias(name, value))
+            if name == "feature_extractor_type":
+                self._extractor_type = _own_extractor(value)
         elif name in FIELD_SWITCHES:
             if bool(value) != getattr(self, name):
                 self._switch(name, bool(value))
@@ -325,7 +401,7 @@ class TrainerConfig(Section):
             self._assign(("tracking", "wandb"), project if on else None)
 
     def _assign(self, path: tuple[str, ...], value: Any) -> None:
-        """Put a new section in place of the old one, which copies of this config may share."""
+        """Replace a section by a new one: copies of this config may share the old one."""
         section = getattr(self, path[0])
         data = {} if section is None else section.model_dump(exclude_unset=True)
         node = data
@@ -335,7 +411,7 @@ class TrainerConfig(Section):
         setattr(self, path[0], data)
 
     def algorithm_entry(self) -> Algorithm:
-        """What the registry knows of this config's algorithm. ConfigError when nothing has one of this name."""
+        """Return the registry's entry of this config's algorithm. ConfigError if no algorithm has this name."""
         if self.language is None:
             return find_algorithm(self.algorithm, self.engine)
         if self.engine != "native":
@@ -359,12 +435,37 @@ class TrainerConfig(Section):
         try:
             typed = model(**given)
         except ValidationError as error:
-            from ludus.config.explain import explain
+            from ludus.config.explain import explain, known_keys
 
-            raise explain(error, model, prefix=("hyperparams",)) from None
+            raise explain(
+                error, model, prefix=("hyperparams",), elsewhere=lambda: known_keys(model)
+            ) from None
         if entry.check is not None:
             entry.check(self, typed)
         return typed
+
+    def normalizes_reward(self) -> bool:
+        """Return `normalize_reward` as it was given, else the algorithm's default."""
+        model = self.algorithm_entry().hyperparameters
+        if "normalize_reward" in self.model_fields_set or model is None:
+            return self.normalize_reward
+        return model.normalizes_reward
+
+    def resolved_evaluation(self) -> EvaluationConfig:
+        """Return `evaluation` with the defaults of this kind of run.
+
+        A language run plays `league.eval_games` against each opponent and samples as in training. Without opponents
+        it does not evaluate.
+        """
+        if self.language is None:
+            return self.evaluation
+        given = self.evaluation.model_fields_set
+        defaults: dict[str, Any] = {"deterministic": False, "episodes": self.league.eval_games}
+        if not self.league.eval:
+            defaults["every"] = None
+        return self.evaluation.model_copy(
+            update={name: value for name, value in defaults.items() if name not in given}
+        )
 
     def ignored_hyperparams(self) -> list[str]:
         """Common hyperparameters that were given but that this algorithm does not have."""
@@ -410,13 +511,19 @@ def expand_aliases(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value_of_alias(alias: str, value: Any) -> Any:
-    if alias == "feature_extractor_type" and str(value).lower() in references("extractors"):
+    if alias == "feature_extractor_type" and _own_extractor(value) is not None:
         return "auto"  # which takes the game's own extractor where the env has one
     return value
 
 
+def _own_extractor(name: Any) -> str | None:
+    """Return the name of a game's own extractor as it is registered; None for another one."""
+    named = str(name).lower()
+    return named if named in references("extractors") else None
+
+
 def _as_dict(section: Any) -> dict[str, Any]:
-    """What is set in a section, given in any form; nothing where it is not a section at all."""
+    """Return the values set in a section of any form; empty if it is not a section."""
     if isinstance(section, BaseModel):
         return section.model_dump(exclude_unset=True)
     return dict(section) if isinstance(section, Mapping) else {}

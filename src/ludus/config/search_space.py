@@ -1,4 +1,4 @@
-"""What a sweep tries: for each config key a range or a choice, as it is written in YAML.
+"""Search space of a sweep: for each config key a range or a choice, as it is written in YAML.
 
 hyperparams.learning_rate: {log: [1e-5, 1e-2]}     between the two, small values as likely as large ones
 hyperparams.gamma: {uniform: [0.9, 0.999]}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, shortened
 
 _ADDRESS = re.compile(r"(?:ray://)?(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 SCHEMES = ("s3", "gs", "gdrive", "file")
+MAX_RATE = 10**12
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _RATE = re.compile(r"([0-9][0-9_]*(?:\.[0-9]+)?)\s*([kmg]i?)?b(?:\s*/\s*s)?", re.IGNORECASE)
 
@@ -18,58 +19,81 @@ _RATE = re.compile(r"([0-9][0-9_]*(?:\.[0-9]+)?)\s*([kmg]i?)?b(?:\s*/\s*s)?", re
 class Section(BaseModel):
     """A part of the config: strict about unknown keys, checked on assignment too."""
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", validate_assignment=True, validate_default=True, allow_inf_nan=False
+    )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Assign a key. ConfigError for an unknown one, and for a value that it does not accept."""
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:
+            if self.model_config.get("frozen"):
+                raise
+            from ludus.config.explain import explain
+
+            raise explain(error, type(self)) from None
 
 
 class ScaleConfig(Section):
-    """Collectors, samplers and learners on Ray (extra `ray`). See docs/scale.md."""
+    """Collectors, samplers and learners on Ray (extra `ray`). See docs/how-to/scale.md."""
 
     ray: str = Field(
         default="auto",
         description="auto: the Ray cluster of this machine, else as local: one started for the run; HOST:6379; "
         "ray://HOST:10001",
     )
-    collectors: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+    collectors: Annotated[int, Field(ge=1, le=10_000)] | Literal["auto"] = Field(
         default="auto",
         description="processes that share the n_envs envs; auto: as many as the cluster has CPUs for",
     )
     cpus_per_collector: float = Field(
-        default=1.0, gt=0, description="CPUs that Ray sets aside for each collector"
+        default=1.0, gt=0, le=10_000, description="CPUs that Ray sets aside for each collector"
     )
     mode: Literal["sync", "async"] = Field(
         default="sync",
         description="sync: every update waits for all collectors, results repeat to the byte; async: it does not",
     )
     max_staleness: int = Field(
-        default=2, ge=0, description="async: updates between acting and learning from it, at most"
+        default=2, ge=0, le=10_000, description="async: updates between acting and learning from it, at most"
     )
     num_actors: int = Field(
         default=7,
         ge=0,
+        le=10_000,
         description="self-play: samplers, each a process with a model of its own; 0: the first learner samples itself",
     )
     num_learners: int = Field(
-        default=1, ge=1, description="processes that learn as one; the first is the one the run is started in"
+        default=1,
+        ge=1,
+        le=10_000,
+        description="processes that learn as one; the first is the one the run is started in",
     )
     strategy: Literal["ddp", "fsdp"] = Field(
         default="ddp",
         description="several learners: each has all weights (ddp), or a part of every one (fsdp)",
     )
-    cpus_per_actor: float = Field(default=1.0, ge=0, description="CPUs that Ray sets aside for each sampler")
+    cpus_per_actor: float = Field(
+        default=1.0, ge=0, le=10_000, description="CPUs that Ray sets aside for each sampler"
+    )
     gpus_per_actor: float | None = Field(
-        default=None, ge=0, description="GPUs for each sampler; null: 1 where the run is on a GPU, else 0"
+        default=None,
+        ge=0,
+        le=1_000,
+        description="GPUs for each sampler; null: 1 where the run is on a GPU, else 0",
     )
     gpus_per_learner: float | None = Field(
-        default=None, ge=0, description="GPUs for each learner on Ray; null: as for samplers"
+        default=None, ge=0, le=1_000, description="GPUs for each learner on Ray; null: as for samplers"
     )
     max_failures: int = Field(
         default=10,
         ge=0,
+        le=1_000_000,
         description="collectors, samplers and learners lost within an hour before the run gives up",
     )
 
     def gpus_for(self, worker: Literal["actor", "learner"], device: str) -> float:
-        """What Ray is to set aside for a sampler or a learner of a run on `device` (cpu, cuda)."""
+        """Return how many GPUs Ray reserves for a sampler or a learner of a run on `device` (cpu, cuda)."""
         wanted = self.gpus_per_actor if worker == "actor" else self.gpus_per_learner
         return float(device == "cuda") if wanted is None else wanted
 
@@ -84,12 +108,17 @@ class ScaleConfig(Section):
 
 
 class MirrorConfig(Section):
-    """A copy of the run elsewhere (extra `cloud`). What it misses, `ludus mirror RUN` makes up for."""
+    """A copy of the run in another place (extra `cloud`). `ludus mirror RUN` uploads what is missing there."""
 
     url: str = Field(description="s3://bucket/prefix, gs://bucket/prefix, gdrive://folder, file:///folder")
-    bandwidth: str | None = Field(default=None, description='at most so fast: "5 MB/s"; null: no bound')
+    bandwidth: str | None = Field(
+        default=None, description='limit of the transfer rate: "5 MB/s"; null: no limit'
+    )
     wait: float = Field(
-        default=60.0, ge=0, description="seconds that the end of the run waits for what is not yet there"
+        default=60.0,
+        ge=0,
+        le=604_800,
+        description="seconds that the end of the run waits for what is not yet there",
     )
 
     @field_validator("url")
@@ -109,7 +138,7 @@ class MirrorConfig(Section):
 
 
 def checked_url(url: str) -> str:
-    """`url` without a last slash; ValueError if it is none that a mirror can have."""
+    """Return `url` without a last slash. ValueError if it is not a valid mirror URL."""
     scheme, colon, rest = url.partition("://")
     if not colon or scheme not in SCHEMES:
         raise ValueError(f"a mirror is s3://…, gs://…, gdrive://… or file:///…, not {without_secrets(url)!r}")
@@ -126,7 +155,7 @@ def checked_url(url: str) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """`url` fit for a message: without what stands before an @ or behind a question mark."""
+    """Return `url` for a message: without the part before an @ or after a question mark."""
     return re.sub(r"\?.*", "", re.sub(r"://[^/@]*@", "://", url), flags=re.DOTALL)[:200]
 
 
@@ -135,5 +164,9 @@ def bytes_per_second(text: str) -> float:
     match = _RATE.fullmatch(text.strip())
     rate = float(match[1].replace("_", "")) * _UNITS[(match[2] or "").lower()] if match else 0.0
     if rate <= 0:
-        raise ValueError(f'a bandwidth is written as "500 kB/s", "5 MB/s" or "1 GiB/s", not {text!r}')
+        raise ValueError(
+            f'a bandwidth is written as "500 kB/s", "5 MB/s" or "1 GiB/s", not {shortened(text)}'
+        )
+    if not 1 <= rate <= MAX_RATE:
+        raise ValueError(f"a bandwidth is at least 1 B/s and at most 1000 GB/s, not {shortened(text)}")
     return rate

@@ -1,15 +1,16 @@
-"""One way to say when: `100_000`, `"200 updates"`, `"5000 episodes"`, `"30 min"`."""
+"""One way to say when: `100_000`, `"10k"`, `"200 updates"`, `"5000 episodes"`, `"30 min"`."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from ludus.config.schedule import MAX_STEPS
+from ludus.errors import shortened
 from ludus.types import Progress
 
 _UNITS = {
@@ -29,15 +30,28 @@ _UNITS = {
     "hours": "hours",
 }
 _SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
-_TEXT = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE]\+?[0-9]+)?)\s*([a-z]*)\s*")
+_THOUSANDS = {"k": 10**3, "K": 10**3, "M": 10**6}
+_TEXT = re.compile(
+    r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE]\+?[0-9]+)?)(?:\s*([kKM])(?![A-Za-z]))?\s*([A-Za-z]*)\s*"
+)
+MIN_SECONDS = 0.001
+MAX_SECONDS = 10 * 365 * 86_400.0  # ten years
+EXPECTED = 'env steps (100_000, 10k, 1e6) or text ("200 updates", "5000 episodes", "30 min")'
 
 
-@dataclass(frozen=True)
 class When:
-    """An amount of progress: a total, or the distance between two events."""
+    """An amount of progress: a total, or the distance between two events. Steps are ints as well."""
 
     amount: float
-    unit: str = "steps"
+    unit: str
+
+    def __new__(cls, amount: float, unit: str = "steps") -> When:
+        """Return `amount` of `unit`; of steps, as an int."""
+        if unit == "steps":
+            return int.__new__(_Steps, amount)
+        made = object.__new__(cls)
+        made.amount, made.unit = amount, unit
+        return made
 
     @classmethod
     def parse(cls, value: Any) -> When:
@@ -46,17 +60,14 @@ class When:
             return value
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise ValueError(_expected(value))
-        match = _TEXT.fullmatch(str(value).lower())
-        if match is None or match[2] not in {"", *_UNITS}:
+        if isinstance(value, int) and value > MAX_STEPS:  # may have more digits than can be written
+            raise ValueError(f"must be at most {MAX_STEPS:.0e} steps, got {shortened(value)}")
+        match = _TEXT.fullmatch(str(value))
+        if match is None or match[3].lower() not in {"", *_UNITS}:
             raise ValueError(_expected(value))
-        unit = _UNITS[match[2] or "steps"]
-        amount = float(match[1].replace("_", ""))
-        if amount <= 0:
-            raise ValueError(f"must be more than zero, got {value!r}")
-        if amount == float("inf"):
-            raise ValueError(f"must have an end, got {str(value)[:40]!r}")
-        if unit not in _SECONDS and amount != int(amount):
-            raise ValueError(f"{unit} must be a whole number, got {value!r}")
+        unit = _UNITS[match[3].lower() or "steps"]
+        amount = round(float(match[1].replace("_", "")) * _THOUSANDS.get(match[2], 1), 9)
+        _check_range(amount, unit, value)
         return cls(amount, unit)
 
     @property
@@ -70,11 +81,11 @@ class When:
         return float(getattr(progress, self.unit))
 
     def fraction(self, progress: Progress) -> float:
-        """How much of this amount is done, from 0 to 1."""
+        """Return how much of this amount is done, from 0 to 1."""
         return min(1.0, self.measure(progress) / self.amount)
 
     def count(self, progress: Progress) -> int:
-        """How many times an event with this interval has fallen due so far."""
+        """Return how many times an event with this interval has been due so far."""
         return int(self.measure(progress) // self.amount)
 
     def plain(self) -> int | str:
@@ -84,8 +95,24 @@ class When:
         amount = int(self.amount) if self.amount == int(self.amount) else self.amount
         return f"{amount} {self.unit}"
 
-    def __str__(self) -> str:
+    def in_words(self) -> str:
+        """The amount with its unit: "2,000,000 steps", "30 minutes"."""
         return f"{self.amount:,.0f} steps" if self.unit == "steps" else str(self.plain())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, When) and (self.amount, self.unit) == (other.amount, other.unit)
+
+    def __hash__(self) -> int:
+        return hash((self.amount, self.unit))
+
+    def __repr__(self) -> str:
+        return f"When({self.amount!r}, {self.unit!r})"
+
+    def __str__(self) -> str:
+        return str(self.plain())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return When, (self.amount, self.unit)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -99,10 +126,34 @@ class When:
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         return {
-            "anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "string"}],
+            "anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_STEPS}, {"type": "string"}],
             "description": 'env steps, or text: "200 updates", "5000 episodes", "30 min"',
         }
 
 
+class _Steps(int, When):
+    """Env steps: an int in every respect."""
+
+    unit = "steps"
+
+    @property
+    def amount(self) -> int:  # type: ignore[override]
+        return int(self)
+
+
+def _check_range(amount: float, unit: str, value: Any) -> None:
+    """ValueError for an amount that no run can reach, or of which there is only a part."""
+    shown = shortened(value)
+    if amount <= 0:
+        raise ValueError(f"must be more than zero, got {shown}")
+    if unit in _SECONDS:
+        if not MIN_SECONDS <= amount * _SECONDS[unit] <= MAX_SECONDS:
+            raise ValueError(f"must be at least {MIN_SECONDS:g} s and at most 10 years, got {shown}")
+    elif amount > MAX_STEPS:
+        raise ValueError(f"must be at most {MAX_STEPS:.0e} {unit}, got {shown}")
+    elif amount != int(amount):
+        raise ValueError(f"{unit} must be a whole number, got {shown}")
+
+
 def _expected(value: Any) -> str:
-    return f'expected env steps (100_000) or text ("200 updates", "5000 episodes", "30 min"), got {value!r}'
+    return f"expected {EXPECTED}, got {shortened(value)}"

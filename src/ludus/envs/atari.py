@@ -11,6 +11,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import AtariPreprocessing
 
 from ludus.envs.wrappers import Env, EnvironmentWrapper, StepResult
@@ -70,8 +71,12 @@ class FireReset(EnvironmentWrapper):
         return obs, info
 
 
-class ClipRewardToSign(gym.RewardWrapper[Any, Any]):
+class ClipRewardToSign(gym.RewardWrapper[Any, Any], RecordConstructorArgs):
     """Replaces every reward by its sign: -1, 0 or 1."""
+
+    def __init__(self, env: Env) -> None:
+        RecordConstructorArgs.__init__(self)
+        gym.RewardWrapper.__init__(self, env)
 
     def reward(self, reward: Any) -> float:
         return float(np.sign(reward))

@@ -1,22 +1,27 @@
-"""Which envs exist: the ids gymnasium can make here, in groups, and a clear error for the ones it cannot."""
+"""Catalog of envs: the ids that gymnasium can make here, in groups, and clear errors for the others."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from functools import cache
+from importlib.metadata import entry_points
+from types import ModuleType
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.envs.registration import parse_env_id
 
+from ludus.config.registry import ENTRY_POINT_GROUP as ALGORITHMS
 from ludus.envs.registration import register_envs
 from ludus.errors import MissingExtra, UnknownName, UserError
+from ludus.plugins import ENTRY_POINT_GROUP as PLUGINS
 from ludus.plugins import plugins
 
 register_envs()
 
-# group -> the modules its entry points live in, the package it needs, the extra that brings that package
+# group -> the modules of its entry points, the package it needs, the extra that installs that package
 _GROUPS: dict[str, tuple[str, str | None, str | None]] = {
     "classic control": ("gymnasium.envs.classic_control", None, None),
     "box2d": ("gymnasium.envs.box2d", "Box2D", "box2d"),
@@ -29,7 +34,7 @@ _JAX_MODULES = ("gymnasium.envs.phys2d", "gymnasium.envs.tabular")
 
 
 def known_env_ids() -> list[str]:
-    """Every id gymnasium has registered in this process, sorted; ids it keeps only to refuse are left out."""
+    """Return all ids that gymnasium has registered in this process, sorted, without removed ids that only raise."""
     _register_atari()
     return sorted(env_id for env_id, spec in gym.registry.items() if not _is_tombstone(spec))
 
@@ -37,7 +42,7 @@ def known_env_ids() -> list[str]:
 def env_groups() -> dict[str, list[str]]:
     """Known ids by group: those of plugins, classic control, box2d, toy text, mujoco, atari, other.
 
-    A group is listed whether or not its package is installed (`missing_extra` tells); Atari's ids are
+    A group is listed even if its package is not installed (see `missing_extra`); Atari's ids are
     registered by its package, so that group is empty without it.
     """
     groups: dict[str, list[str]] = {group: [] for group in [*_plugin_groups(), *_GROUPS, _OTHER]}
@@ -95,11 +100,14 @@ def find_gym_spec(env_id: str) -> GymSpec:
     return spec
 
 
-def import_registering_module(module: str, env_id: str) -> None:
+def import_registering_module(module: str, env_id: str) -> ModuleType:
+    """Import the module that registers `env_id`. UserError when it cannot be found, or needs consent."""
     from ludus.config.own_modules import import_own_module
 
+    # a module that is loaded already has no import effects left
+    known = _registering_modules() | ({module} & sys.modules.keys())
     try:
-        import_own_module(module)
+        return import_own_module(module, env_id, where=f"env id '{env_id}'", known=known)
     except ModuleNotFoundError as error:
         # a module missing further down is a fault in the user's module, and shows its own traceback
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
@@ -109,6 +117,14 @@ def import_registering_module(module: str, env_id: str) -> None:
             where=f"env id '{env_id}'",
             fix="install it, or run from the folder that holds it",
         ) from None
+
+
+@cache
+def _registering_modules() -> frozenset[str]:
+    """Return the modules by which installed packages register envs: those in entry points, with their packages."""
+    groups = ("gymnasium.envs", PLUGINS, ALGORITHMS)
+    modules = {entry.module for group in groups for entry in entry_points(group=group)} | {"ale_py"}
+    return frozenset(modules | {module.partition(".")[0] for module in modules})
 
 
 def _register_atari() -> None:
@@ -131,7 +147,7 @@ def _newest_version(name: str) -> str | None:
 
 
 def _is_tombstone(spec: GymSpec) -> bool:
-    """Whether gymnasium registers the id only to raise when it is made (MuJoCo v2/v3, the shimmy ids)."""
+    """Return True if the id is registered only to raise when made (MuJoCo v2/v3, the shimmy ids)."""
     entry = spec.entry_point
     return callable(entry) and getattr(entry, "__name__", "").startswith("_raise_")
 

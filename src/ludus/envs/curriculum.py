@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Any
 
+import gymnasium as gym
+
 from ludus.envs.wrappers import Env, EnvironmentWrapper, StepResult
-from ludus.errors import ConfigError
+from ludus.errors import NONE, ConfigError, require_types
 
 
 class Curriculum:
@@ -27,6 +30,15 @@ class Curriculum:
         success: float | None = None,
     ) -> None:
         """`success` is the return that counts as success, where an env does not report it."""
+        require_types(
+            type(self).__name__,
+            initial=(initial, (Real,)),
+            increment=(increment, (Real,)),
+            maximum=(maximum, (Real, NONE)),
+            success_threshold=(success_threshold, (Real,)),
+            window=(window, (Integral,)),
+            success=(success, (Real, NONE)),
+        )
         if increment <= 0:
             raise ConfigError(f"increment must be above 0, not {increment}", where="curriculum.increment")
         if window < 1:
@@ -123,3 +135,13 @@ class CurriculumWrapper(Curriculum, EnvironmentWrapper):
         # the raw return if it was recorded: an inner wrapper may have scaled the rewards
         episode = info.get("episode")
         return float(episode["r"] if episode else self._return) >= self.success
+
+
+def add_curriculum(env: Env, settings: Mapping[str, Any]) -> Env:
+    """Return `env` with a curriculum of these settings, unless it already has one."""
+    layer = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, CurriculumWrapper):
+            return env
+        layer = layer.env
+    return CurriculumWrapper(env, **settings)

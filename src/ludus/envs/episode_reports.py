@@ -39,17 +39,17 @@ class EpisodeReports(ABC):
         return []
 
 
-def gather_reports(episodes: Iterable[EpisodeRecord]) -> EpisodeReports | None:
-    """Return the summary of the reports in `episodes`; None without any whose kind is known."""
-    gathered: EpisodeReports | None = None
+def gather_reports(episodes: Iterable[EpisodeRecord]) -> list[EpisodeReports]:
+    """Return the summaries of the reports in `episodes`, one for each kind that a plugin knows, first seen first."""
+    gathered: dict[str, EpisodeReports | None] = {}
     for episode in episodes:
         if episode.report is None:
             continue
-        if gathered is None:
-            make = find("episode_reports", str(episode.report.get("kind")))
-            if make is None:
-                return None
-            gathered = make()
-        assert gathered is not None
-        gathered.add_report(episode.report, episode.reward)
-    return gathered
+        kind = str(episode.report.get("kind"))
+        if kind not in gathered:
+            make = find("episode_reports", kind)
+            gathered[kind] = None if make is None else make()
+        reports = gathered[kind]
+        if reports is not None:
+            reports.add_report(episode.report, episode.reward)
+    return [reports for reports in gathered.values() if reports is not None]

@@ -5,28 +5,29 @@ from __future__ import annotations
 import inspect
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.wrappers import RecordEpisodeStatistics
 
+from ludus.config.own_modules import Trust
+from ludus.config.requests import ConsentRequest, require_all
 from ludus.envs.catalog import check_env_exists, env_groups, find_gym_spec, known_env_ids, missing_extra
 from ludus.envs.masks import MASK_KEY, ActionMaskWrapper, checked_mask, declares_masks, sample_legal
 from ludus.envs.support import EnvSupport, support_for
+from ludus.envs.user_code import close_env
 from ludus.envs.vector import batched, make_vector
-from ludus.envs.wrapper_names import (
-    NamedWrapper,
-    WrapperEntry,
-    find_wrapper,
-    known_wrappers,
-    register_wrapper,
-)
-from ludus.envs.wrappers import Env, EpisodeReport, FrameSkip, FrameStack
-from ludus.errors import ConfigError, LudusError, UserError
+from ludus.envs.wrappers import Env, EpisodeReport, FrameSkip, FrameStack, find_recorder
+from ludus.errors import NONE, ConfigError, LudusError, UserError, require_types
 from ludus.plugins import load
+
+if TYPE_CHECKING:
+    from ludus.envs.wrapper_names import NamedWrapper, WrapperEntry
 
 __all__ = [
     "EnvFactory",
@@ -35,11 +36,9 @@ __all__ = [
     "choose_backend",
     "env_groups",
     "known_env_ids",
-    "known_wrappers",
     "make_env",
     "make_vectorized_env",
     "missing_extra",
-    "register_wrapper",
 ]
 
 EnvFactory = Callable[[], Env]
@@ -57,7 +56,7 @@ _SLOW_STEP_S = 1e-3
 
 @dataclass(frozen=True)
 class _Resolved:
-    """What the names in a spec stand for in the driver; travels with it to processes that know less."""
+    """The objects behind the names of a spec, as in the driver; pickled with it for worker processes."""
 
     names: tuple[Any, ...]
     gym_spec: GymSpec
@@ -81,12 +80,26 @@ class EnvSpec:
     max_episode_steps: int | None = None
     curriculum: Mapping[str, Any] | None = None
     render_mode: str | None = None
+    trust: Trust | None = field(default=None, repr=False, compare=False)
+    """Trust settings for the names in the spec; None uses the settings in effect at the time of use."""
     _resolved: _Resolved | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        require_types(
+            "EnvSpec",
+            id=(self.id, (str,)),
+            kwargs=(self.kwargs, (Mapping,)),
+            wrappers=(self.wrappers, (list, tuple)),
+            frame_stack=(self.frame_stack, (Integral,)),
+            frame_skip=(self.frame_skip, (Integral,)),
+            max_episode_steps=(self.max_episode_steps, (Integral, NONE)),
+            curriculum=(self.curriculum, (Mapping, NONE)),
+            render_mode=(self.render_mode, (str, NONE)),
+            trust=(self.trust, (Trust, NONE)),
+        )
         object.__setattr__(self, "wrappers", tuple(self.wrappers))
         if self._resolved is not None and self._resolved.names != self._names:
-            object.__setattr__(self, "_resolved", None)  # dataclasses.replace brought another spec's
+            object.__setattr__(self, "_resolved", None)  # dataclasses.replace copied it from another spec
         for name in ("frame_stack", "frame_skip", "max_episode_steps"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -100,7 +113,7 @@ class EnvSpec:
 
     @property
     def reports_episodes(self) -> bool:
-        """Whether the env puts its raw episodes into `info["episode"]`: wrappers may change what is seen."""
+        """True if the env records raw episodes in `info["episode"]`, because wrappers may change rewards."""
         return bool(self.wrappers) or self.frame_skip > 1 or self.curriculum is not None
 
     @property
@@ -109,12 +122,12 @@ class EnvSpec:
 
     @property
     def support(self) -> EnvSupport:
-        """What the plugin that has this env says of it."""
+        """The EnvSupport of the plugin that has this env."""
         return support_for(self.id)
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing but perhaps a time limit sets it apart from the registered env."""
+        """True if the spec differs from the registered env by a time limit at most."""
         return not (
             self.kwargs or self.wrappers or self.frame_stack > 1 or self.frame_skip > 1 or self.curriculum
         )
@@ -129,16 +142,39 @@ class EnvSpec:
         """The same spec with its names looked up. Raises what `check_env_exists` and `find_wrapper` raise."""
         if self._resolved is not None:
             return self
-        gym_spec = find_gym_spec(self.id)
-        self.support.check(self)
-        resolved = _Resolved(
-            names=self._names,
-            # the backends never step before a reset, so nobody needs to watch that
-            gym_spec=replace(_portable(gym_spec), order_enforce=False),
-            wrappers=tuple(find_wrapper(entry) for entry in self.wrappers),
-            curriculum=None if self.curriculum is None else _find_curriculum(self.curriculum),
-        )
+        with self.trusted():
+            gym_spec = find_gym_spec(self.id)
+            self.support.check(self)
+            require_all(self.requests(), "env")
+            resolved = _Resolved(
+                names=self._names,
+                # the backends never step before a reset: the order check is not needed
+                gym_spec=replace(_portable(gym_spec), order_enforce=False),
+                wrappers=_find_wrappers(self.wrappers),
+                curriculum=None if self.curriculum is None else _find_curriculum(self.curriculum),
+            )
         return replace(self, _resolved=resolved)
+
+    def requests(self) -> Iterator[ConsentRequest]:
+        """Return what a run may not make of this spec without consent. Raises ConfigError."""
+        yield from self.support.requests(self)
+        if self.wrappers:
+            from ludus.envs.wrapper_names import wrapper_requests
+
+            yield from wrapper_requests(self.wrappers)
+
+    def trusted(self) -> AbstractContextManager[None]:
+        """Apply `trust` meanwhile."""
+        return nullcontext() if self.trust is None else self.trust.applied()
+
+    @property
+    def gym_spec(self) -> GymSpec:
+        """The registration in Gymnasium, with the arguments of this spec; it knows nothing of the wrappers."""
+        resolved = self.resolve()._resolved
+        assert resolved is not None
+        spec = resolved.gym_spec
+        limit = self.max_episode_steps or spec.max_episode_steps
+        return replace(spec, kwargs={**spec.kwargs, **self.kwargs}, max_episode_steps=limit)
 
     def __getstate__(self) -> dict[str, Any]:
         return dict(self.resolve().__dict__)
@@ -147,17 +183,15 @@ class EnvSpec:
         resolved = self.resolve()._resolved
         assert resolved is not None
         env = self._make(resolved.gym_spec)
-        recorder: RecordEpisodeStatistics[Any, Any] | None = None
-        if self.reports_episodes:
-            recorder = _find_recorder(env)
-            if recorder is None:
-                env = recorder = RecordEpisodeStatistics(env)
+        # a second recorder would raise
+        if self.reports_episodes and find_recorder(env) is None:
+            env = RecordEpisodeStatistics(env)
         if self.frame_skip > 1:
             env = FrameSkip(env, self.frame_skip)
         for wrapper in resolved.wrappers:
             env = wrapper(env)
-        if recorder is not None:
-            env = EpisodeReport(env, recorder)
+        if self.reports_episodes:
+            env = EpisodeReport(env)
         if resolved.curriculum is not None:
             env = resolved.curriculum(env)
         if declares_masks(env):
@@ -167,6 +201,10 @@ class EnvSpec:
         return env
 
     def _make(self, gym_spec: GymSpec) -> Env:
+        with self.trusted():
+            return self._make_trusted(gym_spec)
+
+    def _make_trusted(self, gym_spec: GymSpec) -> Env:
         kwargs = dict(self.kwargs)
         if self.render_mode is not None:
             kwargs["render_mode"] = self.render_mode
@@ -192,6 +230,7 @@ class EnvSpec:
 
 def make_env(id_or_spec: str | EnvSpec, **fields: Any) -> Env:
     """One wrapped env, from an id or a spec; `fields` are those of EnvSpec and replace the spec's own."""
+    require_types("make_env", id_or_spec=(id_or_spec, (str, EnvSpec)))
     if isinstance(id_or_spec, str):
         return EnvSpec(id_or_spec, **fields)()
     return replace(id_or_spec, **fields)()
@@ -223,7 +262,11 @@ def choose_backend(env: str | EnvSpec | EnvFactory, n_envs: int) -> tuple[str, s
         seconds = _median_step_seconds(_factory(env))
     except LudusError:
         raise
-    except Exception:  # the backend will meet the same fault, and reports it with the user's own traceback
+    except KeyboardInterrupt:
+        raise
+    except (
+        BaseException
+    ):  # the backend will meet the same fault, and reports it with the user's own traceback
         return "serial", "a trial step failed"
     took = f"{seconds * 1e3:.2f} ms a step"
     return ("process", f"heavy: {took}") if seconds > _SLOW_STEP_S else ("serial", f"light: {took}")
@@ -241,6 +284,12 @@ def make_vectorized_env(
     The env is an id, an EnvSpec, or a function that returns a new env at each call. With a `seed` the vector
     env comes back reset with it, so that a `reset()` without one repeats too. `options` go to the backend.
     """
+    require_types(
+        "make_vectorized_env",
+        n_envs=(n_envs, (Integral,)),
+        backend=(backend, (str,)),
+        seed=(seed, (Integral, NONE)),
+    )
     factory = _factory(env_or_factory)
     if n_envs < 1:
         raise ConfigError(f"n_envs must be 1 or more, not {n_envs}", where="n_envs")
@@ -253,6 +302,8 @@ def make_vectorized_env(
     else:
         name = getattr(factory, "__name__", "custom")
         vector_env = make_vector([factory] * n_envs, backend=backend, env_id=name, **options)
+    if isinstance(factory, EnvSpec):
+        vector_env.spec = factory.gym_spec
     if seed is not None or backend in _BY_ID:
         vector_env.reset(seed=seed)
     if seed is not None:
@@ -263,14 +314,15 @@ def make_vectorized_env(
 def _from_spec(
     spec: EnvSpec, n_envs: int, backend: str, options: dict[str, Any]
 ) -> gym.vector.VectorEnv[Any, Any, Any]:
-    own = spec.support.make_vector(spec, n_envs, backend, **options)
-    if own is not None:
-        return own
-    if backend in _BY_ID:
-        envs: gym.vector.VectorEnv[Any, Any, Any] = load(_BY_ID[backend])(spec, n_envs, **options)
-        return envs
-    copies = spec.support.copies(spec, n_envs)
-    return make_vector(copies, backend=backend, env_id=spec.id, **options)
+    with spec.trusted():
+        own = spec.support.make_vector(spec, n_envs, backend, **options)
+        if own is not None:
+            return own
+        if backend in _BY_ID:
+            envs: gym.vector.VectorEnv[Any, Any, Any] = load(_BY_ID[backend])(spec, n_envs, **options)
+            return envs
+        copies = spec.support.copies(spec, n_envs)
+        return make_vector(copies, backend=backend, env_id=spec.id, **options)
 
 
 def _factory(env: str | EnvSpec | EnvFactory) -> EnvFactory:
@@ -305,7 +357,7 @@ def _median_step_seconds(factory: EnvFactory) -> float:
                 _, info = env.reset()
         return statistics.median(seconds)
     finally:
-        env.close()
+        close_env(env)
 
 
 def _portable(gym_spec: GymSpec) -> GymSpec:
@@ -316,15 +368,6 @@ def _portable(gym_spec: GymSpec) -> GymSpec:
     return gym_spec
 
 
-def _find_recorder(env: Env) -> RecordEpisodeStatistics[Any, Any] | None:
-    """The RecordEpisodeStatistics that the env brings itself: a second one would refuse to write."""
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, RecordEpisodeStatistics):
-            return env
-        env = env.env
-    return None
-
-
 def _accepted_kwargs(gym_spec: GymSpec) -> str:
     entry = gym_spec.entry_point
     assert entry is not None  # gym.make has called it
@@ -333,7 +376,16 @@ def _accepted_kwargs(gym_spec: GymSpec) -> str:
     return ", ".join(names) or "no arguments"
 
 
+def _find_wrappers(entries: tuple[WrapperEntry, ...]) -> tuple[NamedWrapper, ...]:
+    if not entries:
+        return ()
+    from ludus.envs.wrapper_names import find_wrapper
+
+    return tuple(map(find_wrapper, entries))
+
+
 def _find_curriculum(kwargs: Mapping[str, Any]) -> NamedWrapper:
     from ludus.envs.curriculum import CurriculumWrapper
+    from ludus.envs.wrapper_names import NamedWrapper
 
     return NamedWrapper.checked("CurriculumWrapper", CurriculumWrapper, kwargs, "curriculum")

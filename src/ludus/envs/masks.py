@@ -6,6 +6,7 @@ True where an action is legal: `n` long for Discrete(n), for MultiDiscrete the p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from gymnasium import spaces
 
 from ludus.envs.wrappers import Env, EnvironmentWrapper, StepResult
 from ludus.errors import UserError
-from ludus.types import BoolArray
+from ludus.types import Array, BoolArray
 
 MASK_KEY = "action_mask"
 _METHOD = "action_masks"
@@ -37,6 +38,19 @@ def has_masks(env: Env) -> bool:
     return declares_masks(env) or MASK_KEY in env.reset()[1]
 
 
+def take_mask(obs: Any, observation_space: spaces.Space[Any]) -> tuple[Any, Any]:
+    """Return `obs` as `observation_space` has it, and the mask that came inside it; None where none did.
+
+    As in `ActionMaskWrapper`, a single part that remains becomes the observation of a space that is not a Dict.
+    """
+    if not isinstance(obs, Mapping) or MASK_KEY not in obs:
+        return obs, None
+    rest = {key: part for key, part in obs.items() if key != MASK_KEY}
+    if isinstance(observation_space, spaces.Dict):
+        return (obs, None) if MASK_KEY in observation_space.spaces else (rest, obs[MASK_KEY])
+    return next(iter(rest.values())) if len(rest) == 1 else rest, obs[MASK_KEY]
+
+
 def checked_mask(mask: Any, action_space: spaces.Space[Any], *, where: str) -> BoolArray:
     """Return `mask` as a flat bool array. Raises ValueError for a wrong size or if no action is legal."""
     flat = np.asarray(mask).astype(bool).reshape(-1)
@@ -54,6 +68,22 @@ def checked_mask(mask: Any, action_space: spaces.Space[Any], *, where: str) -> B
     return flat
 
 
+def part_starts(action_space: spaces.Space[Any]) -> Array | None:
+    """Return where the parts of a MultiDiscrete begin in its masks; None for a space of one part."""
+    if not isinstance(action_space, spaces.MultiDiscrete):
+        return None
+    return np.concatenate([[0], np.cumsum(action_space.nvec.reshape(-1))[:-1]])
+
+
+def first_blocked(masks: BoolArray, starts: Array | None) -> int | None:
+    """Return the first row of `masks` with no legal action, or none in one part; None if every row has one.
+
+    `starts` is what `part_starts` returns.
+    """
+    free = masks.any(axis=1) if starts is None else np.logical_or.reduceat(masks, starts, axis=1).all(axis=1)
+    return None if free.all() else int(np.argmin(free))
+
+
 def sample_legal(action_space: spaces.Space[Any], mask: BoolArray | None) -> Any:
     """Return a random legal action, drawn from the action space's own generator."""
     if mask is None:
@@ -65,7 +95,7 @@ def sample_legal(action_space: spaces.Space[Any], mask: BoolArray | None) -> Any
 class ActionMaskWrapper(EnvironmentWrapper):
     """Convert the three conventions into one: `info["action_mask"]`, a checked bool array, at reset and step.
 
-    In the Dict custom the mask leaves the observation and its space; if a single key `observation` or `obs`
+    In the Dict convention the mask leaves the observation and its space; if a single key `observation` or `obs`
     remains, it becomes the observation. Raises UserError when the env has no mask to give.
     """
 

@@ -1,6 +1,6 @@
-"""The quantities of an env by name: what videos draw beside the picture and `ludus analyze` records at every step.
+"""Signals: named quantities of an env that videos draw next to the frame and `ludus analyze` records at every step.
 
-Built in for the envs people start with; `register_signals` adds those of any other. An env that nobody
+Built in for common envs; `register_signals` adds those of any other. An env that is not
 registered shows the components of its observation.
 """
 
@@ -16,7 +16,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from ludus.errors import UserError
+from ludus.errors import UserError, require_types
 from ludus.plugins import match_env
 
 Env = gym.Env[Any, Any]
@@ -24,7 +24,7 @@ Reader = Callable[[Any, Any, dict[str, Any]], float]
 """From the env without its wrappers, what the policy observes, and the newest info, to a number."""
 ActionNames = Sequence[str] | Callable[[Any], Sequence[str]]
 
-MOST_COMPONENTS = 24  # of an observation that nobody gave names
+MOST_COMPONENTS = 24  # of an observation without named components
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,10 @@ def register_signals(pattern: str, signals: Iterable[Signal], actions: ActionNam
     The newest fitting registration counts. An env without an id is known by the name of its class. `actions` may
     be a function of the env. UserError when two signals share a name.
     """
+    require_types("register_signals", pattern=(pattern, (str,)), signals=(signals, (Iterable,)))
     given = tuple(signals)
+    for signal in given:
+        require_types("register_signals", signals=(signal, (Signal,)))
     names = [signal.name for signal in given]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -83,7 +86,7 @@ def register_signals(pattern: str, signals: Iterable[Signal], actions: ActionNam
 
 
 def signals_of(env: Env) -> Signals:
-    """What is registered for `env`, else the components of its observation."""
+    """Return the signals registered for `env`, else the components of its observation."""
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     for entry in reversed(_registry):
         if fnmatchcase(name, entry.pattern):
@@ -118,7 +121,7 @@ def _component(env: Any, obs: Any, info: dict[str, Any], *, key: str, index: int
     return float(np.ravel(obs[key] if key else obs)[index])
 
 
-# ---- built in. They read the physics, so that no wrapper changes what they say.
+# ---- built in. They read the physics, so wrappers do not change them.
 
 
 def _state(index: int) -> Reader:

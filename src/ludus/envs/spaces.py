@@ -87,9 +87,9 @@ def describe_space(space: spaces.Space[Any]) -> str:
                 return f"image {'x'.join(map(str, space.shape))}"
             size = "x".join(map(str, space.shape)) or "1"
             noun = "number" if size == "1" else "numbers"
-            low, high = float(space.low.min(initial=math.inf)), float(space.high.max(initial=-math.inf))
-            within = f" in [{low:g}, {high:g}]" if math.isfinite(low) and math.isfinite(high) else ""
-            return f"{size} {noun}{within}"
+            if space.low.size == 0 or space.low.min() == -math.inf or space.high.max() == math.inf:
+                return f"{size} {noun}"
+            return f"{size} {noun} in [{float(space.low.min()):g}, {float(space.high.max()):g}]"
         case spaces.Discrete():
             return f"one of {space.n}"
         case spaces.MultiDiscrete():

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import gymnasium as gym
 from gymnasium.vector import VectorEnv
 
+from ludus.config.requests import ConsentRequest, argument_requests
 from ludus.plugins import match_env
 
 if TYPE_CHECKING:
     from ludus.envs.make import EnvSpec
+
+_KNOWN_CODE = ("gymnasium.envs.", "ale_py.", "ludus.")
+"""Beginnings of entry points of envs that take plain words as the names of variants, and start nothing."""
 
 
 class EnvSupport:
@@ -26,7 +31,15 @@ class EnvSupport:
     """An evaluation may step the episodes of all its seeds at once in the batched vector env."""
 
     def check(self, spec: EnvSpec) -> None:
-        """Raise ConfigError where the keyword arguments of `spec` make no sense."""
+        """Raise ConfigError if the keyword arguments of `spec` are invalid."""
+
+    def requests(self, spec: EnvSpec) -> Iterable[ConsentRequest]:
+        """Return the programs, addresses, URLs and files outside the run that an env of `spec` would use.
+
+        A run from elsewhere gets them only with the user's consent. The default takes every argument that holds text;
+        for envs of Gymnasium, ALE and Ludus, those that look like a path, a URL or an address. Raises ConfigError.
+        """
+        return argument_requests(spec.kwargs, "env.kwargs", known=_is_known(spec.id))
 
     def copies(self, spec: EnvSpec, n_envs: int) -> list[EnvSpec]:
         """Return what builds each of `n_envs` envs. Raises ConfigError."""
@@ -59,6 +72,12 @@ class EnvSupport:
     def description(self) -> dict[str, str] | None:
         """Return what `ludus envs` says of observation and action where the env cannot be built to look at it."""
         return None
+
+
+def _is_known(env_id: str) -> bool:
+    """Return True if Gymnasium, ALE or Ludus provides the env; False for `module:Id`, which its module registers."""
+    registered = gym.registry.get(env_id)
+    return registered is not None and str(registered.entry_point).startswith(_KNOWN_CODE)
 
 
 @cache

@@ -14,10 +14,12 @@ import numpy as np
 from gymnasium import spaces
 
 from ludus.envs.catalog import find_gym_spec
+from ludus.envs.episode_reports import REPORT
 from ludus.envs.make import EnvFactory, EnvSpec
 from ludus.envs.masks import MASK_KEY, checked_mask, sample_legal
+from ludus.envs.user_code import report_problem
 from ludus.envs.wrappers import Env
-from ludus.errors import UserError
+from ludus.errors import UserError, describe_error, printable
 from ludus.types import BoolArray
 
 _STEPS = 500
@@ -28,6 +30,7 @@ _RAISED = object()  # the result of a call that raised; None is a wrong result t
 _PLAIN_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _STEP_FIX = "return obs, reward, terminated, truncated, info (gymnasium's five values)"
 _RESET_FIX = "def reset(self, *, seed=None, options=None): ... return obs, info"
+_REPORT_FIX = 'info["episode"] = {"r": return, "l": length}; info["episode_report"] = {"kind": NAME, ...}'
 _SEED_FIX = "call super().reset(seed=seed) first and draw all randomness from self.np_random"
 
 
@@ -75,12 +78,12 @@ def validate_environment(
         try:
             _check(env, found)
         finally:
-            if env is not env_or_id:
-                env.close()
+            if env is not env_or_id and isinstance(env, gym.Env):
+                _guarded(found, "close", env.close)
     errors = [problem for problem in found.problems if problem.severity == "error"]
     if not quiet:
         for problem in found.problems:
-            print(problem)
+            print(printable(str(problem), keep="\n\t"))
         print(f"{len(errors)} errors, {len(found.problems) - len(errors)} warnings")
     if errors and raise_on_error:
         raise UserError(
@@ -295,6 +298,9 @@ def _step(env: Env, action: Any, found: _Findings) -> tuple[Any, Any, Any, Any, 
             "step: info", f"it is a {type(info).__name__}, not a dict", "return {} when there is nothing"
         )
         info = {}
+    problem = report_problem(info.get("episode"), info.get(REPORT))
+    if problem:
+        found.error("step: info", problem, _REPORT_FIX)
     return obs, reward, terminated, truncated, info
 
 
@@ -324,9 +330,9 @@ def _guarded(found: _Findings, where: str, call: Callable[[], Any]) -> Any:
     """Return the result of the call; `_RAISED`, with the problem reported, if the env raised."""
     try:
         return call()
-    except UserError:
+    except (UserError, KeyboardInterrupt):
         raise
-    except Exception as error:  # any exception of the user's env is reported, and the checks continue
+    except BaseException as error:  # whatever the user's env raises is reported, and the checks continue
         if isinstance(error, TypeError) and "unexpected keyword argument 'seed'" in str(error):
             found.error(where, "it does not take a seed", _RESET_FIX)
         elif isinstance(error, ValueError) and "(expected 5, got 4)" in str(error):
@@ -334,7 +340,8 @@ def _guarded(found: _Findings, where: str, call: Callable[[], Any]) -> Any:
         else:
             own_frame = error.__traceback__
             trace = traceback.format_exception(type(error), error, own_frame.tb_next if own_frame else None)
-            found.error(where, f"it raised {error!r}\n{''.join(trace).rstrip()}", "see the traceback above")
+            what = f"it raised {describe_error(error)}\n{''.join(trace).rstrip()}"
+            found.error(where, what, "see the traceback above")
         return _RAISED
 
 

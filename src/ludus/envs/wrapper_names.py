@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 
+from ludus.config.requests import ConsentRequest, argument_requests
 from ludus.envs.masks import ActionMaskWrapper
 from ludus.envs.wrappers import ClipAction, Env, FrameSkip, FrameStack, RewardScalingWrapper, mujoco_preset
-from ludus.errors import ConfigError, UnknownName, UserError
+from ludus.errors import ConfigError, UnknownName, UserError, require_types
 from ludus.plugins import load
 
 WrapperFactory = Callable[..., Env]
@@ -39,6 +40,7 @@ _FROM_GYMNASIUM = (
     "TimeAwareObservation",
     "TimeLimit",
 )
+_OWN_MODULES = {"ludus.envs.atari", "ludus.envs.curriculum", "ludus.envs.masks", "ludus.envs.wrappers"}
 _TRAINER_NORMALISES = {"NormalizeObservation": "normalize_obs", "NormalizeReward": "normalize_reward"}
 
 _FOR_ATARI = {
@@ -58,6 +60,9 @@ _registry.update(
     # gymnasium grew its wrappers over the 1.x versions
     {name: getattr(gym.wrappers, name) for name in _FROM_GYMNASIUM if hasattr(gym.wrappers, name)}
 )
+
+
+_BUNDLED = frozenset({*_registry, *_FOR_ATARI})
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ class NamedWrapper:
 
 def register_wrapper(name: str, factory: WrapperFactory) -> None:
     """Register `factory(env, **kwargs) -> env` as `name` in configs; replaces an earlier one."""
+    require_types("register_wrapper", name=(name, (str,)), factory=(factory, (Callable,)))  # type: ignore[arg-type]
     _registry[name] = factory
 
 
@@ -133,6 +139,23 @@ def find_wrapper(entry: WrapperEntry) -> NamedWrapper:
     return NamedWrapper.checked(name, factory, kwargs, f"env.wrappers, {name}")
 
 
+def wrapper_requests(entries: Iterable[WrapperEntry]) -> Iterator[ConsentRequest]:
+    """Return the arguments that a run may not pass to wrappers without consent. Raises ConfigError.
+
+    Ludus's own wrappers and those of Gymnasium that it lists take no file, program or address.
+    """
+    for entry in entries:
+        name, kwargs = _name_and_kwargs(entry)
+        module, colon, attribute = name.partition(":")
+        if not (_is_harmless(module, attribute) if colon else name in _BUNDLED):
+            yield from argument_requests(kwargs, f"env.wrappers.{name}")
+
+
+def _is_harmless(module: str, attribute: str) -> bool:
+    listed = f"{module}.".startswith("gymnasium.wrappers.") and attribute in _FROM_GYMNASIUM
+    return listed or module in _OWN_MODULES
+
+
 def _name_and_kwargs(entry: WrapperEntry) -> tuple[str, dict[str, Any]]:
     if isinstance(entry, str):
         return entry, {}
@@ -152,8 +175,9 @@ def _import_wrapper(name: str) -> WrapperFactory:
     from ludus.config.own_modules import import_own_module
 
     module_name, _, attribute = name.partition(":")
+    known = {module_name} if _is_harmless(module_name, attribute) else set()
     try:
-        module = import_own_module(module_name)
+        module = import_own_module(module_name, name, where="env.wrappers", known=known)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise  # the user's module exists, but not one that it imports

@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
-from typing import Any, SupportsFloat
+from numbers import Real
+from typing import Any, Self, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics
 
-from ludus.errors import ConfigError
+from ludus.errors import NONE, ConfigError, UserError, require_types
 from ludus.types import Array
 
 Env = gym.Env[Any, Any]
 StepResult = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 
 
-class EnvironmentWrapper(gym.Wrapper[Any, Any, Any, Any]):
+class EnvironmentWrapper(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """Base of custom wrappers: override `reset(**kwargs)` and `step(action)`, and call `self.env` inside.
 
-    Name one in a config as `wrappers: ["my_module:MyWrapper"]`, or register it with `register_wrapper`.
+    Name one in a config as `wrappers: ["my_module:MyWrapper"]`, or register it with `register_wrapper`. Gymnasium can
+    build the env again from `env.spec`, because the arguments of the constructor are recorded.
     """
+
+    def __init__(self, env: Env) -> None:
+        require_types(type(self).__name__, env=(env, (gym.Env,)))
+        gym.Wrapper.__init__(self, env)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        wrapper = super().__new__(cls)
+        RecordConstructorArgs.__init__(wrapper, _disable_deepcopy=True, **_options(wrapper, args, kwargs))
+        return wrapper
+
+
+def _options(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a wrapper's constructor by name, without the env, which is the first."""
+    signature = inspect.signature(type(wrapper).__init__)
+    try:
+        given = signature.bind(wrapper, *args, **kwargs).arguments
+    except TypeError:
+        return {}  # the constructor will raise it, or a copy is made, which has no arguments
+    named = dict(list(given.items())[2:])
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            named.update(named.pop(name, {}))
+    return named
 
 
 class RewardScalingWrapper(EnvironmentWrapper):
@@ -29,6 +56,7 @@ class RewardScalingWrapper(EnvironmentWrapper):
 
     def __init__(self, env: Env, scale: float = 1.0, clip: float | None = None) -> None:
         super().__init__(env)
+        require_types("RewardScalingWrapper", scale=(scale, (Real,)), clip=(clip, (Real, NONE)))
         if clip is not None and clip <= 0:
             raise ConfigError(f"clip must be above 0, not {clip}", where="wrapper RewardScaling")
         self.scale = scale
@@ -132,11 +160,12 @@ def _is_image(space: spaces.Space[Any]) -> bool:
     return isinstance(space, spaces.Box) and len(space.shape) in (2, 3)
 
 
-class ClipAction(gym.ActionWrapper[Any, Any, Any]):
+class ClipAction(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
     """Clips Box actions to their bounds, and keeps declaring those bounds (gymnasium's own declares ±inf)."""
 
     def __init__(self, env: Env) -> None:
-        super().__init__(env)
+        RecordConstructorArgs.__init__(self)
+        gym.ActionWrapper.__init__(self, env)
         if not isinstance(env.action_space, spaces.Box):
             raise ConfigError(
                 f"actions of {env.action_space} cannot be clipped; only Box actions can",
@@ -152,13 +181,22 @@ class ClipAction(gym.ActionWrapper[Any, Any, Any]):
 class EpisodeReport(EnvironmentWrapper):
     """Puts the raw episode into `info["episode"]` also when a wrapper, not the env, ended it.
 
-    `recorder` is the RecordEpisodeStatistics next to the env. Ends marked `info["life_lost"]` are not ends of
-    the episode, and stay unreported.
+    It is read from the innermost RecordEpisodeStatistics; UserError without one. Ends marked `info["life_lost"]` are
+    not ends of the episode, and stay unreported.
     """
 
-    def __init__(self, env: Env, recorder: RecordEpisodeStatistics[Any, Any]) -> None:
+    def __init__(self, env: Env) -> None:
         super().__init__(env)
+        recorder = find_recorder(env)
+        if recorder is None:
+            raise UserError(
+                "no wrapper records the episodes", where=str(env), fix="wrap it in RecordEpisodeStatistics"
+            )
         self._recorder = recorder
+
+    def so_far(self) -> tuple[float, int]:
+        """Return reward and length of the raw episode up to now."""
+        return float(self._recorder.episode_returns), int(self._recorder.episode_lengths)
 
     def step(self, action: Any) -> StepResult:
         obs, reward, terminated, truncated, info = self.env.step(action)
@@ -168,6 +206,16 @@ class EpisodeReport(EnvironmentWrapper):
                 "l": self._recorder.episode_lengths,
             }
         return obs, reward, terminated, truncated, info
+
+
+def find_recorder(env: Env) -> RecordEpisodeStatistics[Any, Any] | None:
+    """Return the innermost RecordEpisodeStatistics around an env, None without one."""
+    found = None
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, RecordEpisodeStatistics):
+            found = env
+        env = env.env
+    return found
 
 
 def mujoco_preset(env: Env) -> Env:

@@ -1,4 +1,4 @@
-"""Agents that come with Ludus: trained runs in `agents/`, by the name of their folder. They are read, never written."""
+"""Agents that come with Ludus: trained runs in `agents/`, named after their folder. They are never written to."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ludus.plugins import folders
 from ludus.runs.directory import RunDirectory
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# Inside an installed package; beside `src/` in a clone.
+# Inside an installed package; next to `src/` in a clone.
 _FOLDERS = (_PACKAGE / "agents", _PACKAGE.parents[1] / "agents")
 
 
 def agent_folders() -> list[Path]:
-    """Return where agents are searched: those of Ludus, then those of plugins."""
+    """Return the folders of agents: those of Ludus, then those of plugins."""
     return [*_FOLDERS, *folders("agents")]
 
 
@@ -23,7 +23,7 @@ def agent_names() -> list[str]:
 
 def find_agent(name: str) -> RunDirectory | None:
     """Return the run of the agent of this name, if there is one."""
-    if name not in agent_names():  # which are names of folders: no path gets past this
+    if name not in agent_names():  # only names of folders: a path is not accepted
         return None
     return next(
         RunDirectory(folder / name) for folder in agent_folders() if (folder / name / "run.json").is_file()

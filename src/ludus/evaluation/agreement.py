@@ -28,7 +28,7 @@ BATCHES = (
 )  # errors with the batch axis show at 1, or at a size that was not used for the export
 TOLERANCE = 1e-4
 """Allowed difference of floats, relative to the largest value of that output, or to 1 if that is larger."""
-_WIDEST = 1e3  # wider bounds of a space say nothing about its observations
+_WIDEST = 1e3  # wider bounds of a space do not describe its observations
 
 Run = Callable[[tuple[Any, ...]], dict[str, Array]]
 """Takes a batch like `PolicyGraph.forward` and returns named outputs."""
@@ -38,7 +38,7 @@ Run = Callable[[tuple[Any, ...]], dict[str, Array]]
 class ExportAgreement:
     """The result of a comparison: the largest difference of each output.
 
-    `ties` counts actions that differed where the policy finds both equally good; they are no difference.
+    `ties` counts actions that differed although the policy rates both equally; they are not a difference.
     """
 
     observations: int
@@ -46,7 +46,7 @@ class ExportAgreement:
     ties: int = 0
 
     def __str__(self) -> str:
-        ties = f", but for {self.ties} where two are equally good" if self.ties else ""
+        ties = f", except {self.ties} that are equally good" if self.ties else ""
         each = [f"{name} {difference:.1e}" for name, difference in self.differences.items()]
         return (
             f"{self.observations} random observations, the same actions{ties}; differences: {', '.join(each)}"
@@ -176,7 +176,7 @@ def _ties(expected: dict[str, Array], actions: Array, space: spaces.Space[Any]) 
 def _check_shapes(actual: dict[str, Array], expected: dict[str, Array], where: str) -> None:
     for name, array in expected.items():
         if actual[name].shape != array.shape:
-            raise _disagrees(f"the {name} are of shape {actual[name].shape}, not {array.shape}", where)
+            raise _disagrees(f"expected {name} of shape {array.shape}, got {actual[name].shape}", where)
 
 
 def _difference(name: str, actual: Array, expected: Array, where: str) -> float:
@@ -194,5 +194,5 @@ def _disagrees(how: str, where: str) -> UserError:
     return UserError(
         f"the exported policy differs from the original: {how}; the file was removed",
         where=where,
-        fix="a custom network may do in forward what cannot be exported; try the other of onnx and torchscript",
+        fix="the forward of a custom network may not be exportable; try the other of onnx and torchscript",
     )

@@ -1,4 +1,4 @@
-"""From pictures to a file: H.264 MP4 that browsers play while it loads, or a GIF."""
+"""Encoding of pictures to a file: an H.264 MP4 that browsers can stream, or a GIF."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ludus.errors import MissingExtra, UserError
 from ludus.types import Array
 
 SUFFIXES = (".mp4", ".gif")
-_BT601 = 6  # the matrix between RGB and YUV; untold, players guess it from the size
+_BT601 = 6  # the matrix between RGB and YUV; without it, players guess from the size
 _THREADS = 2
-# half the work of the preset veryfast for files a third larger: what of ultrafast makes them larger still is undone
+# half the work of the preset veryfast, with files a third larger; some options of ultrafast are undone
 _X264 = "cabac=1:aq-mode=1:mbtree=1:rc-lookahead=5"
-_GIF_FPS = 25  # a GIF counts in hundredths of a second, and every frame weighs
+_GIF_FPS = 25  # a GIF counts in hundredths of a second, and every frame adds to its size
 
 
 def require_video() -> None:
-    """MissingExtra unless videos can be written."""
+    """Raise MissingExtra if videos cannot be written."""
     try:
         import av  # noqa: F401
     except ImportError:
@@ -28,19 +28,18 @@ def require_video() -> None:
 
 
 def check_name(path: Path, where: str) -> None:
-    """UserError unless the name ends like a video's."""
+    """Raise UserError unless the name has the suffix of a video."""
     if path.suffix.lower() not in SUFFIXES:
-        raise UserError(
-            f"'{path.name}' does not name a video", where=where, fix="end the name in .mp4, or in .gif"
-        )
+        raise UserError(f"invalid video name '{path.name}'", where=where, fix="end the name in .mp4 or .gif")
 
 
 class VideoWriter:
-    """A video file that frames are appended to; its name ends in .mp4 or .gif. To be used in a `with`.
+    """A video file to which frames are appended; its name ends in .mp4 or .gif. Use it in a `with` statement.
 
-    `rate` is the file's own frames per second. H.264 is encoded in threads of the encoder while the next frame is made.
+    `rate` is the file's own frames per second. H.264 is encoded in threads of the encoder while the next frame is
+    drawn.
 
-    The file appears whole under its name when the block ends well, and not at all when it does not.
+    The file is created atomically when the block ends without an error, otherwise not at all.
     """
 
     def __init__(self, path: Path, fps: int) -> None:
@@ -52,8 +51,8 @@ class VideoWriter:
         self._container: Any = None
         self._stream: Any = None
         self._last: Array | None = None
-        self.frames = 0  # given
-        self.written = 0  # a GIF leaves some out
+        self.frames = 0  # passed to `write`
+        self.written = 0  # a GIF skips some
 
     def __enter__(self) -> VideoWriter:
         import av
@@ -89,18 +88,18 @@ class VideoWriter:
             self._container.mux(packet)
 
     def repeat(self) -> None:
-        """The last frame once more."""
+        """Append the last frame again."""
         if self._last is not None:
             self.write(self._last)
 
     def _add_stream(self, picture: Array) -> Any:
         stream = self._container.add_stream("gif" if self._gif else "libx264", rate=self.rate)
         stream.height, stream.width = picture.shape[:2]
-        stream.pix_fmt = "pal8" if self._gif else "yuv420p"  # the one format every browser plays
+        stream.pix_fmt = "pal8" if self._gif else "yuv420p"  # the only format that every browser plays
         if not self._gif:
             stream.options = {"crf": "20", "preset": "ultrafast", "x264-params": _X264}
             stream.codec_context.colorspace = _BT601
-            # frames side by side: encoding goes on while the next one is drawn
+            # encode several frames in parallel while the next one is drawn
             stream.codec_context.thread_type, stream.codec_context.thread_count = "FRAME", _THREADS
         return stream
 
@@ -109,7 +108,7 @@ class VideoWriter:
 
 
 def _in_planes(picture: Array) -> Any:
-    """As H.264 keeps it. By a kernel of our own: five times as fast as the library's scaler."""
+    """Return a frame in the format of H.264. Our own kernel is five times as fast as the library's scaler."""
     import av
 
     from ludus.evaluation.pixels import to_planes
@@ -125,11 +124,11 @@ def _in_planes(picture: Array) -> Any:
 
 
 def _indexed(picture: Array) -> Any:
-    """As a GIF keeps it: at most 256 colours."""
+    """Return a frame in the format of a GIF: at most 256 colours."""
     import av
     from PIL import Image
 
-    # without dithering, which would look like noise from frame to frame
+    # no dithering: it would look like noise from frame to frame
     indexed = Image.fromarray(picture).quantize(
         256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
     )
@@ -141,7 +140,7 @@ def _indexed(picture: Array) -> Any:
 
 
 def _even(frame: Any) -> Array:
-    """The frame as RGB bytes whose sides H.264 accepts: even, by dropping a last row or column."""
+    """Return the frame as RGB bytes with even sides, as H.264 requires, by dropping a last row or column."""
     picture = np.asarray(frame)
     if picture.ndim != 3 or picture.shape[2] < 3:
         raise not_a_picture(frame)
@@ -150,9 +149,9 @@ def _even(frame: Any) -> Array:
 
 
 def not_a_picture(frame: Any) -> UserError:
-    """What to say of an env that renders something else."""
+    """Return the error for an env that does not render pictures."""
     return UserError(
-        f"the env renders {np.shape(frame)} instead of an RGB picture",
+        f"expected an RGB picture from the env's render, got shape {np.shape(frame)}",
         where="env.render()",
         fix="give the env a render mode 'rgb_array'",
     )

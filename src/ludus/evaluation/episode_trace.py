@@ -12,15 +12,16 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 
+from ludus.envs.seeds import EpisodeSeed
 from ludus.envs.signals import Signals
-from ludus.envs.vector.chunk import user_traceback
+from ludus.envs.user_code import user_traceback
 from ludus.errors import EnvFault, LudusError
-from ludus.evaluation.evaluate import Actor, EpisodeState, choose
+from ludus.evaluation.evaluate import Actor, EpisodeState, choose, step_limit
 from ludus.evaluation.policy_outputs import PolicyOutput, PolicyProbe
 from ludus.types import Array
 
 Env = gym.Env[Any, Any]
-End = Literal["terminated", "truncated"]
+End = Literal["terminated", "truncated", "cut"]
 
 
 @dataclass(frozen=True)
@@ -43,25 +44,28 @@ class TraceStep:
 class EpisodeTrace:
     """Iterates over the steps of an episode on `env` from its seeded reset on.
 
-    While the caller handles a step, the env is in that state. Without a `probe`, outputs are empty.
+    While the caller handles a step, the env is in that state. Without a `probe`, outputs are empty. `max_steps` is as
+    in `step_limit`.
     """
 
     def __init__(
         self,
         actor: Actor,
         env: Env,
-        seed: int,
+        seed: EpisodeSeed,
         signals: Signals,
         *,
         probe: PolicyProbe | None = None,
         deterministic: bool = True,
+        max_steps: int | None = None,
     ) -> None:
         self._actor, self._env, self._seed = actor, env, seed
         self._signals, self._probe, self._deterministic = signals, probe, deterministic
+        self._limit = step_limit(env, max_steps)
         self.reward = 0.0  # of the episode so far; at its end as the env reports it
 
     def __iter__(self) -> Iterator[TraceStep]:
-        game = EpisodeState(self._env, self._seed)
+        game = EpisodeState(self._env, self._seed, self._limit)
         step, total, over = 0, 0.0, False
         while not over:
             output = PolicyOutput() if self._probe is None else self._probe.inspect(game)

@@ -24,6 +24,7 @@ from torch.export import Dim, ExportedProgram
 
 import ludus
 from ludus.envs.masks import has_masks, mask_size
+from ludus.envs.user_code import close_env
 from ludus.errors import UserError
 from ludus.evaluation.load import LoadedPolicy
 from ludus.policies.actor_critic import ActorCritic
@@ -46,6 +47,18 @@ _VERBOSE_LOGGERS = (
     "torch.fx.experimental.symbolic_shapes",
     "onnxscript",
     "onnx_ir",
+)
+
+
+_ONLY_TENSORS = (
+    "write forward with tensor operations: no if or loop over values, .item() or numpy; use torch.where"
+)
+_SPECIALIZED = "specialized"  # torch's word for a size that became a constant
+_FIXED_BATCH = (
+    "its forward turns the batch size into a plain number, so the graph would work only for that size"
+)
+_KEEP_BATCH = (
+    "use x.shape[0] or -1, as in x.flatten(1) or x.view(x.shape[0], -1), not len(x) or int(x.shape[0])"
 )
 
 
@@ -161,7 +174,7 @@ def policy_graph(policy: LoadedPolicy) -> tuple[PolicyGraph, list[str]]:
     """Return the graph of a run's policy, with notes for the user. Raises UserError for a recurrent policy."""
     if isinstance(policy, RecurrentActor):
         raise UserError(
-            "a recurrent policy cannot be exported: its memory has no place in the file",
+            "a recurrent policy cannot be exported: the file cannot contain its memory",
             where=policy.name,
             fix="train with PPO, or with frame_stack to see the past",
         )
@@ -180,7 +193,7 @@ def capture(graph: PolicyGraph, inputs: tuple[Any, ...]) -> ExportedProgram:
 
 @contextmanager
 def blamed_on_the_model(graph: PolicyGraph) -> Iterator[None]:
-    """Turn an error of torch's exporter into a UserError that names the line of the user's code."""
+    """Turn an error of torch's exporter into a UserError with the line of the user's code."""
     try:
         yield
     except UserError:
@@ -191,17 +204,17 @@ def blamed_on_the_model(graph: PolicyGraph) -> Iterator[None]:
             cause = cause.__cause__
         extractors = (m for m in graph.policy.modules() if isinstance(m, BaseFeaturesExtractor))
         model = next(extractors, graph.policy)
+        fixed_batch = any(_SPECIALIZED in str(one) for one in (cause, error))
         raise UserError(
-            f"this policy cannot be exported: {_reason(cause)}",
+            f"this policy cannot be exported: {_FIXED_BATCH if fixed_batch else _reason(cause)}",
             where=_users_line([cause, error]) or type(model).__name__,
-            fix="write forward with tensor operations alone: no if or loop over values, .item() or numpy; "
-            "torch.where chooses",
+            fix=_KEEP_BATCH if fixed_batch else _ONLY_TENSORS,
         ) from error
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Silence torch's exporters and switch off the value checks of torch distributions."""
+    """Silence torch's exporters and disable the value checks of torch distributions."""
     loggers = [logging.getLogger(name) for name in _VERBOSE_LOGGERS]
     levels = [logger.level for logger in loggers]
     validates = torch.distributions.Distribution._validate_args
@@ -220,7 +233,7 @@ def quietly() -> Iterator[None]:
 
 def _reason(error: BaseException) -> str:
     if type(error).__name__ == "GuardOnDataDependentSymNode":  # its text is about internal symbols
-        return "the operations of its network depend on a value, which a graph cannot express"
+        return "its network's operations depend on a value, which is not possible in a graph"
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
@@ -235,7 +248,7 @@ def _users_line(errors: list[BaseException]) -> str:
 
 
 def origin(policy: LoadedPolicy) -> dict[str, str]:
-    """Return where the policy comes from, as metadata of the file."""
+    """Return the origin of the policy, as metadata of the file."""
     config, checkpoint = policy.config, policy.checkpoint
     assert config is not None and checkpoint is not None and policy.run is not None
     return {
@@ -264,17 +277,17 @@ def _uses_masks(policy: LoadedPolicy) -> tuple[bool, list[str]]:
     if policy.actor.uses_masks is not None:
         return policy.actor.uses_masks, []
     if policy.config.env is None:
-        return False, ["the run does not name its env, so the graph has no input for action masks"]
+        return False, ["the run has no env in its config, so the graph has no input for action masks"]
     env = policy.env_spec()()
     try:
         return has_masks(env), []
     finally:
-        env.close()
+        close_env(env)
 
 
 @singledispatch
 def graph_outputs(policy: Policy, obs: ObservationTensor, mask: Tensor | None) -> Outputs:
-    """Return the network's actions and its other outputs. Register a function for a policy class of your own."""
+    """Return the network's actions and its other outputs. Register a function for your own policy class."""
     return {ACTIONS: policy.act(obs, mask, deterministic=True)}
 
 

@@ -1,13 +1,15 @@
-"""One way to name a policy, and from the name to something that plays.
+"""Names of policies, and loading a policy by its name.
 
-`RUN`, `RUN@best`, `RUN@latest`, `RUN@000000100000`, `preset:NAME` (the newest run of that preset), an agent that comes
-with Ludus, or a bot: `random`, or one that a plugin brings for its game. RUN is a path, a unique run name, or `latest`.
-The path of one checkpoint, as `save_model()` returns it, names that checkpoint.
+A name is `RUN`, `RUN@best`, `RUN@latest`, `RUN@000000100000`, `preset:NAME` (the newest run of that preset), an agent
+of Ludus, or a bot: `random`, or one of a plugin for its game. RUN is a path, a unique run name, or `latest`. The path
+of one checkpoint, as returned by `save_model()`, names that checkpoint.
 """
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,14 @@ from gymnasium import spaces
 
 from ludus.algorithms.learner import LearnerContext
 from ludus.config.loading import load_config
+from ludus.config.own_modules import is_run
+from ludus.config.requests import requests_to_play, require_all
 from ludus.config.schema import TrainerConfig
+from ludus.config.trained_here import trust_in_run
 from ludus.envs.make import EnvSpec
 from ludus.envs.masks import sample_legal
 from ludus.envs.spaces import space_from_json
-from ludus.errors import CheckpointError, UnknownName, UserError
+from ludus.errors import CheckpointError, LudusError, UnknownName, UserError, describe_error, require_types
 from ludus.evaluation.agents import find_agent, is_agent
 from ludus.plugins import find, references
 from ludus.policies.base import Policy, RecurrentActor, load_policy_tensors
@@ -37,7 +42,7 @@ RANDOM = "random"
 
 @dataclass
 class LoadedPolicy:
-    """A policy that plays, with the run it came from: None for a bot, and for an agent that comes with Ludus."""
+    """A policy that can act, with its run: None for a bot, and for an agent that comes with Ludus."""
 
     name: str
     actor: Any
@@ -46,12 +51,13 @@ class LoadedPolicy:
     checkpoint: Checkpoint | None = None
 
     def predict(self, obs: Observation, mask: BoolArray | None = None, deterministic: bool = True) -> Array:
-        """The action for one observation, or the actions for a batch of them."""
-        actions: Array = self.actor.predict(obs, mask, deterministic=deterministic)
+        """Return the action for one observation, or the actions for a batch."""
+        with nullcontext() if self.config is not None else _bot_at_work(self.name):
+            actions: Array = self.actor.predict(obs, mask, deterministic=deterministic)
         return actions
 
     def reward_scale(self) -> float | None:
-        """What a reward of 1 was worth to it, as `PolicyProbe` wants it; None where its checkpoint does not tell."""
+        """Return the `reward_scale` for `PolicyProbe`; None if its checkpoint does not have it."""
         if self.config is None or self.checkpoint is None or not self.config.normalize_reward:
             return 1.0
         with self.checkpoint.understood():
@@ -59,17 +65,27 @@ class LoadedPolicy:
             return None if scale is None else float(scale)
 
     def env_spec(self) -> EnvSpec:
-        """The env it was trained on. UserError when the run's config does not name one."""
+        """Return the env it was trained on. UserError if the run's config has none, or asks for consent."""
+        spec = self.configured_env()
+        assert self.config is not None
+        return spec.support.bind(spec, self.config.save_dir)
+
+    def configured_env(self) -> EnvSpec:
+        """Return `env_spec` before the names of other runs in it are resolved."""
         if self.config is not None and self.config.language is not None:
             raise UserError(
                 f"'{self.name}' is a language model that plays text games, not an env",
-                fix=f"read its games: ludus games {shlex.quote(self.name.partition('@')[0])}; or ludus match",
+                fix=f"see its games: ludus games {shlex.quote(self.name.partition('@')[0])}; or ludus match",
             )
         if self.config is None or self.config.env is None:
-            raise UserError(f"'{self.name}' does not say which env to play", fix="give one with --env")
+            raise UserError(f"'{self.name}' has no env to play", fix="give one with --env")
         curriculum = self.config.curriculum.held() if self.config.curriculum else None
-        spec = EnvSpec(**self.config.env.model_dump(), curriculum=curriculum)
-        return spec.support.bind(spec, self.config.save_dir)
+        trust = trust_in_run(self.config)
+        spec = EnvSpec(**self.config.env.model_dump(), curriculum=curriculum, trust=trust)
+        with trust.applied():
+            place = self.name if self.run is None else str(self.run.config_path)
+            require_all(spec.requests(), place)
+        return spec
 
 
 class LoadedRecurrentPolicy(LoadedPolicy, RecurrentActor):
@@ -87,7 +103,7 @@ class LoadedRecurrentPolicy(LoadedPolicy, RecurrentActor):
 
 
 class RandomBot:
-    """Plays uniformly among the legal actions. Told the `observation_space`, it knows one from a batch."""
+    """Plays uniformly among the legal actions. `observation_space` distinguishes one observation from a batch."""
 
     def __init__(
         self,
@@ -113,7 +129,7 @@ class RandomBot:
 
 
 class WordsOnly:
-    """In the place of a language run's policy: it reads and writes text, and acts in no env."""
+    """Placeholder for the policy of a language run, which plays text games and cannot act in an env."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -132,32 +148,53 @@ def load(
     action_space: spaces.Space[Any] | None = None,
     observation_space: spaces.Space[Any] | None = None,
 ) -> LoadedPolicy:
-    """The policy named `ref`, looking for runs under `root`.
+    """Load the policy named `ref`; runs are searched under `root`.
 
-    A bot needs the `action_space` it plays in, and the `observation_space` to take one observation at a time.
+    A bot needs the `action_space`, and the `observation_space` to distinguish one observation from a batch.
     """
+    require_types("load", ref=(ref, (str, Path)), root=(root, (str, Path)))
     name = str(ref)
     if is_bot(name):
         if action_space is None:
             raise UserError(f"the bot '{name}' needs to know the env", fix="give one with --env")
         make_bot = find("bots", name)
         if make_bot is not None:
-            return LoadedPolicy(name, make_bot(observation_space, action_space))
+            with _bot_at_work(name):
+                return LoadedPolicy(name, make_bot(observation_space, action_space))
         return LoadedPolicy(name, RandomBot(action_space, observation_space=observation_space))
     run, checkpoint = find_checkpoint(name, root)
     config = load_config(run.config_path).config
-    actor = WordsOnly(name) if config.language is not None else build_policy(config, checkpoint)
+    if config.language is not None:
+        actor: Any = WordsOnly(name)
+    else:
+        with trust_in_run(config).applied():
+            require_all(requests_to_play(config), str(run.config_path))
+            actor = build_policy(config, checkpoint)
     loaded = LoadedRecurrentPolicy if isinstance(actor, RecurrentActor) else LoadedPolicy
     return loaded(name, actor, config, None if is_agent(run) else run, checkpoint)
 
 
+@contextmanager
+def _bot_at_work(name: str) -> Iterator[None]:
+    """Turn an error of a bot that is used on another env into a UserError."""
+    try:
+        yield
+    except LudusError:
+        raise
+    except Exception as error:  # a plugin's bot may raise anything
+        raise UserError(
+            f"the bot '{name}' cannot play this env ({describe_error(error)})",
+            fix="leave --env out to play its own env, or use another bot: random plays every env",
+        ) from error
+
+
 def is_bot(name: str) -> bool:
-    """Return whether `name` is a scripted policy: `random`, or one that a plugin brings."""
+    """Return whether `name` is a scripted policy: `random`, or one of a plugin."""
     return name == RANDOM or name in references("bots")
 
 
 def find_checkpoint(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, Checkpoint]:
-    """The run and checkpoint that `ref` names; without `@…`, the best one if there is one, else the latest."""
+    """Return the run and checkpoint of `ref`; without `@…`, the best one if there is one, otherwise the latest."""
     run_ref, which = _split(ref)
     run = _find_run(run_ref, Path(root))
     manager = CheckpointManager(run.checkpoints_dir)
@@ -173,7 +210,7 @@ def find_checkpoint(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, 
 
 
 def find_league(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, Checkpoint]:
-    """The run that `ref` names, and the checkpoint with its league: the newest one that holds all of the run."""
+    """Return the run of `ref`, and the checkpoint with its league: the newest one that contains the whole run."""
     run_ref, which = _split(ref)
     run = _find_run(run_ref, Path(root))
     manager = CheckpointManager(run.checkpoints_dir)
@@ -182,7 +219,7 @@ def find_league(ref: str, root: str | Path = "runs") -> tuple[RunDirectory, Chec
 
 
 def build_policy(config: TrainerConfig, checkpoint: Checkpoint) -> Policy:
-    """The policy of a checkpoint, on the CPU, without its env."""
+    """Return the policy of a checkpoint, on the CPU, without its env."""
     state = checkpoint.state()
     with checkpoint.understood():
         observation_space, action_space = (
@@ -196,10 +233,10 @@ def build_policy(config: TrainerConfig, checkpoint: Checkpoint) -> Policy:
 def new_learner(
     config: TrainerConfig, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
 ) -> Any:
-    """A learner as `config` describes it with new networks, on the CPU, for the sake of its policy."""
+    """Return a learner of `config` with new networks, on the CPU, to use its policy."""
     entry = config.algorithm_entry()
     if entry.learner is None:
-        raise UserError(f"the algorithm '{config.algorithm}' does not say how to load its policy")
+        raise UserError(f"the algorithm '{config.algorithm}' does not support loading its policy")
     random_state = torch.get_rng_state()
     hyperparams: Any = config.typed_hyperparams()
     learner = entry.learner(
@@ -217,14 +254,14 @@ def new_learner(
         ),
         hyperparams,
     )
-    torch.set_rng_state(random_state)  # loading must not disturb anybody's randomness
+    torch.set_rng_state(random_state)  # loading must not change the global random state
     return learner
 
 
 def _split(ref: str) -> tuple[str, str | None]:
-    """The run and the checkpoint in `ref`, which may also be the path of a checkpoint."""
+    """Split `ref`, which may also be the path of a checkpoint, into run and checkpoint."""
     path = Path(ref).absolute()
-    if step_of(path.name) is not None and (path.parents[1] / "run.json").is_file():
+    if step_of(path.name) is not None and is_run(path.parents[1]):
         return str(path.parents[1]), path.name
     return split_policy_ref(ref)
 
@@ -233,7 +270,7 @@ def _find_run(ref: str, root: Path) -> RunDirectory:
     if not ref.startswith("preset:"):
         try:
             return find_run(ref, root)
-        except UnknownName:  # runs of one's own go first
+        except UnknownName:  # the user's own runs take precedence
             agent = find_agent(ref)
             if agent is None:
                 raise
@@ -243,5 +280,5 @@ def _find_run(ref: str, root: Path) -> RunDirectory:
         if run.info().get("preset") == preset:
             return run
     raise UserError(
-        f"no run of the preset '{preset}' was found", where=str(root), fix=f"train one: ludus train {preset}"
+        f"no run of the preset '{preset}' found", where=str(root), fix=f"train one: ludus train {preset}"
     )

@@ -1,4 +1,4 @@
-"""What is done with every pixel of a frame, compiled: curves drawn, and colours turned into what H.264 keeps."""
+"""Compiled loops over the pixels of a frame: drawing curves, and converting colours for H.264."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _int = np.int32
 def to_planes(rgb: Any, y: Any, u: Any, v: Any) -> None:
     """Write a picture [height, width, 3] of even sides into the planes of YUV 4:2:0 (BT.601, 16 to 235).
 
-    `y` is as large as the picture, `u` and `v` half as wide and high: each of their values is that of the mean of
+    `y` has the size of the picture, `u` and `v` have half its width and height: each of their values is the mean of
     four pixels. Coefficients are in 1/65536.
     """
     height, width = rgb.shape[0], rgb.shape[1]
@@ -52,9 +52,9 @@ def draw_curve(
 ) -> None:
     """Fill `canvas` [height, width, 3] with a line through `values`, from `low` (bottom) to `high` (top).
 
-    They stand from the left on, each `stride` pixels wide; NaN leaves a gap. `shades` [256, 3] goes from the ground to
-    the line's colour; what lies below the line has the share `below` of it. The row `zero`, unless it is negative, has
-    its own colour where the line leaves it free.
+    Values are drawn from the left, each `stride` pixels wide; NaN leaves a gap. `shades` [256, 3] goes from the
+    background to the colour of the line; the area below the line has the share `below` of it. The row `zero`, unless
+    negative, has its own colour where the line does not cover it.
     """
     height, width = canvas.shape[0], canvas.shape[1]
     margin = thickness / 2 + 0.5

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ludus.envs.human import KeyBindings
+from ludus.envs.seeds import EpisodeSeed
 from ludus.errors import EnvFault, LudusError, UserError
 from ludus.evaluation.evaluate import Actor, EpisodeState, play_episodes
 from ludus.types import EpisodeRecord
@@ -27,13 +28,22 @@ class WindowClosed(LudusError):
     """The user closed the window or pressed Escape."""
 
 
-def watch(actor: Actor, env: Env, seeds: Sequence[int], *, deterministic: bool = True) -> list[EpisodeRecord]:
+def watch(
+    actor: Actor,
+    env: Env,
+    seeds: Sequence[EpisodeSeed],
+    *,
+    deterministic: bool = True,
+    max_steps: int | None = None,
+) -> list[EpisodeRecord]:
     """Play one episode per seed on `env`, whose render mode is human; stops when the window is closed."""
     records: list[EpisodeRecord] = []
     watched = _Watched(env)
     try:
         for seed in seeds:
-            records += play_episodes(actor, [watched], [seed], deterministic=deterministic)
+            records += play_episodes(
+                actor, [watched], [seed], deterministic=deterministic, max_steps=max_steps
+            )
     except WindowClosed:
         pass
     except EnvFault as fault:
@@ -62,12 +72,12 @@ class _Watched(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def play_by_hand(
-    env: Env, bindings: KeyBindings, seeds: Sequence[int], say: Callable[[str], None] = print
+    env: Env, bindings: KeyBindings, seeds: Sequence[EpisodeSeed], say: Callable[[str], None] = print
 ) -> list[EpisodeRecord]:
     """Play `env`, whose render mode is rgb_array, by keyboard: one episode per seed until Escape.
 
-    A game that has an action for "no key" runs by the clock. One that has none waits: at every move where
-    its observations are discrete, else only for the first key, after which the last action is kept.
+    A game with an action for "no key" runs in real time. Other games wait for keys: at every move if its observations
+    are discrete, otherwise only for the first key, after which the last action is repeated.
     """
     import pygame
 
@@ -91,7 +101,9 @@ def play_by_hand(
     return records
 
 
-def _play_episode(env: Env, seed: int, keyboard: _Keyboard, screen: _Screen, turns: bool) -> EpisodeRecord:
+def _play_episode(
+    env: Env, seed: EpisodeSeed, keyboard: _Keyboard, screen: _Screen, turns: bool
+) -> EpisodeRecord:
     game = EpisodeState(env, seed)
     action, record = keyboard.idle, None
     while record is None:
@@ -164,7 +176,7 @@ class _Screen:
             frame = np.zeros(0)
         if frame.ndim != 3:
             raise UserError(
-                "this env does not draw pictures, so it cannot be played by hand",
+                "this env does not render pictures, so it cannot be played by hand",
                 where="env.render()",
                 fix="give the env a render mode 'rgb_array'",
             )
@@ -196,7 +208,7 @@ def _check_driver(pygame: Any) -> None:
 
 def _no_window(error: object) -> UserError:
     return UserError(
-        f"no window can be opened ({error})",
+        f"cannot open a window ({error})",
         where="this machine's screen",
         fix="check DISPLAY; or record a video instead: --video FILE.mp4",
     )

@@ -1,4 +1,4 @@
-"""From a policy's name to a player at games with seats: bots, runs, people, and what plugins know by a prefix.
+"""Makes players for games with seats from names: bots, runs, people, and prefixes of plugins.
 
 The names are those of `evaluation.load`, `human`, the bots of plugins, and prefixes such as `openai:`.
 """
@@ -15,7 +15,9 @@ from ludus import plugins
 from ludus.config.language import GameConfig, GameSpec
 from ludus.config.loading import load_config
 from ludus.config.registry import LANGUAGE
+from ludus.config.requests import requests_to_play, require_all
 from ludus.config.schema import TrainerConfig
+from ludus.config.trained_here import trust_in_run
 from ludus.envs.seats import SEAT_ENV, GameBot, find_codec
 from ludus.envs.spaces import describe_space
 from ludus.errors import UnknownName, UserError, nearest
@@ -41,10 +43,10 @@ def make_player(
     device: str = "cpu",
     screen: TextIO | None = None,
 ) -> Player:
-    """Return the player that `ref` names, for `games`; its `plays` says which of them.
+    """Return the player named `ref` for `games`; its `plays` returns which of them it can play.
 
-    What it draws comes from the streams called `stream` (default: by its name). The rest is as in `PlayerRequest`;
-    language models sample as they did in training. UserError when it can play none of the games.
+    Its random numbers come from the streams called `stream` (default: its name). The rest is as in `PlayerRequest`;
+    language models sample as in training. UserError if it cannot play any of the games.
     """
     request = PlayerRequest(
         ref, games, streams, stream or f"player/{ref}", root, deterministic, device, screen
@@ -59,6 +61,7 @@ def make_player(
             return player
     run, checkpoint = find(ref, root)
     config = load_config(run.config_path).config
+    require_to_play(run, config)
     make = plugins.find("run_players", LANGUAGE if config.language is not None else config.engine)
     return _network(request, config) if make is None else make(request, config, checkpoint)
 
@@ -71,7 +74,7 @@ def bot_names() -> list[str]:
 def make_bot(name: str, spec: GameSpec, rng: np.random.Generator) -> GameBot:
     """Return the bot called `name` for this game, drawing from `rng`.
 
-    Raises UnknownName, and UserError when it does not play this game.
+    UnknownName, and UserError if it does not play this game.
     """
     if name not in bot_names():
         raise UnknownName("bot", name, bot_names(), fix=f"bots: {', '.join(bot_names())}")
@@ -81,7 +84,7 @@ def make_bot(name: str, spec: GameSpec, rng: np.random.Generator) -> GameBot:
         raise UserError(
             f"the bot '{name}' does not play {spec.id}",
             where="bots",
-            fix=f"those that do: {', '.join(playing) or 'none'}",
+            fix=f"bots for it: {', '.join(playing) or 'none'}",
         )
     return bot
 
@@ -92,6 +95,7 @@ def game_of(ref: str, root: str | Path = "runs") -> GameConfig | None:
         return None
     run, _ = find(ref, root)
     config = load_config(run.config_path).config
+    require_to_play(run, config)
     if config.games is not None:
         return config.games.train[0]
     return _game_of_env(config)
@@ -104,15 +108,21 @@ def is_run(ref: str) -> bool:
 
 
 def describe(ref: str, root: str | Path = "runs") -> str:
-    """Return the run and step that `ref` means now; `ref` itself where it does not name a run."""
+    """Return the run and step of `ref` now; `ref` itself if it is not a run."""
     if not is_run(ref):
         return ref
     run, checkpoint = find(ref, root)
     return f"{run.name} at step {checkpoint.step:,}"
 
 
+def require_to_play(run: RunDirectory, config: TrainerConfig) -> None:
+    """Raise UserError if playing the run needs something outside it for which the user has not consented."""
+    with trust_in_run(config).applied():
+        require_all(requests_to_play(config), str(run.config_path))
+
+
 def find(ref: str, root: str | Path) -> tuple[RunDirectory, Checkpoint]:
-    """Return the run and checkpoint that `ref` names; UnknownName where neither a run nor a bot has that name."""
+    """Return the run and checkpoint of `ref`. UnknownName if neither a run nor a bot has that name."""
     try:
         return find_checkpoint(ref, root)
     except UnknownName as error:
@@ -123,7 +133,7 @@ def find(ref: str, root: str | Path) -> tuple[RunDirectory, Checkpoint]:
 
 
 def _find_bot(name: str, spec: GameSpec, rng: np.random.Generator) -> GameBot | None:
-    """Ask every plugin with a bot of this name, since each knows its own games."""
+    """Return a bot of this name from the first plugin that has one for the game."""
     for make in plugins.find_all("players", name):
         bot: GameBot | None = make(spec, rng)
         if bot is not None:
@@ -144,7 +154,7 @@ def _bot(request: PlayerRequest) -> BotPlayer:
 
 
 def _game_of_env(config: TrainerConfig) -> GameConfig | None:
-    """Return the game that a network's env is one seat of; None where it is another kind of env."""
+    """Return the game of which a network's env is one seat; None for other envs."""
     if config.env is None or not config.env.id.startswith(SEAT_ENV):
         return None
     kwargs = config.env.kwargs
@@ -164,14 +174,14 @@ def _network(request: PlayerRequest, config: TrainerConfig) -> PolicyPlayer:
             f"'{request.name}' is a network for {trained_on or 'an env of its own'} and cannot play "
             f"{' or '.join(spec.id for spec in request.games)}",
             where=where,
-            fix=f"train one that can: ludus train --algo ppo --env {SEAT_ENV}{request.games[0].id}",
+            fix=f"train one for it: ludus train --algo ppo --env {SEAT_ENV}{request.games[0].id}",
         )
     codec = find_codec(spec.id, spec.kwargs)
     space = policy.actor.observation_space
     if codec is None or space != codec.observation_space or isinstance(policy, RecurrentActor):
         seen = "nothing" if codec is None else describe_space(codec.observation_space)
         raise UserError(
-            f"'{request.name}' cannot sit at a table: it observes {describe_space(space)}, the table shows {seen}",
+            f"'{request.name}' cannot play here: it observes {describe_space(space)}, the game shows {seen}",
             where=where,
             fix="train without wrappers, frame_stack and recurrence",
         )

@@ -81,7 +81,7 @@ class PolicyProbe:
 
 @contextmanager
 def _evaluation_mode(policy: nn.Module) -> Iterator[None]:
-    """Put the policy into evaluation mode for a while, so that no layer updates its statistics."""
+    """Put the policy into evaluation mode temporarily, so that no layer updates its statistics."""
     if not policy.training:
         yield
         return
@@ -96,7 +96,7 @@ def _evaluation_mode(policy: nn.Module) -> Iterator[None]:
 
 @singledispatch
 def inspect_policy(policy: nn.Module, situation: ProbeInput) -> PolicyOutput:
-    """Return the output of `policy`. Register a function for a policy class of your own."""
+    """Return the output of `policy`. Register a function for your own policy class."""
     return PolicyOutput()
 
 

@@ -1,4 +1,4 @@
-"""Is there a screen, can an env be drawn, and how pygame is kept quiet where there is no screen."""
+"""Detection of a screen and of render modes, and quiet settings for pygame without a screen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from ludus.envs.user_code import build, close_env
 from ludus.errors import UserError
 
 if TYPE_CHECKING:
@@ -13,14 +14,13 @@ if TYPE_CHECKING:
 
 
 def has_screen() -> bool:
-    """Whether a window can be opened here."""
-    if sys.platform in ("darwin", "win32"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    """Return whether a window can be opened on this machine."""
+    always = sys.platform in ("darwin", "win32")
+    return always or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def prepare_pygame() -> None:
-    """Before an env draws: no greeting, no search for a sound card, and no complaint about a missing screen."""
+    """Configure pygame before an env draws: no greeting, no sound device, no warning about a missing screen."""
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
     if not has_screen():
@@ -28,19 +28,19 @@ def prepare_pygame() -> None:
 
 
 def render_modes(spec: EnvSpec) -> list[str]:
-    """How the env can show itself."""
-    env = spec()
+    """Return the render modes of the env."""
+    env = build(spec)
     try:
         return list(env.metadata.get("render_modes") or [])
     finally:
-        env.close()
+        close_env(env)
 
 
 def check_drawable(env_id: str, modes: list[str]) -> None:
-    """UserError unless the env draws pictures."""
+    """Raise UserError unless the env renders pictures."""
     if "rgb_array" not in modes:
         raise UserError(
-            f"the env '{env_id}' cannot be drawn",
-            where=f"its metadata, whose render_modes are {modes}",
+            f"the env '{env_id}' does not render pictures",
+            where=f"its metadata, render_modes: {modes}",
             fix='give the env a render mode "rgb_array" that returns pictures',
         )

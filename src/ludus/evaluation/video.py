@@ -15,11 +15,13 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+from ludus.envs.seeds import EpisodeSeed, following_seed
 from ludus.envs.signals import Signals, signals_of
+from ludus.envs.user_code import build, close_env, guarded
 from ludus.errors import UserError
 from ludus.evaluation.encoding import VideoWriter, not_a_picture, require_video
 from ludus.evaluation.episode_trace import EpisodeTrace, TraceStep
-from ludus.evaluation.evaluate import Actor, guarded
+from ludus.evaluation.evaluate import Actor
 from ludus.evaluation.overlay import ink, panel
 from ludus.evaluation.overlay.data import PanelData, PanelFeed
 from ludus.evaluation.policy_outputs import PolicyProbe
@@ -38,7 +40,7 @@ _FAST_FPS = 30  # at this rate a step is one pixel of a plot
 class Scene:
     """A policy and its env, whose render mode is rgb_array. `title` and `subtitle` are shown.
 
-    `reward_scale`: see `PolicyProbe`.
+    `reward_scale`: see `PolicyProbe`. `max_steps`: see `step_limit`.
     """
 
     actor: Actor
@@ -46,16 +48,18 @@ class Scene:
     title: str = ""
     subtitle: str = ""
     reward_scale: float | None = 1.0
+    max_steps: int | None = None
 
 
 @dataclass(frozen=True)
 class RecordedVideo:
-    """A written video, and the rewards of each scene's episodes."""
+    """A written video, the rewards of each scene's episodes, and how many endless episodes were cut."""
 
     path: Path
     frames: int
     fps: int
     rewards_of: tuple[list[float], ...]
+    capped: int = 0
 
     @property
     def rewards(self) -> list[float]:
@@ -72,17 +76,18 @@ def record_video(
     make_env: Callable[[], Env],
     path: Path,
     *,
-    seed: int = 0,
+    seed: EpisodeSeed = 0,
     episodes: int = 1,
     max_frames: int | None = None,
+    max_steps: int | None = None,
     deterministic: bool = True,
 ) -> RecordedVideo:
-    """Play `episodes` episodes, at most `max_frames` frames, and write them to `path`.
+    """Play `episodes` episodes, at most `max_frames` frames, and write them to `path`; `max_steps`: see `Scene`.
 
     `make_env` builds an env whose render mode is rgb_array. The file is written atomically.
     """
     return record_scenes(
-        [Scene(actor, make_env)],
+        [Scene(actor, make_env, max_steps=max_steps)],
         path,
         seed=seed,
         episodes=episodes,
@@ -95,7 +100,7 @@ def record_scenes(
     scenes: Sequence[Scene],
     path: Path,
     *,
-    seed: int = 0,
+    seed: EpisodeSeed = 0,
     episodes: int = 1,
     max_frames: int | None = None,
     deterministic: bool = True,
@@ -113,8 +118,8 @@ def record_scenes(
     with _randomness_kept(), ExitStack() as open_envs:
         tiles: list[_Tile] = []
         for scene in scenes:
-            env = scene.make_env()
-            open_envs.callback(env.close)
+            env = build(scene.make_env)
+            open_envs.callback(close_env, env)
             on_tile_panel = None if on_panel is None else partial(on_panel, len(tiles))
             tiles.append(_Tile(scene, env, overlay, alone=len(scenes) == 1, on_panel=on_tile_panel))
         fps = _fps(tiles[0].env)
@@ -135,14 +140,15 @@ def record_scenes(
         writer.written,
         writer.rate,
         tuple(tile.rewards for tile in tiles),
+        sum(tile.capped for tile in tiles),
     )
 
 
-def _frames(tiles: Sequence[_Tile], seed: int, episodes: int, deterministic: bool) -> Iterator[Array]:
+def _frames(tiles: Sequence[_Tile], seed: EpisodeSeed, episodes: int, deterministic: bool) -> Iterator[Array]:
     for episode in range(episodes):
-        note = f"episode {episode + 1} of {episodes}" if episodes > 1 else f"seed {seed + episode}"
+        note = f"episode {episode + 1} of {episodes}" if episodes > 1 else f"seed {seed}"
         for tile in tiles:
-            tile.begin(seed + episode, note, deterministic)
+            tile.begin(following_seed(seed, episode), note, deterministic)
         while any([tile.advance() for tile in tiles]):  # a list: every tile advances
             yield _side_by_side([tile.frame for tile in tiles])
 
@@ -175,20 +181,27 @@ class _Tile:
         self._steps: Iterator[TraceStep] = iter(())
         self.frame: Array = np.zeros((2, 2, 3), np.uint8)
         self.rewards: list[float] = []
+        self.capped = 0
 
-    def begin(self, seed: int, note: str, deterministic: bool) -> None:
-        """Start an episode; the one before ends here."""
+    def begin(self, seed: EpisodeSeed, note: str, deterministic: bool) -> None:
+        """Start an episode and end the previous one."""
         self.end()
         self._seed = seed
         self._trace = EpisodeTrace(
-            self._scene.actor, self.env, seed, self._signals, probe=self._probe, deterministic=deterministic
+            self._scene.actor,
+            self.env,
+            seed,
+            self._signals,
+            probe=self._probe,
+            deterministic=deterministic,
+            max_steps=self._scene.max_steps,
         )
         self._steps = iter(self._trace)
         if self._feed is not None:
             self._feed.begin(note)
 
     def end(self) -> None:
-        """Record the reward of the episode, also of one that is cut short."""
+        """Record the reward of the episode, also if it was cut."""
         if self._trace is not None:
             self.rewards.append(self._trace.reward)
         self._trace = None
@@ -198,6 +211,7 @@ class _Tile:
         trace_step = next(self._steps, None)
         if trace_step is None:
             return False
+        self.capped += trace_step.ended == "cut"
         picture = self._picture()
         if self._feed is not None:
             data = self._feed.take(trace_step)
@@ -218,9 +232,9 @@ class _Tile:
         self._size = self._size or picture.shape
         if picture.shape != self._size:
             raise UserError(
-                f"the picture is {picture.shape[1]}x{picture.shape[0]} pixels after {self._size[1]}x{self._size[0]}",
+                f"picture size changed: {self._size[1]}x{self._size[0]}, then {picture.shape[1]}x{picture.shape[0]}",
                 where="env.render()",
-                fix="let the env draw all its pictures in one size",
+                fix="render all pictures of the env in one size",
             )
         return picture[:, :, :3]
 
@@ -294,7 +308,7 @@ def _side_by_side(pictures: Sequence[Array]) -> Array:
 
 @contextmanager
 def _randomness_kept() -> Iterator[None]:
-    """Restore the global random generators, so that a video does not change the training it is recorded in."""
+    """Restore the global random generators afterwards, so that a video does not change the training around it."""
     python, legacy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
     gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     try:

@@ -1,1 +1,1 @@
-"""Many runs: how fast Ludus is beside its peers, and later comparisons and sweeps."""
+"""Experiments with many runs: benchmarks against other libraries, comparisons and sweeps."""

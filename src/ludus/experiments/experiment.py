@@ -1,4 +1,4 @@
-"""An experiment: one config, trained from several seeds; and what came of it."""
+"""An experiment: one config, trained with several seeds, and its results."""
 
 from __future__ import annotations
 
@@ -10,25 +10,31 @@ from pydantic import Field, field_validator
 
 from ludus.config.loading import LoadedConfig, plain_config
 from ludus.config.schema import TrainerConfig
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, shortened
 from ludus.reports.statistics import Estimate
 from ludus.types import Array
 
 CURVE_POINTS = 20
+_MAX_RUNS = 10_000
 
 
 class ExperimentConfig(TrainerConfig):
-    """A `TrainerConfig` with `seeds`: how many, counted up from `seed`, or which ones."""
+    """A `TrainerConfig` with `seeds`: their number, counted up from `seed`, or a list."""
 
-    seeds: int | list[int] = Field(default=1, description="how many seeds, from `seed` on, or a list of them")
+    seeds: int | list[int] = Field(
+        default=1, description="number of seeds, from `seed` on, or a list of seeds"
+    )
 
     @field_validator("seeds")
     @classmethod
     def _some_seeds(cls, value: int | list[int]) -> int | list[int]:
         chosen = [value - 1] if isinstance(value, int) else value
-        if not chosen or min(chosen) < 0 or len(set(chosen)) < len(chosen):
+        most = 2**31 if isinstance(value, list) else _MAX_RUNS
+        if not chosen or min(chosen) < 0 or max(chosen) >= most or len(set(chosen)) < len(chosen):
             raise ConfigError(
-                f"seeds must be a number above zero or different seeds, got {value!r}", key="seeds"
+                f"seeds must be a number from 1 to {_MAX_RUNS} or a list of different seeds, got {shortened(value)}",
+                key="seeds",
+                fix="for example seeds: 5, or [1, 2, 3]",
             )
         return value
 
@@ -39,7 +45,7 @@ class ExperimentConfig(TrainerConfig):
         return [self.seed + index for index in range(self.seeds)]
 
     def trainer_config(self) -> TrainerConfig:
-        """The config that each seed's run is trained by."""
+        """Return the config for the run of each seed."""
         data = plain_config(self)
         del data["seeds"]
         return TrainerConfig.model_validate(data)
@@ -49,7 +55,7 @@ Config = TypeVar("Config", bound=TrainerConfig)
 
 
 def spread_evaluations(config: Config, times: int) -> Config:
-    """The config with so many evaluations over its run; as it is where its total is not counted in steps."""
+    """Return the config with `times` evaluations over its run; unchanged if its total is not in steps."""
     if config.total_timesteps.unit != "steps":
         return config
     config = config.model_copy()
@@ -58,14 +64,14 @@ def spread_evaluations(config: Config, times: int) -> Config:
 
 
 def says_when_to_evaluate(loaded: LoadedConfig) -> bool:
-    """Whether somebody wrote it down, in a file or on the command line."""
+    """Return whether a file or the command line sets when to evaluate."""
     never = loaded.config.evaluation.every is None
     return never or loaded.place(("evaluation", "every")) != "default"
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Scores over env steps, and the seconds of training at each of them."""
+    """Scores over env steps, and the training seconds at each of them."""
 
     steps: Array
     scores: Array
@@ -74,7 +80,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class RunResult:
-    """One seed of an experiment. `score` is its last evaluation; None where it has none yet."""
+    """One seed of an experiment. `score` is its last evaluation; None if there was none."""
 
     seed: int
     status: str
@@ -94,21 +100,21 @@ class RunResult:
 
     @property
     def ended(self) -> bool:
-        """Whether it trained to its end, its total or an early stop."""
+        """True if it trained to its end, its total or an early stop."""
         return self.status in ("finished", "stopped")
 
     @property
     def counts(self) -> bool:
-        """Whether it enters the statistics."""
+        """True if it is included in the statistics."""
         return self.ended and self.score is not None
 
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """What came of an experiment: its runs, and their scores taken together.
+    """Results of an experiment: its runs, and their combined scores.
 
-    `mean_reward`, `std_reward` and `iqm` are over the runs that ended, each counted by its last evaluation;
-    with one run, `std_reward` is that of its evaluation's episodes. None where no run has ended.
+    `mean_reward`, `std_reward` and `iqm` are over the last evaluations of the runs that ended; with one run,
+    `std_reward` is that of the episodes of its evaluation. None if no run has ended.
     """
 
     name: str
@@ -123,7 +129,7 @@ class ExperimentResult:
 
     @property
     def status(self) -> str:
-        """finished, failed, interrupted or waiting: the worst that can be said of any of its runs."""
+        """finished, failed, interrupted or waiting: the worst status of its runs."""
         seen = {run.status for run in self.runs}
         for status in ("failed", "interrupted", "running", "waiting"):
             if status in seen:
@@ -149,15 +155,21 @@ class ExperimentResult:
 
     @property
     def peak_memory(self) -> int:
-        """Bytes, of the run that needed most."""
+        """Bytes, of the largest run."""
         return max((run.peak_memory for run in self.runs), default=0)
 
     @property
     def total_timesteps(self) -> int:
         return sum(run.steps for run in self.runs)
 
+    @property
+    def steps_per_run(self) -> int:
+        """The mean env steps of the runs that ended; 0 if none has."""
+        ended = [run.steps for run in self.runs if run.ended]
+        return round(sum(ended) / len(ended)) if ended else 0
+
     def summary(self) -> dict[str, Any]:
-        """For `--json` and tables: plain numbers."""
+        """Return plain numbers for `--json` and tables."""
         return {
             "name": self.name,
             "algorithm": self.algorithm,
@@ -165,6 +177,7 @@ class ExperimentResult:
             "status": self.status,
             "runs": len(self.runs),
             "ended": sum(run.counts for run in self.runs),
+            "steps": self.steps_per_run,
             "mean_reward": self.mean_reward,
             "std_reward": self.std_reward,
             "best_reward": self.best_reward,

@@ -1,7 +1,7 @@
-"""What the same budget buys: reward against steps and wall-clock on Ludus, its torch learners and its peers.
+"""Learning benchmark: reward against steps and wall-clock time, of Ludus, its torch learners and other libraries.
 
-Every (workload, library, seed) is one process and leaves one `result.json`. What stands there is not repeated, and
-a trial that another process is at is passed by: the work can be stopped, continued, and shared.
+Every (workload, library, seed) is one process with one `result.json`. Existing results are not repeated, and a trial
+that another process works on is skipped: the benchmark can be stopped, resumed, and shared between processes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _GRID = 100
 
 @dataclass(frozen=True)
 class LearnTrial:
-    """One training: `curve` holds steps, seconds and mean reward of the last 100 episodes on the way, `rewards`
-    those of the final policy's deterministic episodes. Seconds are without compiling and evaluating.
+    """One training run. `curve` has steps, seconds and mean reward of the last 100 episodes during training; `rewards`
+    are those of deterministic episodes of the final policy. Seconds exclude compilation and evaluation.
     """
 
     workload: str
@@ -52,7 +52,7 @@ class LearnTrial:
 
 @dataclass(frozen=True)
 class Score:
-    """A library on a workload over its seeds. `beside` says where Ludus's interquartile mean lies in its interval."""
+    """A library on a workload over its seeds. `beside`: Ludus's mean is below, within or above its interval."""
 
     workload: str
     library: str
@@ -78,9 +78,9 @@ def run_trials(
     out: Path,
     report: Callable[[str], None] = lambda text: None,
 ) -> tuple[list[LearnTrial], list[str]]:
-    """The trials that are done at the end, and the names of those that another process is at."""
+    """Return the finished trials, and the names of those that another process works on."""
     done, elsewhere = [], []
-    for seed in seeds:  # outermost: stopped half-way, every library has as many seeds
+    for seed in seeds:  # outermost loop: if stopped half-way, all libraries have the same number of seeds
         for workload in workloads:
             for library in libraries:
                 if not library.has(workload):
@@ -106,13 +106,13 @@ def _run_trial(
     folder = out / workload.name / library.name / f"seed-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "result.json"
-    # as JSON gives it back, to be compared with what a result was measured by
+    # after a JSON round trip, to compare it with the task of a stored result
     task = json.loads(json.dumps(asdict(workload) | {"seed": seed, "episodes": episodes}))
     with ExitStack() as stack:
         try:
             stack.enter_context(RunLock(folder))
         except UserError:
-            report(f"{name}: another process is at it")
+            report(f"{name}: another process works on it")
             return None
         found = _read(path, task)
         if found is None:
@@ -124,13 +124,13 @@ def _run_trial(
 
 
 def _read(path: Path, task: dict[str, Any]) -> dict[str, Any] | None:
-    """The answer that stands in `path`, if it is one to this task."""
+    """Return the answer stored in `path`, if it belongs to this task."""
     if not path.exists():
         return None
     try:
         kept = strict_json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(f"this result cannot be read: {error}", where=str(path), fix="delete it") from None
+        raise UserError(f"cannot read the result: {error}", where=str(path), fix="delete it") from None
     return kept["answer"] if kept.get("task") == task else None
 
 
@@ -150,7 +150,7 @@ def _trial(workload: str, library: str, seed: int, answer: dict[str, Any]) -> Le
 
 
 def score(trials: Iterable[LearnTrial]) -> list[Score]:
-    """One score per workload and library, in the order of their first trials, Ludus's own first."""
+    """Return one score per workload and library, in the order of their first trials, Ludus first."""
     by_pair: dict[tuple[str, str], list[LearnTrial]] = {}
     for trial in trials:
         by_pair.setdefault((trial.workload, trial.library), []).append(trial)
@@ -176,7 +176,7 @@ def score(trials: Iterable[LearnTrial]) -> list[Score]:
                 quartiles=(float(low), float(high)),
                 seconds=float(np.median([trial.seconds for trial in group])),
                 compile_seconds=float(np.median([trial.compile_seconds for trial in group])),
-                beside="" if library == "ludus" or workload not in own else _place(own[workload], mean),
+                beside="" if library == "ludus" or workload not in own else _relation(own[workload], mean),
             )
         )
     order = list(dict.fromkeys(item.workload for item in scores))
@@ -187,21 +187,21 @@ def _rewards(group: Sequence[LearnTrial]) -> Array:
     return np.array([trial.reward for trial in group])
 
 
-def _place(value: float, interval: Estimate) -> str:
+def _relation(value: float, interval: Estimate) -> str:
     if value < interval.low:
         return "below"
     return "above" if value > interval.high else "within"
 
 
 def charts(trials: Iterable[LearnTrial]) -> list[PanelChart]:
-    """Two per workload: reward against steps and against seconds, as interquartile mean and quartiles of seeds."""
+    """Return two charts per workload: reward by steps and by seconds, as interquartile mean and quartiles of seeds."""
     groups: dict[str, dict[str, list[LearnTrial]]] = {}
     for trial in trials:
         if trial.curve:
             groups.setdefault(trial.workload, {}).setdefault(trial.library, []).append(trial)
     found = []
     for workload, libraries in groups.items():
-        for column, label in ((0, "steps"), (1, "seconds, without compiling")):
+        for column, label in ((0, "steps"), (1, "seconds, without compilation")):
             lines = tuple(_line(name, group, column) for name, group in libraries.items())
             found.append(PanelChart(workload, label, "mean reward, last 100 episodes", lines))
     return found

@@ -1,6 +1,6 @@
-"""The libraries that can be measured, each by a script in `peers/` that runs in a process of its own.
+"""The libraries that can be measured, each by a script in `peers/` that runs in its own process.
 
-Peers run with the Python of their own environment and their script imports nothing of Ludus.
+Other libraries run with the Python of their own environment, and their script does not import Ludus.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from ludus.experiments.workloads import Workload
 
 _SCRIPTS = Path(__file__).parent / "peers"
 PEERS = {"sb3": ("stable_baselines3", "stable-baselines3"), "sbx": ("sbx", "sbx-rl")}
-"""Each peer's module and package."""
+"""Module and package of each library."""
 _PEER_PYTHON = "LUDUS_PEER_PYTHON_{}"
 _LACKS = {"sbx": ("A2C",)}
 
 
 @dataclass(frozen=True)
 class Library:
-    """What runs a workload: a `name` for tables, and the command before the mode and the task."""
+    """A library: its `name` for tables, and the command, to which the mode and the task are appended."""
 
     name: str
     command: tuple[str, ...]
     settings: Mapping[str, Any]
 
     def has(self, workload: Workload) -> bool:
-        """Whether it has the workload's algorithm."""
+        """Return whether it has the workload's algorithm."""
         return workload.algorithm not in _LACKS.get(self.name, ())
 
     def run(self, mode: str, workload: Workload, **more: Any) -> dict[str, Any]:
-        """What the script answers about the workload. UserError with its last line when it fails."""
+        """Run the script and return its answer. UserError with the last line of its output if it fails."""
         task = asdict(workload) | dict(self.settings) | more
         with _lifeline() as theirs:
             done = subprocess.run(
@@ -52,7 +52,7 @@ class Library:
             raise UserError(
                 f"{self.name} failed on {workload.name}",
                 where=self.command[0],
-                fix=(done.stderr.strip().splitlines() or ["it said nothing"])[-1],
+                fix=(done.stderr.strip().splitlines() or ["it printed no error"])[-1],
             )
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return answer
@@ -60,7 +60,7 @@ class Library:
 
 @contextmanager
 def _lifeline() -> Iterator[int]:
-    """What a script reads as its stdin: it ends when this process does, however that dies, and so does the script."""
+    """Yield the stdin for a script. It closes when this process dies for any reason, and then the script exits."""
     theirs, ours = os.pipe()
     try:
         yield theirs
@@ -70,18 +70,18 @@ def _lifeline() -> Iterator[int]:
 
 
 def own_library(*, kernels: bool = True) -> Library:
-    """Ludus itself, with its kernels or, as `ludus-torch`, with the torch learners that they are held to."""
+    """Return Ludus itself, with its kernels or, as `ludus-torch`, with the torch learners as a reference."""
     name = "ludus" if kernels else "ludus-torch"
     return Library(name, (sys.executable, str(_SCRIPTS / "native.py")), {"kernels": kernels})
 
 
 def peer_libraries(names: Sequence[str]) -> list[Library]:
-    """The peers called `names`. UnknownName for others, UserError for one that is not installed."""
+    """Return the libraries called `names`. UnknownName for others, UserError for one that is not installed."""
     return [Library(name, (_python_with(name), str(_SCRIPTS / "baselines.py"), name), {}) for name in names]
 
 
 def _python_with(peer: str) -> str:
-    """The Python that has `peer`: from the environment variable, else this one if it is installed in it."""
+    """Return the Python that has `peer`: from the environment variable, otherwise this one if it is installed."""
     if peer not in PEERS:
         raise UnknownName("peer", peer, PEERS, where="--peers", fix=f"known: {', '.join(PEERS)}")
     variable = _PEER_PYTHON.format(peer.upper())
@@ -91,7 +91,7 @@ def _python_with(peer: str) -> str:
         found = subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False)
     except OSError as error:
         raise UserError(
-            f"there is no Python to run: {error.strerror or error}",
+            f"cannot run Python: {error.strerror or error}",
             where=f"{variable}={python}",
             fix=f"set it to the Python of an environment that has {package}",
         ) from None

@@ -1,4 +1,4 @@
-"""Line charts side by side: an interactive page, and a small SVG that documents can show."""
+"""Line charts in a grid: an interactive page, and a small SVG for documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD = 34
 
 @dataclass(frozen=True)
 class PanelLine:
-    """A named line; `low` and `high` are the band around it, where there is one."""
+    """A named line; `low` and `high` are the band around it, if any."""
 
     name: str
     x: Sequence[float]
@@ -27,7 +27,7 @@ class PanelLine:
 
 @dataclass(frozen=True)
 class PanelChart:
-    """One panel. A logarithmic x axis has its marks at the points, which are few; `x` must be above zero there."""
+    """One panel. A logarithmic x axis (`x` above zero) has its ticks at the points, which are few."""
 
     title: str
     x_label: str
@@ -37,7 +37,7 @@ class PanelChart:
 
 
 def write_page(path: Path, heading: str, charts: Sequence[PanelChart], columns: int) -> None:
-    """The charts as one Plotly page that needs no network."""
+    """Write the charts as one Plotly page that needs no network."""
     from plotly.subplots import make_subplots
 
     rows = math.ceil(len(charts) / columns)
@@ -82,7 +82,7 @@ def write_page(path: Path, heading: str, charts: Sequence[PanelChart], columns: 
 
 
 def write_svg(path: Path, heading: str, charts: Sequence[PanelChart], columns: int) -> None:
-    """The charts as one picture, on white so that it can be read on a dark page too."""
+    """Write the charts as one picture, with a white background for dark pages."""
     colors = _colors(charts)
     width, height = columns * _WIDTH, math.ceil(len(charts) / columns) * _HEIGHT + _HEAD
     parts = [
@@ -139,7 +139,7 @@ def _panel(chart: PanelChart, colors: dict[str, str]) -> str:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers, evenly apart, from at or below `low` to at or above `high`."""
+    """Return evenly spaced round numbers, from at or below `low` to at or above `high`."""
     if high <= low:
         high = low + max(abs(low), 1.0) * 0.1
     raw = (high - low) / about
@@ -166,6 +166,6 @@ def _number(value: float) -> str:
 
 
 def _colors(charts: Sequence[PanelChart]) -> dict[str, str]:
-    """One colour per name, the same in every panel."""
+    """Return one colour per name, the same in every panel."""
     names = dict.fromkeys(line.name for chart in charts for line in chart.lines)
     return {name: _COLORS[index % len(_COLORS)] for index, name in enumerate(names)}

@@ -1,6 +1,6 @@
-"""Whether cost grows as it should with the number of envs: steps per second and memory of the same training.
+"""Scaling benchmark: steps per second and memory of the same training with different numbers of envs.
 
-Samples per update and the batch grow with the envs, so that every number of envs does the same work per sample.
+Samples per update and batch size grow with the number of envs, so that the work per sample is constant.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ludus.experiments.speed import Measurement
 from ludus.experiments.workloads import PPO, Workload
 
 ENVS = {"CartPole-v1": "batched", "LunarLander-v3": "serial"}
-"""What is trained, and what steps it: one compiled call, or one env after the other."""
+"""The envs, and how they are stepped: in one compiled call, or one after the other."""
 _N_STEPS = 64
 _MINIBATCHES = 8
 _EPOCHS = 4
 
 
 def scaled_workload(env: str, n_envs: int, least_steps: int) -> Workload:
-    """PPO on `n_envs` of `env`, for at least four updates and `least_steps`."""
+    """Return PPO on `n_envs` of `env`, for at least four updates and `least_steps`."""
     samples = _N_STEPS * n_envs
     hyperparams = PPO | {"n_steps": _N_STEPS, "batch_size": samples // _MINIBATCHES, "n_epochs": _EPOCHS}
     updates = max(4, -(-least_steps // samples))
@@ -38,8 +38,8 @@ def scaled_workload(env: str, n_envs: int, least_steps: int) -> Workload:
 
 
 def scaling_row(workload: Workload, measured: Measurement) -> dict[str, Any]:
-    """What the table and the charts say of one measurement. Memory is the highest that the process took;
-    `kib_per_env` is the part of it that came with this training, per env.
+    """Return one measurement as a row of the table and the charts. Memory is the peak of the process; `kib_per_env` is
+    the part that this training added, per env.
     """
     assert measured.memory_mib is not None and measured.memory_before_mib is not None
     grown = measured.memory_mib - measured.memory_before_mib
@@ -57,7 +57,7 @@ def scaling_row(workload: Workload, measured: Measurement) -> dict[str, Any]:
 
 
 def charts(rows: Sequence[dict[str, Any]]) -> list[PanelChart]:
-    """Steps per second and memory against the number of envs, one line per env."""
+    """Return charts of steps per second and memory by the number of envs, one line per env."""
     envs = list(dict.fromkeys(row["env"] for row in rows))
 
     def lines(key: str) -> tuple[PanelLine, ...]:

@@ -1,6 +1,6 @@
-"""The same work on Ludus and on its peers, in turn, in processes of their own: steps per second and ratios.
+"""Speed benchmark: the same work on Ludus and other libraries, alternating, each in its own process.
 
-Compiling, imports and the first updates are not counted; the seconds spent compiling are listed.
+Compilation, imports and the first updates are not counted; the seconds of compilation are listed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ludus.experiments.workloads import Workload
 
 @dataclass(frozen=True)
 class Measurement:
-    """One library on one workload: steps per second of each repeat, and the rest from the first."""
+    """One library on one workload: steps per second of each repeat; other values from the first repeat."""
 
     workload: str
     library: str
@@ -42,7 +42,7 @@ def measure(
     repeats: int,
     report: Callable[[str], None] = lambda text: None,
 ) -> list[Measurement]:
-    """Run the workload on each library that has its algorithm, alternating, `repeats` times."""
+    """Run the workload `repeats` times on each library that has its algorithm, alternating."""
     answers: dict[str, list[dict[str, Any]]] = {}
     for repeat in range(repeats):
         for library in libraries:

@@ -1,5 +1,6 @@
-"""The work that Ludus and its peers are compared on: every hyperparameter that matters stands here, none is left to
-a library's default.
+"""The workloads for comparisons between Ludus and other libraries.
+
+Every important hyperparameter is set here, so that no library uses its own default.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ludus.errors import UnknownName, UserError
 
 @dataclass(frozen=True)
 class Workload:
-    """One task, with hyperparameters that every library calls the same. `vector` concerns Ludus only."""
+    """One task, with hyperparameters that have the same name in all libraries. `vector` is used only by Ludus."""
 
     name: str
     algorithm: str
@@ -101,9 +102,9 @@ def choose_workloads(
     algorithms: Sequence[str] = (),
     envs: Sequence[str] = (),
 ) -> list[Workload]:
-    """Those of `known` with one of the names, algorithms and envs given; an empty list asks for all.
+    """Return the workloads of `known` with the given names, algorithms and envs; an empty list means all.
 
-    UnknownName for a word that none of them has; UserError when no workload fits all that is asked.
+    UnknownName for an unknown value; UserError if no workload fits all of them.
     """
     filters = (
         ("workload", "WORKLOAD", names, [workload.name for workload in known]),
@@ -121,7 +122,7 @@ def choose_workloads(
         chosen = [workload for workload in chosen if not words or workload.name in keep]
     if not chosen:
         raise UserError(
-            "no workload has all that is asked for",
+            "no workload matches all filters",
             where="WORKLOAD, --algos, --envs",
             fix=f"known: {_listed([workload.name for workload in known])}",
         )

@@ -59,9 +59,9 @@ def _(player: LanguagePlayer, turns: Sequence[PendingTurn]) -> list[ActionProbab
     decode = player.sampler.model.tokenizer.decode
     legal = [_legal(turn) for turn in turns]
     wanted = [[_codec(turn).text(action) for action in own] for turn, own in zip(turns, legal, strict=True)]
-    answers = enumerate_completions(
-        player.sampler, [player.prompt(turn) for turn in turns], player.adapter, wanted
-    )
+    requests = [player.request(turn) for turn in turns]
+    prompts = [player.sampler.fitted(request.prompt, request.keep) for request in requests]
+    answers = enumerate_completions(player.sampler, prompts, player.adapter, wanted)
     found = []
     for turn, own, answer in zip(turns, legal, answers, strict=True):
         read: dict[int, float] = dict.fromkeys(own, 0.0)

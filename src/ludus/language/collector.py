@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from ludus.config.language import GamesConfig, GameSpec
 from ludus.envs.seats import GameFault
 from ludus.errors import UserError
+from ludus.language.collection_statistics import ReturnSpread, TurnEstimate, TurnTally
 from ludus.language.player_pool import PlayerPool
 from ludus.language.text_games.extraction import Extractor
 from ludus.language.text_games.game import TextGame
@@ -47,7 +47,7 @@ class GameSetup:
         return TextGame(self.spec, self.template, self.extractor)
 
 
-@dataclass
+@dataclass(eq=False)
 class OpenMatch:
     """A match that is being played."""
 
@@ -60,6 +60,7 @@ class OpenMatch:
     turns: list[Turn] = field(default_factory=list)
     moves: list[tuple[int, str]] = field(default_factory=list)
     seconds: float = 0.0
+    """Time in which its turns were played, next to others."""
     group: int | None = None
     branch_at: int | None = None
     """The number of the learner's turn at which the match branches; None: it does not, or already has."""
@@ -80,9 +81,12 @@ class MatchCollector(Collector):
     """Plays matches between the learners and opponents that the league chooses.
 
     A collection ends when the learners have taken `settings.turns` turns in finished games. With
-    `settings.across_updates` games that are still open then continue under the next version; without, no new game is
-    begun once enough turns are under way, and all are played out.
+    `settings.across_updates` games that are still open then continue under the next version, and games that ended
+    beyond that number belong to the next collection. Without, a game is begun only while the turns expected of the
+    open ones are not enough, and all are played out.
     """
+
+    saves_games = True
 
     def __init__(
         self,
@@ -106,22 +110,33 @@ class MatchCollector(Collector):
         self._next = 0
         self._skipped_in_a_row = 0
         self._spread = ReturnSpread(len(tables))
+        self._lengths = TurnEstimate([table.spec.max_turns for table in tables])
 
     def collect(self, policy: Any = None) -> Turns:
-        """Play until the learners have taken enough turns; `policy` is unused, since their players hold the weights."""
+        """Play until the learners have taken enough turns; `policy` is unused, since their players hold the weights.
+
+        The samplers begin without caches, as those of a resumed run do. Most were computed with weights of the last
+        version and are of no use.
+        """
+        self._pool.forget()
         self._tally = TurnTally()
         finished: list[MatchRecord] = []
         wanted, across = self.settings.turns, self.settings.across_updates
-        enough = 0
-        while enough < wanted or (self._open and not across):
-            under_way = enough + sum(self._taken(match.turns) for match in self._open)
-            if across or under_way < wanted:
-                self._open_matches()
-            for match in self._tick():
-                finished.append(match)
-                enough += self._taken(match.turns)
-            self._call_hook(enough)
-        return self._experience(finished)
+        taken = 0
+        while True:
+            for match in [match for match in self._open if match.game.over]:
+                if across and taken >= wanted:
+                    break
+                self._open.remove(match)
+                record = self._finish(match)
+                if record is not None:
+                    finished.append(record)
+                    taken += self._taken(record.turns)
+            if taken >= wanted and (across or not self._open):
+                return self._experience(finished)
+            self._open_matches(wanted - taken)
+            self._tick()
+            self._call_hook(taken)
 
     def barrier(self, number: int) -> None:
         """Clear the samplers' caches, which are not saved. Games are saved as their seed and moves."""
@@ -138,6 +153,7 @@ class MatchCollector(Collector):
                 "next": self._next,
                 "lost_in_a_row": self._skipped_in_a_row,
                 "spread": self._spread.state_dict(),
+                "lengths": self._lengths.state_dict(),
                 "open": [_open_to_plain(match) for match in self._open],
             },
         }
@@ -149,6 +165,8 @@ class MatchCollector(Collector):
         self._next = int(state["next"])
         self._skipped_in_a_row = int(state["lost_in_a_row"])
         self._spread.load_state_dict(state["spread"])
+        if "lengths" in state:  # a run of an earlier version has none
+            self._lengths.load_state_dict(state["lengths"])
         self._open = [_open_from_plain(plain, self.tables) for plain in state["open"]]
 
     # Within
@@ -156,9 +174,23 @@ class MatchCollector(Collector):
     def _taken(self, turns: Sequence[Turn]) -> int:
         return sum(turn.player in self._learners for turn in turns)
 
-    def _open_matches(self) -> None:
-        """Open games up to the number in the settings; a match that will branch counts as its copies."""
-        while sum(self._copies(match) for match in self._open) < self.settings.open:
+    def _expected(self, match: OpenMatch) -> float:
+        """Return the learners' turns that a match will have had when it and its copies are over."""
+        own = self._taken(match.turns)
+        if match.game.over:
+            return own
+        return self._copies(match) * self._lengths.expected(match.table, own)
+
+    def _open_matches(self, wanted: int) -> None:
+        """Open games up to the number in the settings, while the turns expected of all are fewer than `wanted`.
+
+        Games that continue under the next version are opened in any case. A match that will branch counts as its
+        copies.
+        """
+        across = self.settings.across_updates
+        number_open = sum(self._copies(match) for match in self._open if not match.game.over)
+        expected = sum(self._expected(match) for match in self._open)
+        while number_open < self.settings.open and (across or expected < wanted):
             number, self._next = self._next, self._next + 1
             index = int(self._rng.choice(len(self.tables), p=self._weights))
             table = self.tables[index]
@@ -179,27 +211,27 @@ class MatchCollector(Collector):
             branch_at = None
             if self.settings.branch > 1:
                 branch_at = self._spread.choose(index, self.settings.branch_at, self._rng)
-            self._open.append(OpenMatch(number, index, game, players, learner_seat, branch_at=branch_at))
+            opened = OpenMatch(number, index, game, players, learner_seat, branch_at=branch_at)
+            self._open.append(opened)
+            number_open += self._copies(opened)
+            expected += self._expected(opened)
 
     def _copies(self, match: OpenMatch) -> int:
         return 1 if match.branch_at is None else self.settings.branch
 
-    def _tick(self) -> list[MatchRecord]:
-        """Play one turn in every open match; return the matches that ended."""
+    def _tick(self) -> None:
+        """Play one turn in every open match that is not over."""
         self._branch()
         began = time.perf_counter()
-        moving = [(match, match.players[match.game.seat]) for match in self._open]
+        moving = [(match, match.players[match.game.seat]) for match in self._open if not match.game.over]
         replies = answer(
             [(self._pool.player(name), PendingTurn(match.game, match.number)) for match, name in moving]
         )
         took = time.perf_counter() - began
         for (match, name), reply in zip(moving, replies, strict=True):
-            match.seconds += took / len(moving)
+            match.seconds += took  # it waits for the slowest reply of the batch
             self._apply(match, name, reply)
         self._tally.acted(replies, took)
-        over = [match for match in self._open if match.game.over]
-        self._open = [match for match in self._open if not match.game.over]
-        return [record for match in over if (record := self._finish(match)) is not None]
 
     def _apply(self, match: OpenMatch, name: str, reply: Reply) -> None:
         if reply.fault is not None:
@@ -211,12 +243,16 @@ class MatchCollector(Collector):
         match.moves.append((seat, reply.action))
         if reply.turn is not None:
             assert isinstance(reply.turn, Turn)
-            match.turns.append(replace(reply.turn, invalid=not accepted, group=match.group))
+            match.turns.append(
+                replace(
+                    reply.turn, invalid=not accepted, group=match.group, env_reward=match.game.last_reward
+                )
+            )
 
     def _branch(self) -> None:
         """Branch the matches that have reached their branching turn."""
         for match in list(self._open):
-            if match.branch_at is None or match.game.seat != match.learner_seat:
+            if match.branch_at is None or match.game.over or match.game.seat != match.learner_seat:
                 continue
             if sum(turn.seat == match.learner_seat for turn in match.turns) < match.branch_at:
                 continue
@@ -248,6 +284,7 @@ class MatchCollector(Collector):
         self._tally.finished(record, match.learner_seat)
         own = sum(seat == match.learner_seat for seat, _ in match.moves)  # including those before it branched
         self._spread.update(match.table, own, record.rewards[match.learner_seat])
+        self._lengths.update(match.table, self._taken(record.turns))
         return record
 
     def _skip(self, game: str, cause: str, fault: str) -> None:
@@ -266,6 +303,8 @@ class MatchCollector(Collector):
 
     def _experience(self, finished: list[MatchRecord]) -> Turns:
         turns = [turn for match in finished for turn in match.turns if turn.player in self._learners]
+        for name, use in self._pool.take_token_use().items():
+            self.league.count_requests(name, **asdict(use))
         self.metrics = self._tally.metrics(turns) | self.league.metrics()
         return Turns(
             steps=len(turns),
@@ -273,104 +312,6 @@ class MatchCollector(Collector):
             turns=turns,
             matches=finished,
         )
-
-
-class ReturnSpread:
-    """The variance of returns at each turn of a game: branching teaches most where it is large."""
-
-    DECAY = 0.05
-
-    def __init__(self, tables: int) -> None:
-        self._mean: list[list[float]] = [[] for _ in range(tables)]
-        self._variance: list[list[float]] = [[] for _ in range(tables)]
-        self._length: list[float] = [1.0] * tables
-
-    def choose(self, table: int, how: str, rng: np.random.Generator) -> int:
-        """Return the number of the learner's turn at which its match branches."""
-        if how == "uncertain" and self._variance[table]:
-            weights = np.array(self._variance[table]) + 1e-6
-            return int(rng.choice(len(weights), p=weights / weights.sum()))
-        return int(rng.integers(max(1, round(self._length[table]))))
-
-    def update(self, table: int, turns: int, reward: float) -> None:
-        """Update with a match in which the learner took `turns` turns and got `reward`."""
-        self._length[table] += self.DECAY * (turns - self._length[table])
-        mean, variance = self._mean[table], self._variance[table]
-        while len(mean) < turns:
-            mean.append(reward)
-            variance.append(1.0)
-        for index in range(turns):
-            off = reward - mean[index]
-            mean[index] += self.DECAY * off
-            variance[index] = (1 - self.DECAY) * (variance[index] + self.DECAY * off * off)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"mean": self._mean, "variance": self._variance, "length": self._length}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._mean = [list(row) for row in state["mean"]]
-        self._variance = [list(row) for row in state["variance"]]
-        self._length = list(state["length"])
-
-
-class TurnTally:
-    """Counters of one collection."""
-
-    def __init__(self) -> None:
-        self.cut_off: Counter[str] = Counter()
-        self.skipped: Counter[str] = Counter()
-        self._began = time.perf_counter()
-        self._sampling = 0.0
-        self._characters = 0
-        self._tokens = 0
-        self._all_turns = 0
-        self._matches: list[tuple[MatchRecord, int]] = []
-
-    def acted(self, replies: Sequence[Reply], seconds: float) -> None:
-        spoken = [reply.turn for reply in replies if isinstance(reply.turn, Turn)]
-        self._all_turns += len(replies)
-        self._sampling += seconds
-        self._characters += sum(len(turn.text) for turn in spoken)
-        self._tokens += sum(len(turn.completion) for turn in spoken)
-
-    def finished(self, record: MatchRecord, learner_seat: int) -> None:
-        self._matches.append((record, learner_seat))
-
-    def metrics(self, turns: Sequence[Turn]) -> Metrics:
-        elapsed = time.perf_counter() - self._began
-        found: Metrics = {
-            "games/finished": float(len(self._matches)),
-            "games/cut_off": float(sum(self.cut_off.values())),
-            "games/skipped": float(sum(self.skipped.values())),
-            "games/turns": float(len(turns)),
-            "games/completion_tokens": _mean([len(turn.completion) for turn in turns]),
-            "games/prompt_tokens": _mean([len(turn.prompt) for turn in turns]),
-            "games/prompts_cut": float(sum(turn.prompt_cut > 0 for turn in turns)),
-            "games/prompt_tokens_cut": float(sum(turn.prompt_cut for turn in turns)),
-            "games/completions_truncated": float(sum(turn.truncated for turn in turns)),
-            "games/well_formed": _mean([turn.well_formed for turn in turns]),
-            "games/invalid_rate": _mean([turn.invalid for turn in turns]),
-            "games/entropy": _mean([turn.entropy for turn in turns]),
-            "time/collecting": elapsed,
-            "time/sampling": self._sampling,
-            "time/per_episode": elapsed / max(len(self._matches), 1),
-            "time/per_turn": elapsed / max(self._all_turns, 1),
-            "time/per_character": self._sampling / max(self._characters, 1),
-            "time/tokens_per_second": self._tokens / max(self._sampling, 1e-9),
-        }
-        for record, learner_seat in self._matches:
-            for seat, name in enumerate(record.players):
-                if seat != learner_seat and name != record.players[learner_seat]:
-                    key = f"winrate/{record.game}/{name}"
-                    found[key] = found.get(key, 0.0) + (record.rewards[learner_seat] > record.rewards[seat])
-                    found[f"{key}/games"] = found.get(f"{key}/games", 0.0) + 1
-        for key in [key for key in found if key.endswith("/games") and key.startswith("winrate/")]:
-            found[key.removesuffix("/games")] /= found[key]
-        return found
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else float("nan")
 
 
 def _episode(match: MatchRecord, learners: Sequence[str]) -> EpisodeRecord:
@@ -397,6 +338,7 @@ def _open_to_plain(match: OpenMatch) -> dict[str, Any]:
         "home": match.learner_seat,
         "turns": turns,
         "moves": [list(move) for move in match.moves],
+        "seconds": match.seconds,
         "group": match.group,
         "branch_at": match.branch_at,
     }
@@ -417,6 +359,7 @@ def _open_from_plain(plain: dict[str, Any], tables: Sequence[GameSetup]) -> Open
         learner_seat=plain["home"],
         turns=turns,
         moves=[(seat, action) for seat, action in plain["moves"]],
+        seconds=float(plain.get("seconds", 0.0)),
         group=plain["group"],
         branch_at=plain["branch_at"],
     )

@@ -17,7 +17,7 @@ from ludus.language.models.local import LocalSampler
 from ludus.language.models.model import LanguageModel
 from ludus.language.models.sampling import Sampler
 from ludus.language.players import LanguagePlayer
-from ludus.league.players import Player
+from ludus.league.players import Player, TokenUse
 from ludus.runs.atomic import write_atomic
 from ludus.runs.manifest import file_digest, is_plain_filename
 
@@ -101,6 +101,11 @@ class PlayerPool:
         players = (player for player in self._players.values() if isinstance(player, LanguagePlayer))
         for sampler in {id(player.sampler): player.sampler for player in players}.values():
             sampler.forget()
+
+    def take_token_use(self) -> dict[str, TokenUse]:
+        """Return what the remote models used since the last call, by player."""
+        found = {name: player.take_token_use() for name, player in self._players.items()}
+        return {name: use for name, use in found.items() if use is not None}
 
     def sampling_time(self) -> tuple[float, float]:
         """Return the seconds that the learners' sampler has spent on prompts, and on completions."""

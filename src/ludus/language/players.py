@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 import numpy as np
 
@@ -12,20 +14,24 @@ from ludus.config.language import GameConfig, GameSpec
 from ludus.config.schema import TrainerConfig
 from ludus.envs.seats import TurnGame, find_codec
 from ludus.errors import UserError
-from ludus.language.models.sampling import Completion, Request, Sampler
-from ludus.language.text_games.extraction import Extractor, make_extractor
+from ludus.language.models.sampling import Completion, Request, Sampler, fit_prompt
+from ludus.language.text_games.extraction import THOUGHT_BEGINS, Extractor, make_extractor
 from ludus.language.text_games.game import EXTRACTOR, TEMPLATE, TextGame
-from ludus.language.text_games.templates import Template, make_template
+from ludus.language.text_games.templates import Template, lasting_beginning, make_template
 from ludus.language.turns import Turn
 from ludus.league.league import Kind
-from ludus.league.players import PendingTurn, Player, PlayerRequest, Reply
+from ludus.league.players import PendingTurn, Player, PlayerRequest, Reply, TokenUse
 from ludus.runs.checkpoints import Checkpoint
 from ludus.runs.streams import Streams
 
 if TYPE_CHECKING:
     from ludus.language.models.tokenizer import Tokenizer
 
+_log = logging.getLogger("ludus.language")
 REMOTE = "openai:"
+_MOST_LENGTHS = 256
+_REPORTED: WeakSet[Any] = WeakSet()
+"""Samplers that have had a prompt which was too long: it is logged once for each."""
 
 
 class LanguagePlayer(Player):
@@ -54,6 +60,9 @@ class LanguagePlayer(Player):
         self.sampler = sampler
         self._template = template
         self._extractor = extractor
+        self._opens_thought: dict[Template, bool] = {}
+        self._lengths: dict[str, int] = {}
+        """Tokens of the beginnings of prompts, which repeat from turn to turn."""
 
     @property
     def batch_key(self) -> object:
@@ -63,25 +72,33 @@ class LanguagePlayer(Player):
         return self.act_together([(self, turn) for turn in turns])
 
     def act_together(self, pending: Sequence[tuple[Any, PendingTurn]]) -> list[Reply]:
-        requests = [
-            Request(player.prompt(turn), player.adapter, f"{turn.match}/{turn.seat}")
-            for player, turn in pending
-        ]
+        requests = [player.request(turn) for player, turn in pending]
         completions = self.sampler.sample(requests)
+        self._report_cut(requests, completions)
         return [
             player.reply(turn, request, completion)
             for (player, turn), request, completion in zip(pending, requests, completions, strict=True)
         ]
 
-    def prompt(self, turn: PendingTurn) -> tuple[int, ...]:
-        """Return the tokens of this turn's prompt."""
-        template = self._template or (turn.game.template if isinstance(turn.game, TextGame) else TEMPLATE)
-        text = template.render(turn.game.observe(), self._tokenizer)
-        return tuple(self._tokenizer.encode(text)) or (self._tokenizer.start_id,)
+    def request(self, turn: PendingTurn) -> Request:
+        """Return the request for this turn: its prompt, of which header and rules stay where it is too long."""
+        observed = turn.game.observe()
+        text = self._template_of(turn).render(observed, self._tokenizer)
+        beginning = lasting_beginning(text, observed)
+        if beginning not in self._lengths:
+            if len(self._lengths) >= _MOST_LENGTHS:
+                self._lengths.clear()
+            self._lengths[beginning] = len(self._tokenizer.encode(beginning))
+        prompt = tuple(self._tokenizer.encode(text)) or (self._tokenizer.start_id,)
+        return Request(prompt, self.adapter, f"{turn.match}/{turn.seat}", self._lengths[beginning])
 
     def read(self, turn: PendingTurn, text: str) -> tuple[str, bool]:
         """Return the action in `text`, and whether it had the asked form."""
-        return (self._extractor or _extractor(turn.game))(text)
+        template = self._template_of(turn)
+        if template not in self._opens_thought:
+            self._opens_thought[template] = template.opens_thought(self._tokenizer)
+        thought = THOUGHT_BEGINS if self._opens_thought[template] else ""
+        return (self._extractor or _extractor(turn.game))(thought + text)
 
     def reply(self, turn: PendingTurn, request: Request, completion: Completion) -> Reply:
         """Return the answer in the `completion` of a request for this turn."""
@@ -94,7 +111,8 @@ class LanguagePlayer(Player):
             index=turn.game.turns,
             player=self.name,
             version=self.version,
-            prompt=request.prompt[completion.prompt_cut :],  # what the model was given, to the token
+            # what the model was given, to the token
+            prompt=fit_prompt(request.prompt, request.keep, len(request.prompt) - completion.prompt_cut),
             completion=completion.tokens,
             log_probs=completion.log_probs,
             raw_log_probs=completion.raw_log_probs,
@@ -108,11 +126,30 @@ class LanguagePlayer(Player):
         )
         return Reply(action, text, record)
 
+    def _template_of(self, turn: PendingTurn) -> Template:
+        return self._template or (turn.game.template if isinstance(turn.game, TextGame) else TEMPLATE)
+
+    def _report_cut(self, requests: Sequence[Request], completions: Sequence[Completion]) -> None:
+        """Log the first prompt of this sampler that was too long."""
+        cuts = [(one.prompt_cut, len(asked.prompt)) for asked, one in zip(requests, completions, strict=True)]
+        cut, length = max(cuts, default=(0, 0))
+        if cut and self.sampler not in _REPORTED:
+            _REPORTED.add(self.sampler)
+            _log.warning(
+                "a prompt has %d tokens, %d more than fit: header, rules and end are kept, the middle is dropped; "
+                "raise language.sampler.max_prompt_tokens if the model can read more (games/prompts_cut counts them)",
+                length,
+                cut,
+            )
+
 
 class Conversation(Protocol):
     """A remote model: one answer to each prompt, or the error that came instead."""
 
     def ask(self, prompts: Sequence[str]) -> list[str | UserError]: ...
+
+    def take_token_use(self) -> TokenUse | None:
+        """Return what was used since the last call."""
 
 
 class RemotePlayer(Player):
@@ -127,6 +164,9 @@ class RemotePlayer(Player):
     def act(self, turns: Sequence[PendingTurn]) -> list[Reply]:
         answers = self._client.ask([turn.game.observe().text for turn in turns])
         return [_read(turn, answer) for turn, answer in zip(turns, answers, strict=True)]
+
+    def take_token_use(self) -> TokenUse | None:
+        return self._client.take_token_use()
 
 
 class ReadingBot:

@@ -15,14 +15,24 @@ PLUGIN = Plugin(
     engines={"language": "ludus.language.trainer:LanguageTrainer"},
     algorithms={"language": "ludus.language.algorithms"},
     exports={"peft": "ludus.language.export"},
+    summary="Language models: fetch them, read their games, measure them.",
     commands={
-        "games": CommandEntry("ludus.language.cli.games:games", "Read the games of a language run."),
+        "games": CommandEntry(
+            "ludus.language.cli.games:games",
+            "Read the games of a language run.",
+            "ludus.language.cli.games:EXAMPLES",
+        ),
         "models": CommandEntry("ludus.language.cli.models:models_app", "List and fetch language models."),
-        "warmup": CommandEntry("ludus.language.cli.warmup:warmup", "Train a language model on shown moves."),
+        "warmup": CommandEntry(
+            "ludus.language.cli.warmup:warmup",
+            "Train a language model on shown moves.",
+            "ludus.language.cli.warmup:EXAMPLES",
+        ),
         "exploitability": CommandEntry(
             "ludus.language.cli.exploitability:exploitability",
             "Measure how much a best response wins from a Kuhn Poker policy.",
-            "ludus.language.cli.exploitability:EXPLOITABILITY_EXAMPLES",
+            "ludus.language.cli.exploitability:EXAMPLES",
+            consents=True,
         ),
     },
     env_listing="ludus.language.cli.envs:list_text_games",

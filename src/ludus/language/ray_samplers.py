@@ -19,7 +19,7 @@ from ludus.config.language import LanguageConfig, SamplerConfig
 from ludus.errors import ConfigError, LudusError, UserError
 from ludus.language.assignment import Assignment, SamplerShare
 from ludus.language.models.sampling import Completion, Request
-from ludus.scale.cluster import RaySession, import_ray
+from ludus.scale.cluster import RaySession, check_cluster, import_ray, is_connected, wait_for
 from ludus.scale.losses import Losses
 from ludus.types import Array
 
@@ -140,6 +140,7 @@ class SamplerFleet:
     def load(self, name: str, weights: Mapping[str, Tensor]) -> None:
         # sent once for all samplers; numpy arrays are read without a copy
         arrays = {key: tensor.detach().cpu().float().numpy() for key, tensor in weights.items()}
+        check_cluster()
         self._weights[name] = self._ray.put(arrays)
 
     def drop(self, name: str) -> None:
@@ -171,7 +172,7 @@ class SamplerFleet:
             self._actors[index].forget.remote()
 
     def close(self) -> None:
-        if self._ray.is_initialized():
+        if is_connected():
             for actor in self._actors.values():
                 self._ray.kill(actor)
         self._actors.clear()
@@ -196,9 +197,7 @@ class SamplerFleet:
         if not self._starting:
             return
         tickets = list(self._starting.values())
-        if wait:
-            self._ray.wait(tickets, num_returns=wait, timeout=_START_SECONDS)
-        ready, _ = self._ray.wait(tickets, num_returns=len(tickets), timeout=0)
+        ready = wait_for(tickets, wait, _START_SECONDS if wait else 0.0)
         if wait and not ready and not self._assignment.samplers:
             have = self._ray.cluster_resources()
             raise UserError(
@@ -231,7 +230,8 @@ class SamplerFleet:
         """Return the sampler's answer; None when it was lost, and another has been started."""
         errors = self._ray.exceptions
         try:
-            return self._ray.get(ticket, timeout=_ANSWER_SECONDS)
+            ready = wait_for([ticket], 1, _ANSWER_SECONDS)
+            return self._ray.get(ticket, timeout=None if ready else 0)
         except errors.RayTaskError as error:
             cause = error.as_instanceof_cause()
             raise cause if isinstance(cause, LudusError) else LudusError(str(error)) from None

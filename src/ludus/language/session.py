@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ludus.language.algorithms.guard import CollapseGuard
@@ -22,6 +22,7 @@ from ludus.language.turns import Turns
 from ludus.league.league import League
 from ludus.rollout.experience import Experience
 from ludus.runs.checkpoints import Checkpoint
+from ludus.tracking.logs import run_log
 from ludus.training.checkpointing import require_finite
 from ludus.training.session import Session
 from ludus.types import Metrics
@@ -84,6 +85,7 @@ class SelfPlaySession(Session):
         assert isinstance(experience, Turns)
         self.write_games(experience)
         self.tracker.log_learner(metrics)
+        self._log_update(experience, metrics)
         if (self.progress.updates + 1) % self.config.league.version_every == 0:
             self.freeze_version()
         super().record(experience, metrics)
@@ -163,7 +165,8 @@ class SelfPlaySession(Session):
                 self.pool.freeze(name, member.name)
             for one in gone:
                 self.pool.drop(one.name)
-            component_log("league").info("frozen: %s; gone: %s", member.name, [one.name for one in gone])
+            for log in (component_log("league"), run_log):
+                log.info("frozen: %s; gone: %s", member.name, ", ".join(one.name for one in gone) or "none")
         resumable = [one for one in self.checkpoints.manager.list() if one.resumable]
         self.pool.prune({name for one in resumable for name in one.state().get("roster", {})})
 
@@ -173,18 +176,22 @@ class SelfPlaySession(Session):
         assert isinstance(result, MatchEvaluation)
         self._evaluation = result.metrics()
         for played in result.results:
-            component_log("evaluation").info(
-                "update %d: %s against %s at %s: %d won, %d drawn, %d lost",
-                self.progress.updates,
-                played.first,
-                played.second,
-                played.game,
-                played.total.wins,
-                played.total.draws,
-                played.total.losses,
-            )
+            for log in (component_log("evaluation"), run_log):
+                log.info(
+                    "update %d: %s against %s at %s: %d won, %d drawn, %d lost",
+                    self.progress.updates,
+                    played.first,
+                    played.second,
+                    played.game,
+                    played.total.wins,
+                    played.total.draws,
+                    played.total.losses,
+                )
             for record in played.records:
                 self.league.record(record)
+            for name, use in zip((played.first, played.second), played.token_use, strict=True):
+                if use is not None:
+                    self.league.count_requests(name, **asdict(use))
         with self.storage.tolerating("games", "the games of this evaluation could not be written"):
             records = [record for played in result.results for record in played.records]
             self.tracker.add_eval_episode(self.progress.updates, records)
@@ -200,6 +207,22 @@ class SelfPlaySession(Session):
         if self.guard is not None and state["guard"] is not None:
             self.guard.load_state_dict(state["guard"])
         self._evaluation = dict(state["waiting_evaluation"])
+
+    def _log_update(self, experience: Turns, metrics: Metrics) -> None:
+        """Write one line about the update to `train.log`."""
+        rewards = [episode.reward for episode in experience.episodes]
+        run_log.info(
+            "update %d at step %s: %d turns in %d games, mean reward %.4g, %.0f %% of answers well formed, "
+            "%.0f %% refused by the game, policy loss %.4g",
+            self.progress.updates + 1,
+            f"{self.progress.steps:,}",
+            experience.steps,
+            len(experience.matches),
+            sum(rewards) / len(rewards) if rewards else float("nan"),
+            100 * metrics.get("games/well_formed", float("nan")),
+            100 * metrics.get("games/invalid_rate", float("nan")),
+            metrics.get("train/policy_loss", float("nan")),
+        )
 
     def _time_shares(self) -> Metrics:
         """Return how the update's time was spent, in addition to `time/collecting` and `time/sampling`."""

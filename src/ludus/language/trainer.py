@@ -14,7 +14,7 @@ import torch
 from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.language import GameConfig, LanguageConfig
 from ludus.config.schema import TrainerConfig
-from ludus.errors import ConfigError, UserError
+from ludus.errors import CheckpointError, ConfigError, UserError
 from ludus.evaluation.load import find_checkpoint
 from ludus.evaluation.players import make_player
 from ludus.language.algorithms.guard import CollapseGuard
@@ -25,6 +25,7 @@ from ludus.language.evaluation import MatchEvaluation
 from ludus.language.models.engine import PublishedSampler, Resizable, SamplingEngine
 from ludus.language.models.learned import LearnedWeights
 from ludus.language.models.local import LocalSampler
+from ludus.language.models.low_rank import LowRank
 from ludus.language.models.model import LanguageModel
 from ludus.language.models.models import load_language_model
 from ludus.language.models.peft_files import read_peft
@@ -34,6 +35,7 @@ from ludus.language.session import SelfPlaySession
 from ludus.language.text_games.extraction import make_extractor
 from ludus.language.text_games.game import TextGame
 from ludus.language.text_games.templates import make_template
+from ludus.language.unused_keys import NOT_FOR_LANGUAGE
 from ludus.league.league import League
 from ludus.league.match import play_matches
 from ludus.league.players import Player
@@ -50,6 +52,7 @@ from ludus.training.resolve import (
     available_threads,
     check_device,
     resolve_threads,
+    warn_unused_keys,
 )
 from ludus.training.trainer import RunTrainer, load_weights, save_policy
 from ludus.types import Metrics, Progress
@@ -102,9 +105,16 @@ class LanguageTrainer(RunTrainer):
     def create_model(self) -> Any:
         if self.learner is not None:
             return self.learner.policy
+        warn_unused_keys(self.config, NOT_FOR_LANGUAGE)
         config = _resolve_config(self.config, resumed=self._resume_point is not None)
         self.config = config
         language, games = self._language, self._games
+        if games.branch == 1 and config.algorithm == "GRPO":
+            raise ConfigError(
+                "GRPO compares completions sampled from one state, and games that do not branch have none",
+                key="games.branch",
+                fix="set games.branch to 4 or more, or use another algorithm (REINFORCE needs no branches)",
+            )
         if games.branch > 1 and games.across_updates:
             raise ConfigError(
                 "games that branch are played out within their update",
@@ -115,7 +125,7 @@ class LanguageTrainer(RunTrainer):
             raise ConfigError(
                 "self-play takes turns: games are played, then learnt from",
                 key="scale.mode",
-                fix="mode: sync; games.across_updates: true lets open games go on under the next version",
+                fix="mode: sync; games.across_updates: true lets open games continue under the next version",
             )
         self.tables = [make_table(game) for game in games.train]
         self.eval_tables = [make_table(game) for game in games.eval] or self.tables
@@ -140,6 +150,8 @@ class LanguageTrainer(RunTrainer):
             adapter = adapter.without_start()
         for name in learners:
             self.model.add_adapter(name, adapter, self.streams.torch("adapters"))
+        if adapter is not None:
+            self._report_adapter(learners[0])
         self.sampler = self._make_sampler()
         self.pool = PlayerPool(self.model, self.sampler, language, learners, self._make_opponent)
         self.league = self._make_league(learners)
@@ -159,6 +171,15 @@ class LanguageTrainer(RunTrainer):
             ("model", f"{language.model}, sampled {self._where_sampled()}"),
         ]
         return weights
+
+    def _report_adapter(self, name: str) -> None:
+        """Log which layers the adapters are added to, and warn of parts that they cannot be added to."""
+        module, asked = self.model.adapter(name), self._language.adapter
+        assert isinstance(module, LowRank) and asked is not None
+        _log.info("adapters are added to the layers %s", ", ".join(module.targets()))
+        if asked.targets in ("all-linear", "mlp"):
+            for part in self.model.unadapted():
+                _log.warning("no adapter is added to %s: these weights stay as they are", part)
 
     def _make_learner(self, learners: int | None = None) -> LanguageLearner[Any]:
         config, device = self.config, torch.device(self.config.device)
@@ -227,6 +248,12 @@ class LanguageTrainer(RunTrainer):
         the likeliest token each time.
         """
         self.create_model()
+        if not self.config.league.eval:
+            raise ConfigError(
+                "an evaluation needs opponents, and league.eval names none",
+                key="league.eval",
+                fix="name one, as league: {eval: [random]}",
+            )
         own = self.config.evaluation.seed
         streams = self.streams if own is None else Streams(own)
         played = 0 if self.session is None else self.session.progress.updates
@@ -333,6 +360,14 @@ class LanguageTrainer(RunTrainer):
         return league
 
     def _make_opponent(self, name: str, stream: str | None = None) -> Player:
+        """Return an opponent that the config names. CheckpointError for one that only a checkpoint names."""
+        league = self.config.league
+        if name not in (*league.weights(), *league.eval):
+            raise CheckpointError(
+                f"the checkpoint names an opponent that the config does not: {name}",
+                where="the league in the checkpoint's state.json",
+                fix="add it to league.train in the run's config.yaml if you trust it",
+            )
         return make_player(
             name,
             list(dict.fromkeys(table.spec for table in (*self.tables, *self.eval_tables))),
@@ -381,11 +416,17 @@ def _resolve_config(config: TrainerConfig, *, resumed: bool) -> ResolvedConfig:
     device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    evaluation = config.evaluation
-    if "deterministic" not in evaluation.model_fields_set:
-        evaluation = evaluation.model_copy(update={"deterministic": False})
-    if "episodes" not in evaluation.model_fields_set:
-        evaluation = evaluation.model_copy(update={"episodes": config.league.eval_games})
+    for name in config.ignored_hyperparams():
+        _log.warning("%s has no hyperparameter '%s'; it is ignored", config.algorithm, name)
+    evaluation = config.resolved_evaluation()
+    if not config.league.eval and evaluation.every is not None:
+        if not resumed:
+            raise ConfigError(
+                "an evaluation needs opponents, and league.eval names none",
+                key="league.eval",
+                fix="name one, as league: {eval: [random]}; or train without evaluations: evaluation: null",
+            )
+        evaluation = evaluation.model_copy(update={"every": None})
     language = config.language
     if language is not None and language.adapter is not None and language.adapter.start and not resumed:
         # the run needs the shape also when the folder is deleted later

@@ -44,10 +44,12 @@ class Turn:
     truncated: bool = False
     """The completion was cut off at its longest."""
     prompt_cut: int = 0
-    """Tokens lost from the beginning of a prompt that was too long."""
+    """Tokens dropped from the middle of a prompt that was too long."""
     entropy: float = 0.0
     group: int | None = None
-    """Matches of one group were played from one and the same state; a seat's turns in them are compared."""
+    """Matches of one group were played from one and the same state; the first turn of each is compared."""
+    env_reward: float = 0.0
+    """Reward that the env gave for this turn; games that give rewards at their end only have none."""
     reward: float = 0.0
     """After the transforms of the final and of the step reward."""
     reward_parts: dict[str, float] = field(default_factory=dict)

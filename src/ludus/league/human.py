@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from ludus.envs.seats import TurnGame
-from ludus.errors import UserError
+from ludus.errors import UserError, printable
 from ludus.league.league import Kind
 from ludus.league.players import PendingTurn, Player, Reply
 
@@ -35,7 +35,7 @@ class HumanPlayer(Player):
         before = self._shown.get(place, "")
         news = seen.removeprefix(before)
         self._shown[place] = seen
-        print(news.strip("\n"), file=self._screen)
+        print(printable(news.strip("\n"), keep="\n\t"), file=self._screen)  # an opponent's words may be in it
         typed = ""
         while not typed:
             print(f"\nplayer {turn.seat}, your move: ", end="", file=self._screen, flush=True)

@@ -52,6 +52,11 @@ class Member:
     cut_off: Count = 0
     chosen: Count = 0
     """Times it was drawn as an opponent."""
+    requests: Count = 0
+    """To a remote model; its tokens, and their cost where prices are given, follow."""
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    cost: Weight | None = None
 
     def may_meet_learners(self, game: str) -> bool:
         """Return True if it can be an opponent in training."""
@@ -110,6 +115,10 @@ class Standing:
     cut_off: int
     frequency: float
     """Share of all opponents that were drawn."""
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
 
 
 class League:
@@ -222,8 +231,19 @@ class League:
             for one, two in itertools.combinations(sorted(rewards), 2):
                 self._pairs.setdefault((one, two), PairRecord()).add(rewards[one] - rewards[two])
 
+    def count_requests(
+        self, name: str, requests: int, prompt_tokens: int, completion_tokens: int, cost: float | None
+    ) -> None:
+        """Add what a remote model counted for requests to it; `cost` is None without prices."""
+        member = self.members[name]
+        member.requests += requests
+        member.prompt_tokens += prompt_tokens
+        member.completion_tokens += completion_tokens
+        if cost is not None:
+            member.cost = (member.cost or 0.0) + cost
+
     def table(self) -> list[Standing]:
-        """Return all members, the best first."""
+        """Return all members, the best first; those without a game, whose rating is inherited or initial, last."""
         drawn = sum(member.chosen for member in self.members.values())
         totals = {name: PairRecord() for name in self.members}
         for (one, two), pair in self._pairs.items():
@@ -248,22 +268,35 @@ class League:
                     total.losses,
                     member.cut_off,
                     member.chosen / drawn if drawn else 0.0,
+                    member.requests,
+                    member.prompt_tokens,
+                    member.completion_tokens,
+                    member.cost,
                 )
             )
-        return sorted(rows, key=lambda row: (-row.mu, row.name))
+        return sorted(rows, key=lambda row: (row.games == 0, -row.mu, row.name))
 
     def metrics(self) -> Metrics:
-        """Return ratings, opponent frequencies and learners' recent win rates, for the run's metrics."""
+        """Return ratings, opponent frequencies, learners' recent win rates and tokens of remote models, as metrics.
+
+        Of frozen versions, those that were drawn as opponents are included.
+        """
         found: Metrics = {}
         learners = [member.name for member in self.members.values() if member.kind == "learner"]
         for row in self.table():
-            if row.kind != "version":
-                found[f"league/rating/{row.name}"] = row.mu
-                found[f"league/sigma/{row.name}"] = row.sigma
+            if row.kind == "version" and not row.frequency:
+                continue
+            found[f"league/rating/{row.name}"] = row.mu
+            found[f"league/sigma/{row.name}"] = row.sigma
+            if row.requests:
+                found[f"league/prompt_tokens/{row.name}"] = float(row.prompt_tokens)
+                found[f"league/completion_tokens/{row.name}"] = float(row.completion_tokens)
+                if row.cost is not None:
+                    found[f"league/cost/{row.name}"] = row.cost
             if row.frequency:
                 found[f"league/frequency/{row.name}"] = row.frequency
             for learner in learners:
-                if row.kind != "version" and self.pair(learner, row.name).games:
+                if self.pair(learner, row.name).games:
                     found[f"league/win_rate/{learner}/{row.name}"] = self.pair(learner, row.name).win_rate
         return found
 

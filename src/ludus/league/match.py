@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ludus.envs.seats import GameFault, GameOutcome, SimultaneousGame, TurnGame
-from ludus.league.players import PendingTurn, Player, Reply, TurnRecord, answer
+from ludus.league.players import PendingTurn, Player, Reply, TokenUse, TurnRecord, answer
 from ludus.league.records import MatchRecord
 
 _Z = 1.959963984540054  # 95 %
@@ -63,6 +63,8 @@ class MatchResult:
     invalid: tuple[int, int]
     """Games in which an invalid move cost the first, and the second, the game."""
     mean_length: float
+    token_use: tuple[TokenUse | None, TokenUse | None] = (None, None)
+    """Of the first and of the second, where they are remote models."""
     records: tuple[MatchRecord, ...] = field(repr=False, default=())
     """Every game that was played, also those cut off, in order of its number."""
 
@@ -179,10 +181,10 @@ class _Match:
         replies = answer(
             [(self.players[one.seats[one.game.seat]], PendingTurn(one.game, one.number)) for one in waiting]
         )
-        share = (time.perf_counter() - began) / max(len(waiting), 1)
+        took = time.perf_counter() - began
         for one, reply in zip(waiting, replies, strict=True):
             one.apply(reply)
-            one.seconds += share
+            one.seconds += took  # it waits for the slowest reply of the batch
         for one in self.open:
             if one.fault is not None:
                 self.skip(one.number, one.fault)
@@ -234,6 +236,7 @@ class _Match:
             mean_rewards=(_mean([one for one, _ in rewards]), _mean([two for _, two in rewards])),
             invalid=(invalid[0], invalid[1]),
             mean_length=_mean([record.length for record in records]),
+            token_use=(self.players[0].take_token_use(), self.players[1].take_token_use()),
             records=tuple(records),
         )
 

@@ -54,6 +54,17 @@ class Reply:
     fault: str | None = None
 
 
+@dataclass(frozen=True)
+class TokenUse:
+    """Requests to a remote model, and what it counted for them."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    """In the currency of the prices that the user gave; None without prices."""
+
+
 class Player(ABC):
     """A player of the league. `plays` are the ids of the games it can play, None for all."""
 
@@ -73,6 +84,10 @@ class Player(ABC):
     def act_together(self, pending: Sequence[tuple[Player, PendingTurn]]) -> list[Reply]:
         """Answer the turns of all players with this player's `batch_key`, in order."""
         return self.act([turn for _, turn in pending])
+
+    def take_token_use(self) -> TokenUse | None:
+        """Return what it used since the last call; None for a player that asks no remote model."""
+        return None
 
 
 @dataclass(frozen=True)

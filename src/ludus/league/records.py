@@ -30,6 +30,7 @@ class MatchRecord:
     turns: list[Any] = field(default_factory=list)
     group: int | None = None
     seconds: float = 0.0
+    """Time from its first turn to its last, while other games were played next to it."""
 
     @classmethod
     def of(cls, match: int, game: TurnGame, players: tuple[str, ...], **more: Any) -> MatchRecord:

@@ -1,1 +1,1 @@
-"""What acts: networks, feature extractors, action distributions, and the policies built from them."""
+"""Policies and their parts: networks, feature extractors and action distributions."""

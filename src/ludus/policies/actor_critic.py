@@ -22,10 +22,12 @@ class ActorCritic(Policy):
     """features -> policy_net -> action_head, and features -> value_net -> value_head.
 
     `value_features_extractor` is None when the extractor is shared, and `value_net` is None when the policy's
-    net is shared. Sharing the net but not the extractor before it is a ConfigError.
+    net is shared. Sharing the net but not the extractor before it is a ConfigError. With `network.network`, both nets
+    are parts of `own_layers`, a module of the user.
     """
 
     fast: FastActorCritic | None
+    takes_network = True
 
     def __init__(
         self, observation_space: gym.Space[Any], action_space: gym.Space[Any], network: NetworkSpec
@@ -33,7 +35,7 @@ class ActorCritic(Policy):
         super().__init__(observation_space, action_space, network)
         if network.share_net and not network.share_features_extractor:
             raise ConfigError(
-                "a shared net cannot stand on two feature extractors",
+                "a shared net cannot have two feature extractors",
                 where="policy.share_net",
                 fix="set share_features_extractor: true, or share_net: false",
             )
@@ -42,17 +44,21 @@ class ActorCritic(Policy):
         features_dim = self.features_extractor.features_dim
         policy_arch = network.policy_net_arch
         value_arch = policy_arch if network.share_net else network.value_net_arch
-        self.policy_net = mlp(features_dim, policy_arch, None, network.activation)
-        self.value_net = (
-            None if network.share_net else mlp(features_dim, value_arch, None, network.activation)
-        )
+        self.own_layers: nn.Module | None = None
+        self.policy_net: nn.Module
+        self.value_net: nn.Module | None
+        if network.network is None:
+            self.policy_net = mlp(features_dim, policy_arch, None, network.activation)
+            self.value_net = (
+                None if network.share_net else mlp(features_dim, value_arch, None, network.activation)
+            )
+            policy_dim, value_dim = (mlp_out_dim(features_dim, arch) for arch in (policy_arch, value_arch))
+        else:
+            policy_dim, value_dim = self._use_own_layers(features_dim)
         self.action_head = ActionHead(
-            action_space,
-            mlp_out_dim(features_dim, policy_arch),
-            log_std_init=network.log_std_init,
-            ortho_init=network.ortho_init,
+            action_space, policy_dim, log_std_init=network.log_std_init, ortho_init=network.ortho_init
         )
-        self.value_head = nn.Linear(mlp_out_dim(features_dim, value_arch), 1)
+        self.value_head = nn.Linear(value_dim, 1)
         self.value_stream: torch.cuda.Stream | None = None
         if network.ortho_init:
             orthogonal_init(self.policy_net)
@@ -60,14 +66,36 @@ class ActorCritic(Policy):
                 orthogonal_init(self.value_net)
             orthogonal_init(self.value_head, VALUE_HEAD_GAIN)
 
+    def _use_own_layers(self, features_dim: int) -> tuple[int, int]:
+        """Make both nets parts of the user's network; return their widths."""
+        from ludus.policies import own_layers
+
+        network = self.network
+        assert network.network is not None
+        if network.share_net:
+            raise ConfigError(
+                "policy.network itself decides what policy and value share",
+                where="policy.share_net",
+                fix="leave share_net out",
+            )
+        self.own_layers = own_layers.make_layers(network.network, features_dim, network.network_kwargs)
+        self.policy_net = own_layers.LatentPart(self.own_layers, "forward_actor")
+        self.value_net = own_layers.LatentPart(self.own_layers, "forward_critic")
+        actor, critic = (
+            own_layers.latent_dim(self.own_layers, f"forward_{part}") for part in ("actor", "critic")
+        )
+        return actor, critic
+
     def trunks(self) -> list[nn.Module]:
-        """The parts that have weights and give tensors: what stands before the heads."""
-        parts = (self.features_extractor, self.value_features_extractor, self.policy_net, self.value_net)
+        """Return the parts before the heads that have weights."""
+        nets = (self.policy_net, self.value_net) if self.own_layers is None else (self.own_layers,)
+        parts = (self.features_extractor, self.value_features_extractor, *nets)
         return [part for part in parts if part is not None and any(True for _ in part.parameters())]
 
     def enable_value_stream(self) -> None:
-        """From now on compute values on a CUDA stream of their own, where they share no parameters with actions."""
-        shares = self.value_net is None or (
+        """Compute values on a separate CUDA stream from now on, unless they share parameters with actions."""
+        shares = self.value_net is None or self.own_layers is not None
+        shares = shares or (
             self.value_features_extractor is None and any(True for _ in self.features_extractor.parameters())
         )
         if not shares:
@@ -75,7 +103,7 @@ class ActorCritic(Policy):
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """For what actions do not depend on: goes on beside them, until `forward` has both."""
+        """Run the block on the value stream, in parallel with the actions; `forward` waits for both."""
         if self.value_stream is not None:
             self.value_stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.value_stream):
@@ -108,7 +136,7 @@ class ActorCritic(Policy):
         return self._value(obs, features, self.policy_net(features) if self.value_net is None else None)
 
     def _value(self, obs: ObservationTensor, features: Tensor | None, latent: Tensor | None) -> Tensor:
-        """The values [B], from whatever of the policy's `features` and `latent` the networks share."""
+        """Return the values [B]; uses the policy's `features` and `latent` as far as the networks share them."""
         if self.value_features_extractor is not None:
             features = self._features(self.value_features_extractor, obs)
         if self.value_net is not None:

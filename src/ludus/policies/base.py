@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ludus.envs.masks import first_blocked, mask_size, part_starts, take_mask
 from ludus.envs.spaces import space_to_json
-from ludus.errors import CheckpointError
+from ludus.errors import CheckpointError, ConfigError, UserError
 from ludus.policies.extractors import BaseFeaturesExtractor, NatureCNN, ObservationTensor, make_extractor
 from ludus.policies.networks import orthogonal_init
-from ludus.policies.observations import ObservationNormalizer, to_tensor
+from ludus.policies.observations import ObservationNormalizer, check_observation, to_tensor
 from ludus.runs.checkpoints import Checkpoint
 from ludus.types import Array, BoolArray, Observation
 
@@ -65,6 +66,8 @@ class NetworkSpec:
     share_net: bool = False
     ortho_init: bool = True
     log_std_init: float = 0.0
+    network: str | None = None  # the user's own hidden layers
+    network_kwargs: Mapping[str, Any] = field(default_factory=dict)
     normalize_obs: bool = False
 
 
@@ -89,16 +92,24 @@ class Policy(nn.Module, ABC):
     """
 
     scales_actions = False
-    """Whether the network's Box actions are in [-1, 1] and `to_env` scales them to the bounds."""
+    """If True, the network's Box actions are in [-1, 1] and `to_env` scales them to the bounds."""
     adds_start = True
-    """Whether `to_env` adds the `start` of a Discrete or MultiDiscrete space."""
+    """If True, `to_env` adds the `start` of a Discrete or MultiDiscrete space."""
+    takes_network = False
+    """If True, `policy.network` can replace the hidden layers."""
     uses_masks: bool | None = None
-    """Whether the policy uses action masks; None if it uses them where the env gives them."""
+    """True if the policy uses action masks, False if not; None if it uses them when the env gives them."""
 
     def __init__(
         self, observation_space: gym.Space[Any], action_space: gym.Space[Any], network: NetworkSpec
     ) -> None:
         super().__init__()
+        if network.network is not None and not self.takes_network:
+            raise ConfigError(
+                f"policy.network is for PPO and A2C; a {type(self).__name__} has other parts",
+                key="policy.network",
+                fix="use policy.features_extractor for a network of your own",
+            )
         self.observation_space = observation_space
         self.action_space = action_space
         self.network = network
@@ -109,7 +120,7 @@ class Policy(nn.Module, ABC):
         self.half_features = False  # whether features are extracted in bfloat16
 
     def description(self) -> dict[str, Any]:
-        """What of `state.json` it takes to build the policy again without its env."""
+        """Return the part of `state.json` from which the policy can be built without its env."""
         return {
             "observation_space": space_to_json(self.observation_space),
             "action_space": space_to_json(self.action_space),
@@ -117,7 +128,7 @@ class Policy(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the networks are."""
+        """Device of the networks."""
         return next(self.parameters()).device
 
     @abstractmethod
@@ -133,10 +144,10 @@ class Policy(nn.Module, ABC):
 
     @abstractmethod
     def to_env(self, actions: Array) -> Array:
-        """A batch of the network's actions as the env takes them."""
+        """Convert a batch of the network's actions to actions of the env's space."""
 
     def prepare(self, obs: Observation) -> ObservationTensor:
-        """A batch of env observations as tensors on the policy's device, normalised but not learned from."""
+        """Return env observations as tensors on the policy's device, normalised without updating the statistics."""
         if self.obs_normalizer is not None:
             obs = self.obs_normalizer.normalize(obs)
         return to_tensor(obs, self.device)
@@ -149,31 +160,46 @@ class Policy(nn.Module, ABC):
         deterministic: bool = True,
         generator: torch.Generator | None = None,
     ) -> Array:
-        """Env-ready actions for raw env observations: a batch for a batch, one for one."""
-        single = self._is_single(obs)
-        if single:
-            obs = (
-                {k: np.asarray(v)[None] for k, v in obs.items()}
-                if isinstance(obs, dict)
-                else np.asarray(obs)[None]
-            )
-            mask = None if mask is None else np.asarray(mask)[None]
+        """Env-ready actions for raw env observations: a batch for a batch, one for one.
+
+        A mask inside `obs` (`obs["action_mask"]`) counts as `mask` where none is given.
+        """
+        obs, found = take_mask(obs, self.observation_space)
+        mask = found if mask is None else mask
+        single = check_observation(self.observation_space, obs)
+        axes: Any = None if single else ...
+        obs = (
+            {key: np.asarray(value)[axes] for key, value in obs.items()}
+            if isinstance(obs, dict)
+            else np.asarray(obs)[axes]
+        )
+        if mask is not None:
+            mask = np.asarray(mask, dtype=bool)[axes]
+            self._check_mask(mask)
         legal = None if mask is None else torch.as_tensor(mask, dtype=torch.bool, device=self.device)
         actions = self.act(self.prepare(obs), legal, deterministic=deterministic, generator=generator)
         for_env = self.to_env(actions.cpu().numpy())
         return for_env[0] if single else for_env
 
-    def _is_single(self, obs: Observation) -> bool:
-        """Whether `obs` has exactly the dimensions of the observation space, and so no batch axis."""
-        space = self.observation_space
-        if isinstance(obs, dict):
-            assert isinstance(space, gym.spaces.Dict)  # observations come from this space
-            key = next(iter(space.spaces))
-            return np.ndim(obs[key]) == len(space[key].shape or ())
-        return np.ndim(obs) == len(space.shape or ())
+    def _check_mask(self, masks: BoolArray) -> None:
+        """Raise UserError for masks that do not fit the action space, or leave no legal action."""
+        space = self.action_space
+        if not isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+            return  # this space cannot be masked: the mask is ignored
+        problem = ""
+        if masks.ndim != 2 or masks.shape[1] != mask_size(space):
+            problem = f"has shape {masks.shape[1:]}; expected ({mask_size(space)},) for each observation"
+        elif first_blocked(masks, part_starts(space)) is not None:
+            problem = "leaves no legal action"
+        if problem:
+            raise UserError(
+                f"the action mask {problem}",
+                where="predict(obs, mask)",
+                fix="one entry per action, True where it is legal (MultiDiscrete: the parts joined)",
+            )
 
     def _features(self, extractor: BaseFeaturesExtractor, obs: ObservationTensor) -> Tensor:
-        """What the extractor makes of `obs`, in float32."""
+        """Return the extractor's output for `obs`, in float32."""
         if not self.half_features:
             return cast(Tensor, extractor(obs))
         with torch.autocast(self.device.type, torch.bfloat16):
@@ -198,9 +224,23 @@ class Policy(nn.Module, ABC):
 
 
 def load_policy_tensors(policy: Policy, checkpoint: Checkpoint) -> None:
-    """Copy a checkpoint's weights into `policy`. CheckpointError when the shapes differ."""
+    """Copy a checkpoint's weights into `policy`. CheckpointError when shapes or types differ, or one is not finite."""
+    tensors = checkpoint.tensors("policy")
+    own = policy.state_dict()
+    for name, tensor in tensors.items():
+        problem = ""
+        if name in own and tensor.dtype != own[name].dtype and not tensor.is_floating_point():
+            problem = f"is of {tensor.dtype}, not of {own[name].dtype}"
+        elif tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            problem = "holds NaN or infinity"
+        if problem:
+            raise CheckpointError(
+                f"the weights of checkpoint '{checkpoint.name}' cannot be used: {name} {problem}",
+                where=str(checkpoint.path),
+                fix="take another checkpoint of the run",
+            )
     try:
-        policy.load_state_dict(checkpoint.tensors("policy"))
+        policy.load_state_dict(tensors)
     except RuntimeError as error:
         detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         raise CheckpointError(

@@ -1,10 +1,10 @@
 """Action distributions whose every draw comes from an explicit generator, and the head that makes them.
 
 Written in plain tensor operations: `torch.distributions` validates and expands its arguments on every call,
-which costs more than the arithmetic at the sizes of a policy. The tests hold these to it.
+which costs more than the arithmetic at the sizes of a policy. Tests compare the results with it.
 
-Actions are what the network speaks: 0-based int64 indices (Discrete, MultiDiscrete), float32 zeros and ones
-(MultiBinary), float32 vectors (Box). `ActionHead.to_env` turns them into what the env takes.
+Actions are those of the network: 0-based int64 indices (Discrete, MultiDiscrete), float32 zeros and ones
+(MultiBinary), float32 vectors (Box). `ActionHead.to_env` converts them to actions of the env's space.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class DiagGaussian(Distribution):
 
     @cached_property
     def _log_scale(self) -> Tensor:
-        # once for density and entropy: launching is what a GPU waits for
+        # computed once for density and entropy: kernel launches dominate on a GPU
         return (self.log_std + HALF_LOG_2PI).sum(dim=-1)
 
     def entropy(self) -> Tensor:
@@ -169,7 +169,7 @@ class SquashedGaussian(Distribution):
         return torch.tanh(self.gaussian.sample(generator))
 
     def mode(self) -> Tensor:
-        """tanh of the mean: the median, which is what SAC plays when it is not exploring."""
+        """Return tanh of the mean, which is the median: the deterministic action of SAC."""
         return torch.tanh(self.gaussian.mean)
 
     def log_prob(self, actions: Tensor) -> Tensor:
@@ -190,7 +190,7 @@ def log_tanh_slope(raw: Tensor) -> Tensor:
 class ActionHead(nn.Module):
     """The last layer of a policy: features [B, in_dim] to a Distribution over `action_space`.
 
-    `action_shape` and `action_dtype` describe one action of the network, for whoever stores them. Raises
+    `action_shape` and `action_dtype` describe one action of the network, for buffers. Raises
     ConfigError for a space that is not Discrete, MultiDiscrete, MultiBinary or Box.
     """
 
@@ -257,7 +257,7 @@ def to_box(actions: Array, space: gym.spaces.Box) -> Array:
 
 
 def refuse_mask(mask: Tensor | None, space: gym.Space[Any]) -> None:
-    """ConfigError when a mask is given for a space whose actions cannot be masked."""
+    """Raise ConfigError if a mask is given for a space whose actions cannot be masked."""
     if mask is not None:
         raise ConfigError(
             f"an action mask was given for {space}, whose actions cannot be masked",

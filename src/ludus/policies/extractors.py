@@ -1,14 +1,15 @@
-"""Feature extractors: from a batch of observations, as tensors, to one vector of features each.
+"""Feature extractors map each observation of a batch to one vector of features.
 
 An extractor is chosen by name: "auto", a registered one, or the user's own, as "module:Class" or as a class in
-the folder `models`. What it puts out is checked once, when it is made: a wrong shape is an error about the
+the folder `models`. Its output is checked once, when it is made: a wrong shape is an error about the
 extractor and its layer, not about matrices.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from numbers import Integral
 from typing import Any, cast
 
 import gymnasium as gym
@@ -17,28 +18,34 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ludus.errors import ConfigError, UnknownName
+from ludus.errors import ConfigError, require_types
 from ludus.plugins import find, listed, references
 from ludus.policies.networks import WrongInput, require_room, try_out
 from ludus.policies.observations import is_byte_space, is_image_space, to_tensor
 from ludus.types import Observation
 
 WHERE = "policy.features_extractor"
-SMALLEST_IMAGE = 36  # below this the third convolution of NatureCNN has nothing left to look at
+SMALLEST_IMAGE = 36  # below this the output of NatureCNN's third convolution is empty
 COMBINED_CNN_DIM = 256
 
 ObservationTensor = Tensor | dict[str, Tensor]
+Preprocess = Callable[[ObservationTensor, gym.Space[Any]], ObservationTensor]
 
 
 class BaseFeaturesExtractor(nn.Module):
-    """What a custom extractor inherits: made from the observation space, puts out [B, features_dim].
+    """Base class of custom extractors: made from the observation space, puts out [B, features_dim].
 
-    Observations come as `to_tensor` makes them: images uint8, Discrete int64, other Boxes float32; a dict of
-    these for a Dict space.
+    Observations arrive as in Stable-Baselines3: float32, images channels first and scaled to 0..1, Discrete and
+    MultiDiscrete one-hot; a dict of these for a Dict space.
     """
 
     def __init__(self, observation_space: gym.Space[Any], features_dim: int = 0) -> None:
         super().__init__()
+        require_types(
+            type(self).__name__,
+            observation_space=(observation_space, (gym.Space,)),
+            features_dim=(features_dim, (Integral,)),
+        )
         if features_dim <= 0:
             raise ConfigError(
                 f"{type(self).__name__} needs a positive features_dim, not {features_dim}",
@@ -58,7 +65,15 @@ class BaseFeaturesExtractor(nn.Module):
         raise NotImplementedError
 
 
-class FlattenExtractor(BaseFeaturesExtractor):
+class RawObservationExtractor(BaseFeaturesExtractor):
+    """Base class of extractors that read observations as the env gives them.
+
+    Observations arrive as `to_tensor` makes them: images uint8 in the env's axis order, Discrete int64, other integers
+    int64, float Boxes float32.
+    """
+
+
+class FlattenExtractor(RawObservationExtractor):
     """Everything as one vector, discrete values one-hot. No parameters; its width follows from the space."""
 
     def __init__(self, observation_space: gym.Space[Any], features_dim: int = 0) -> None:
@@ -68,7 +83,7 @@ class FlattenExtractor(BaseFeaturesExtractor):
         return flatten(observations, self._observation_space)
 
 
-class NatureCNN(BaseFeaturesExtractor):
+class NatureCNN(RawObservationExtractor):
     """The convolutional network of Mnih et al. (2015), for uint8 images in either channel order."""
 
     def __init__(self, observation_space: gym.Space[Any], features_dim: int = 512) -> None:
@@ -111,7 +126,7 @@ class NatureCNN(BaseFeaturesExtractor):
     def _first_layer(self, images: Tensor) -> Tensor:
         """`self.cnn[0]` of the scaled images, in the form that a GPU does best.
 
-        Tensor cores want many channels, and an image has few. A kernel of 8 with stride 4 on the image is one of 2
+        Tensor cores need many channels, and an image has few. A kernel of 8 with stride 4 on the image is one of 2
         with stride 1 on its tiles of 4x4 pixels, each laid out as 16 channels.
         """
         kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else torch.float32
@@ -143,7 +158,7 @@ class ResidualBlock(nn.Module):
         return x + cast(Tensor, self.contract(F.relu(self.expand(self.norm(x)))))
 
 
-class ResnetMLP(BaseFeaturesExtractor):
+class ResnetMLP(RawObservationExtractor):
     """A residual multilayer perceptron over the flattened observation; `width` defaults to features_dim."""
 
     def __init__(
@@ -166,7 +181,7 @@ class ResnetMLP(BaseFeaturesExtractor):
         return cast(Tensor, self.project(self.blocks(self.embed(flat))))
 
 
-class CombinedExtractor(BaseFeaturesExtractor):
+class CombinedExtractor(RawObservationExtractor):
     """For Dict spaces: each image through its own NatureCNN, everything else flattened, all side by side.
 
     Its width follows from the parts; images too small for NatureCNN are flattened.
@@ -239,6 +254,7 @@ _REGISTERED: dict[str, type[nn.Module]] = {
 
 def register_extractor(name: str, cls: type[nn.Module]) -> None:
     """Make `cls` known to configs as `name`; ConfigError when another class already has that name."""
+    require_types("register_extractor", name=(name, (str,)), cls=(cls, (type,)))
     if name == "auto" or _REGISTERED.get(name, cls) is not cls:
         raise ConfigError(
             f"a feature extractor called '{name}' is already registered",
@@ -259,25 +275,56 @@ def make_extractor(
     the class's own code pass through.
     """
     cls = _find(auto_extractor(observation_space) if name == "auto" else name)
-    arguments = {"features_dim": features_dim, **kwargs}
+    if issubclass(cls, RawObservationExtractor):
+        return _make(cls, name, observation_space, features_dim, kwargs)
+    from ludus.policies import preprocessing  # for extractors of users only
+
+    space = preprocessing.preprocessed_space(observation_space)
+    extractor = _make(cls, name, space, features_dim, kwargs, preprocessing.preprocess)
+    if preprocessing.is_preprocessed(observation_space):
+        return extractor
+    return cast(BaseFeaturesExtractor, preprocessing.PreprocessedExtractor(observation_space, extractor))
+
+
+def _make(
+    cls: type[nn.Module],
+    name: str,
+    space: gym.Space[Any],
+    features_dim: int,
+    kwargs: Mapping[str, Any],
+    preprocess: Preprocess | None = None,
+) -> BaseFeaturesExtractor:
+    """The extractor `cls`, made with those of the arguments that it takes, and tried on a batch of two."""
+    signature = inspect.signature(cls)
+    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
+    arguments = dict(kwargs)
+    if takes_any or "features_dim" in signature.parameters:
+        arguments = {"features_dim": features_dim, **kwargs}
     try:
-        inspect.signature(cls).bind(observation_space, **arguments)
+        signature.bind(space, **arguments)
     except TypeError as error:
         raise ConfigError(
-            f"feature extractor {name} cannot be made with {', '.join(arguments)}: {error}",
+            f"feature extractor {name} cannot be made with {', '.join(arguments) or 'the space'}: {error}",
             where="policy.features_extractor_kwargs",
-            fix=f"it is called as {cls.__name__}{inspect.signature(cls)}",
+            fix=f"it is called as {cls.__name__}{signature}",
         ) from error
-    extractor = cls(observation_space, **arguments)
+    extractor = cls(space, **arguments)
     if not hasattr(extractor, "features_dim"):
+        if "features_dim" not in arguments:
+            raise ConfigError(
+                f"feature extractor {name} does not say how many features it puts out",
+                where=f"{cls.__name__}.__init__",
+                fix="set self.features_dim, or take an argument features_dim",
+            )
         extractor.features_dim = arguments["features_dim"]
-    extractor = cast(BaseFeaturesExtractor, extractor)
-    _check_output(name, extractor, observation_space)
-    return extractor
+    made = cast(BaseFeaturesExtractor, extractor)
+    trial = to_tensor(zeros(space, 2), "cpu")
+    _check_output(name, made, space, trial if preprocess is None else preprocess(trial, space))
+    return made
 
 
 def auto_extractor(space: gym.Space[Any]) -> str:
-    """The name that "auto" stands for."""
+    """Return the name of the extractor that "auto" selects."""
     for choose in listed("choose_extractor"):
         own: str | None = choose(space)
         if own is not None:
@@ -293,60 +340,22 @@ def _find(name: str) -> type[nn.Module]:
     own: type[nn.Module] | None = find("extractors", name)
     if own is not None:
         return own
-    module_name, colon, class_name = name.partition(":")
-    if not colon:
-        return _find_in_folders(name)
-    from ludus.config.own_modules import import_own_module
+    from ludus.policies import own_models  # parses the user's files, for names that are not registered
 
-    try:
-        module = import_own_module(module_name)
-    except ModuleNotFoundError as error:
-        # Only the module that was asked for; one missing inside the user's code is the user's traceback.
-        if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise
-        raise ConfigError(
-            f"the module '{module_name}' of feature extractor '{name}' cannot be found",
-            where=WHERE,
-            fix="install it, or run from the folder that holds it",
-        ) from error
-    cls = getattr(module, class_name, None)
-    if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
-        raise ConfigError(
-            f"'{class_name}' in '{module_name}' is not a torch.nn.Module class",
-            where=WHERE,
-            fix="write 'module:Class' with a class that inherits from BaseFeaturesExtractor",
-        )
-    return cls
+    known = [*_REGISTERED, *references("extractors")]
+    fix = f"one of auto, {', '.join(known)}; your own as 'module:Class', or put its file into models/"
+    return own_models.find_network(
+        name, "feature extractor", ["auto", *known], where=WHERE, fix=fix, own=__name__
+    )
 
 
-def _find_in_folders(name: str) -> type[nn.Module]:
-    from ludus.policies import own_models  # parses the user's files, for names that nobody registered
-
-    cls = own_models.find_class(name, WHERE)
-    if cls is None:
-        named = [*_REGISTERED, *references("extractors")]
-        known = [*named, "auto", *own_models.class_names()]
-        raise UnknownName(
-            "feature extractor",
-            name,
-            known,
-            where=WHERE,
-            fix=f"one of auto, {', '.join(named)}; your own as 'module:Class', or put its file into models/",
-        )
-    if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
-        raise ConfigError(
-            f"'{name}' is not a torch.nn.Module class",
-            where=WHERE,
-            fix="let it inherit from BaseFeaturesExtractor",
-        )
-    return cls
-
-
-def _check_output(name: str, extractor: BaseFeaturesExtractor, space: gym.Space[Any]) -> None:
-    """ConfigError unless a batch of two comes out as [2, features_dim]."""
+def _check_output(
+    name: str, extractor: BaseFeaturesExtractor, space: gym.Space[Any], batch: ObservationTensor
+) -> None:
+    """Raise ConfigError unless the output for `batch`, two observations of `space`, is [2, features_dim]."""
     where = f"{type(extractor).__name__}.forward"
     try:
-        trial = try_out(extractor, to_tensor(zeros(space, 2), "cpu"))
+        trial = try_out(extractor, batch)
     except WrongInput as error:
         raise ConfigError(
             f"feature extractor {name} does not fit observations of {space}: {error}",

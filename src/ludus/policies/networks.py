@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.errors import ConfigError, UnknownName
+from ludus.posix import physical_memory
 
 HIDDEN_GAIN = sqrt(2.0)
 POLICY_HEAD_GAIN = 0.01  # first actions close to uniform, so that early exploration is not biased
@@ -60,7 +60,7 @@ def mlp(in_dim: int, arch: Sequence[int], out_dim: int | None, activation: str) 
 
 
 def require_room(*widths: int, times: int = 1) -> None:
-    """ConfigError where layers of these widths, one after the other, cannot be trained in this machine's memory."""
+    """Raise ConfigError if layers of these widths, one after the other, do not fit into memory for training."""
     weights = times * sum(one * other for one, other in pairwise(widths))
     # each with its gradient and the two moments of Adam
     if weights * 16 > _memory():
@@ -73,10 +73,10 @@ def require_room(*widths: int, times: int = 1) -> None:
 
 
 def _memory() -> int:
-    """Bytes of this machine's memory; where it does not say, more than any has."""
+    """Return this machine's memory in bytes; a very large number if unknown."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
+        return physical_memory()
+    except (ValueError, OSError):
         return 1 << 50
 
 
@@ -102,20 +102,20 @@ def init_mlp(net: nn.Sequential, head_gain: float) -> None:
 
 @dataclass(frozen=True)
 class TrialOutput:
-    """What came out, and in words the layer it came from ("" when it came from no layer)."""
+    """The output, and a description of the layer that returned it ("" if it is not a torch layer)."""
 
     output: Any
     last_layer: str
 
 
 class WrongInput(ValueError):
-    """A layer was given what it cannot take. The text says which, what it is, and the shapes."""
+    """A layer got an invalid input. The message names the layer and the shapes."""
 
 
 def try_out(module: nn.Module, inputs: Any) -> TrialOutput:
     """Run `module` once without gradient. WrongInput when one of torch's own layers refuses its input.
 
-    Batch statistics and random numbers are left alone. Other errors pass through.
+    Batch statistics and random generators are not changed. Other errors pass through.
     """
     watch = _Watch(module)
     training = module.training
@@ -135,7 +135,7 @@ def try_out(module: nn.Module, inputs: Any) -> TrialOutput:
 
 
 class _Watch:
-    """Knows which submodules are being run, with what, and which of torch's layers finished last."""
+    """Tracks the running submodules with their inputs, and the torch layer that finished last."""
 
     def __init__(self, module: nn.Module) -> None:
         self.last_layer = ""

@@ -1,6 +1,6 @@
-"""From what an env returns to what a network reads: tensors, and running normalisation.
+"""Converts env observations to network inputs: tensors, and running normalisation.
 
-The statistics are float64 buffers of the policy, so that a saved policy sees the world as it did in training.
+The statistics are float64 buffers of the policy, so a saved policy normalises as it did in training.
 They stay on the CPU, where observations arrive, whatever device the networks are on.
 """
 
@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ludus.envs.finite import first_bad
+from ludus.errors import UserError
 from ludus.types import Array, BoolArray, Observation
 
 INITIAL_COUNT = 1e-4  # the weight of the prior (mean 0, variance 1), as in Stable-Baselines3
@@ -43,13 +45,58 @@ def _array_to_tensor(array: Array, device: torch.device | str) -> Tensor:
     return torch.from_numpy(array).to(device)
 
 
+def check_observation(space: gym.Space[Any], obs: Any) -> bool:
+    """Return whether `obs` is one observation of `space`; False for a batch. Raises UserError unless it is either.
+
+    numpy would broadcast wrong shapes, and a network returns an action for NaN too.
+    """
+    if isinstance(space, gym.spaces.Dict):
+        missing = [key for key in space.spaces if not (isinstance(obs, dict) and key in obs)]
+        if missing:
+            raise _bad_observation(
+                f"the observation has no {missing[0]!r}; expected the keys {list(space.spaces)}"
+            )
+        found = {
+            key: _check_part(f"observation[{key!r}]", part, obs[key]) for key, part in space.spaces.items()
+        }
+        if len(set(found.values())) > 1:
+            raise _bad_observation(f"some parts are of one observation, others of a batch: {found}")
+        return all(found.values())
+    return _check_part("the observation", space, obs)
+
+
+def _check_part(name: str, space: gym.Space[Any], value: Any) -> bool:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # lists of unequal lengths
+        raise _bad_observation(f"{name} is not an array: {error}") from None
+    shape = space.shape or ()
+    single = array.shape == shape
+    if not (single or array.shape[1:] == shape):
+        raise _bad_observation(f"{name} has shape {array.shape}; expected {shape}, or (n, …) for a batch")
+    if array.dtype.kind not in "biuf":
+        raise _bad_observation(f"{name} is of type {array.dtype}; expected numbers")
+    bad = first_bad(array)  # with numpy: a first prediction does not wait for a compiler
+    if bad is not None:
+        raise _bad_observation(f"{name} has {bad[2]} at {list(bad[1])}")
+    return single
+
+
+def _bad_observation(what: str) -> UserError:
+    return UserError(
+        what,
+        where="predict(obs)",
+        fix="give an observation as the env returns it, or a batch of them with one more axis in front",
+    )
+
+
 def is_image_space(space: gym.Space[Any]) -> bool:
-    """Whether `space` is a picture: a three-dimensional uint8 Box over 0..255."""
+    """Return True if `space` is an image: a three-dimensional uint8 Box over 0..255."""
     return isinstance(space, gym.spaces.Box) and len(space.shape) == 3 and is_byte_space(space)
 
 
 def is_byte_space(space: gym.Space[Any]) -> bool:
-    """Whether `space` is a Box of full-range bytes, of any shape (images, Atari RAM)."""
+    """Return True if `space` is a Box of full-range bytes, of any shape (images, Atari RAM)."""
     return (
         isinstance(space, gym.spaces.Box)
         and space.dtype == np.uint8
@@ -70,14 +117,14 @@ def _is_float_box(space: gym.Space[Any]) -> bool:
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and variance of `count` things, element by element, in float64."""
+    """Mean and variance of `count` samples, element by element, in float64."""
 
     mean: Array
     var: Array
     count: float
 
     def beyond(self, before: Moments) -> Moments:
-        """Those of what came after `before`, which these include."""
+        """Return the moments of the samples after `before`, a prefix of these samples."""
         count = self.count - before.count
         if count <= 0:
             return Moments(np.zeros_like(self.mean), np.zeros_like(self.var), 0.0)
@@ -104,7 +151,7 @@ class RunningMoments(nn.Module):
         self.register_buffer("count", torch.tensor(INITIAL_COUNT, dtype=torch.float64))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RunningMoments:
-        return self  # `.to(device)` and `.float()` on the policy pass these buffers by
+        return self  # `.to(device)` and `.float()` of the policy do not change these buffers
 
     def update(self, batch: Array) -> None:
         """Merge `batch` [B, *shape]."""
@@ -114,7 +161,7 @@ class RunningMoments(nn.Module):
         self._merge(batch_mean, np.add.reduce(deviation * deviation, axis=0), n)
 
     def merge(self, moments: Moments) -> None:
-        """Merge what was seen elsewhere."""
+        """Merge the moments of other samples."""
         if moments.count > 0:
             self._merge(moments.mean, moments.var * moments.count, moments.count)
 
@@ -123,7 +170,7 @@ class RunningMoments(nn.Module):
         return Moments(self.mean.numpy().copy(), self.var.numpy().copy(), float(self.count))
 
     def become(self, moments: Moments) -> None:
-        """Take over the statistics that `moments` gave elsewhere."""
+        """Set the statistics to `moments`."""
         self.mean.numpy()[...] = moments.mean
         self.var.numpy()[...] = moments.var
         self.count.numpy()[...] = moments.count
@@ -156,7 +203,7 @@ class ObservationNormalizer(nn.Module):
         )
 
     def update(self, obs: Observation) -> None:
-        """Take a batch of observations (first axis: env) into the running statistics."""
+        """Add a batch of observations (first axis: env) to the running statistics."""
         for key in self.keys:
             self.moments_of(key).update(obs[key] if isinstance(obs, dict) else obs)
 
@@ -173,7 +220,7 @@ class ObservationNormalizer(nn.Module):
         return self.normalize(obs)
 
     def normalize(self, obs: Observation) -> Observation:
-        """The batch, or single observation, as float32; nothing is learned from it, and it is not changed."""
+        """The batch, or single observation, as float32; neither the statistics nor the input change."""
         if isinstance(obs, dict):
             return {key: self._scaled(key, obs[key]) if key in self.keys else obs[key] for key in obs}
         return self._scaled("", obs) if self.keys else obs
@@ -225,7 +272,7 @@ class RewardNormalizer:
         return scaled
 
     def update(self, rewards: Array, dones: BoolArray, valid: BoolArray | None = None) -> None:
-        """Take one step of all envs into the statistics; a done env's return starts again from zero.
+        """Add one step of all envs to the statistics; a done env's return starts again from zero.
 
         So does that of an env whose step is not `valid` (it crossed a reset), which the statistics leave out.
         """
@@ -246,7 +293,7 @@ class RewardNormalizer:
 
     @property
     def unit(self) -> float:
-        """What a scaled reward of 1 is worth in the env's own reward."""
+        """Return the env reward that corresponds to a scaled reward of 1."""
         return float(np.sqrt(float(self.moments.var) + self.epsilon))
 
     def reset_returns(self) -> None:
@@ -259,7 +306,7 @@ class RewardNormalizer:
         return {**moments, "returns": self.returns.copy()}
 
     def load_state_dict(self, state: dict[str, Array]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         for name, buffer in self.moments.named_buffers():
             buffer.numpy()[...] = state[name]
         self.returns[:] = state["returns"]

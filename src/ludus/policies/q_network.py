@@ -1,4 +1,4 @@
-"""The policy of DQN: a value for every action, the best one played, another one now and then."""
+"""The policy of DQN: a value for every action, with epsilon-greedy exploration."""
 
 from __future__ import annotations
 

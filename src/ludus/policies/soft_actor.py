@@ -88,11 +88,11 @@ class SACPolicy(Policy):
         return q1, q2
 
     def actor_parameters(self) -> Iterator[nn.Parameter]:
-        """What the actor's loss trains: everything but the critics."""
+        """Return the parameters that the actor's loss trains: all but those of the critics."""
         return (parameter for name, parameter in self.named_parameters() if not name.startswith("critic."))
 
     def critic_parameters(self) -> Iterator[nn.Parameter]:
-        """What the critics' loss trains, a shared feature extractor included."""
+        """Return the parameters that the critics' loss trains, including a shared feature extractor."""
         return self.critic.parameters()
 
     def act(
@@ -108,7 +108,7 @@ class SACPolicy(Policy):
         return distribution.mode() if deterministic else distribution.sample(generator)
 
     def to_env(self, actions: Array) -> Array:
-        """Actions from [-1, 1] stretched to the bounds of the space."""
+        """Scale actions from [-1, 1] to the bounds of the space."""
         low, high = self.box.low, self.box.high
         shaped = actions.reshape(len(actions), *self.box.shape)
         return to_box(low + 0.5 * (shaped + 1.0) * (high - low), self.box)

@@ -1,1 +1,1 @@
-"""Pictures of runs: pages, the terminal dashboard, the web dashboard. Run files are read, never a policy."""
+"""Displays of runs: pages, the terminal dashboard, the web dashboard. They read run files, never a policy."""

@@ -1,4 +1,4 @@
-"""Which figures a run's metrics become: by the names everybody knows, and by prefix for all others."""
+"""Grouping of a run's metrics into figures: by known names, and by prefix for all others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_LINES = 12
 EVALUATION = "eval/mean_reward"
 SPREAD = "eval/std_reward"
 
-# Sections in their order, each with what a reader should know of it.
+# Sections in their order, each with a note for the reader.
 _NOTES = {
     "Learning": "Of the last 100 episodes played while training.",
     "Evaluation": "",
@@ -64,7 +64,7 @@ _BY_PREFIX = {
 _NUMBERED = re.compile(r"(\w+/\w+?)_(p?\d+)")  # a level of a game, a percentile
 _REPORTS_NOTE = "Of the last 1,000 games played while training."
 _LOAD = ("time/cpu_", "time/memory_", "time/gpu_")
-# the x axis, and what is drawn around another line
+# the x axis, and metrics that are drawn around another line
 _NOT_DRAWN = {"time/seconds", SPREAD, "updates", "episodes"}
 
 
@@ -86,7 +86,7 @@ class Chapter:
 
 
 def arrange(names: Iterable[str]) -> list[Chapter]:
-    """The figures of all these metrics, section by section; a metric of three parts is a line in a common figure."""
+    """Return the figures of all these metrics by section; a metric of three parts is a line in a shared figure."""
     chapters: dict[str, dict[str, Drawing]] = {}
     for name in sorted(names, key=_rank):
         if name in _NOT_DRAWN or (name.startswith("winrate/") and name.endswith("/games")):
@@ -121,7 +121,7 @@ def _notes() -> dict[str, str]:
 
 
 def _figure_of(name: str) -> tuple[str, str]:
-    """The figure a metric belongs to, and what it is called in there."""
+    """Return the figure of a metric, and the label of the metric in it."""
     parts = name.split("/")
     if len(parts) < 3:
         numbered = _NUMBERED.fullmatch(name)

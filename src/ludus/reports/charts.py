@@ -1,4 +1,4 @@
-"""How a figure looks: colors, axes and lines, the same on every page. Pages change the colors of ink for the dark."""
+"""The style of figures: colors, axes and lines, the same on every page. Pages adapt the text colors to dark mode."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 
 
 def color_of(names: Sequence[str]) -> dict[str, str]:
-    """A color for each name, the same in every figure."""
+    """Return a color for each name, the same in every figure."""
     unique = list(dict.fromkeys(names))
     return {name: COLORS[index % len(COLORS)] for index, name in enumerate(unique)}
 
 
 def style(figure: go.Figure, height: int) -> None:
-    """The house look."""
+    """Apply the common style."""
     axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "ticks": "", "automargin": True}
     figure.update_layout(
         template="none",
@@ -35,7 +35,7 @@ def style(figure: go.Figure, height: int) -> None:
 
 
 def plain_curves(lines: Mapping[str, tuple[Any, Any]]) -> go.Figure:
-    """Lines by name, from their steps and values."""
+    """Draw lines by name, from their steps and values."""
     figure, colors = go.Figure(), color_of(list(lines))
     for name, (steps, values) in lines.items():
         figure.add_scatter(
@@ -47,6 +47,6 @@ def plain_curves(lines: Mapping[str, tuple[Any, Any]]) -> go.Figure:
 
 
 def pale(color: str, share: float = 0.16) -> str:
-    """`color` (#rrggbb), `share` of it opaque."""
+    """Return `color` (#rrggbb) with an opacity of `share`."""
     red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
     return f"rgba({red},{green},{blue},{share:g})"

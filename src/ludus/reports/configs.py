@@ -1,11 +1,11 @@
-"""Configs side by side: which runs differ by their seed alone, and in what the others differ."""
+"""Comparison of configs: which runs differ only by their seed, and how the others differ."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# where a run is put, who follows it and on what it is computed changes nothing that it learns
+# folders, tracking and devices do not change what a run learns
 _IRRELEVANT = {
     "seed",
     "name",
@@ -24,7 +24,7 @@ _IRRELEVANT = {
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested keys as `hyperparams.n_steps`; lists and empty mappings stay values."""
+    """Return nested keys as `hyperparams.n_steps`; lists and empty mappings stay values."""
     found: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
@@ -35,7 +35,7 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """The keys that are not the same in all `configs`, each with its value in every one (None: not there)."""
+    """Return the keys that are not the same in all `configs`, with their value in each (None: missing)."""
     flat = [flatten(config) for config in configs]
     keys = dict.fromkeys(key for one in flat for key in one)
     found = {key: [one.get(key) for one in flat] for key in keys}
@@ -43,14 +43,14 @@ def differences(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def relevant(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a config decides what is learnt, but for the seed."""
+    """Return the part of a config that determines what is learned, except the seed."""
     return {key: value for key, value in config.items() if key not in _IRRELEVANT}
 
 
-def alike(configs: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """Indices of the configs that differ by their seed alone, together; in the order in which they came.
+def groups_by_seed(configs: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    """Return groups of indices of the configs that differ only by their seed, in their order.
 
-    A config that is empty, because it could not be read, is like no other.
+    An empty config, which could not be read, is a group of its own.
     """
     groups: list[tuple[dict[str, Any], list[int]]] = []
     for index, config in enumerate(configs):
@@ -64,8 +64,8 @@ def alike(configs: Sequence[Mapping[str, Any]]) -> list[list[int]]:
     return [members for _, members in groups]
 
 
-def tell_apart(names: Sequence[str], configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Labels that are all different: the names where they suffice, else with the settings in which namesakes differ."""
+def unique_labels(names: Sequence[str], configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return unique labels: the names, and for equal names also the settings in which they differ."""
     labels = list(names)
     for name in {name for name in names if names.count(name) > 1}:
         places = [index for index, other in enumerate(names) if other == name]

@@ -1,4 +1,4 @@
-"""The figures of a report: one run smoothed over its raw values, several seeds as a band, episodes as quantiles."""
+"""Figures of a report: one run smoothed over its raw values, several seeds as a band, episodes as quantiles."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from ludus.tracking.following import MetricSeries, thin
 from ludus.types import Array
 
 POINTS = 600
-"""Of one line; a screen shows no more."""
+"""Maximum of one line; a screen cannot show more."""
 
 _GRID = 200
 _RESAMPLES = 500
 _HEIGHT = 270
-_FEW = 20  # points that are shown as they are
+_FEW = 20  # up to this number, points are not smoothed
 
 
 @dataclass(frozen=True)
 class CurveLine:
-    """What is drawn under one name: the runs of one config, a seed each."""
+    """One line of a figure: the runs of one config, one per seed."""
 
     name: str
     color: str
     runs: tuple[Mapping[str, MetricSeries], ...]
     episodes: int | None = None
-    """How many an evaluation plays."""
+    """Number of episodes of an evaluation."""
 
 
 def draw_chart(drawing: Drawing, lines: Sequence[CurveLine]) -> str:
-    """One figure as HTML, with its title; empty where none of `lines` has anything for it."""
+    """Return one figure as HTML, with its title; empty if `lines` have no data for it."""
     figure = _Figure()
     several = len(drawing.lines) > 1
     for position, (metric, label) in enumerate(drawing.lines.items()):
@@ -61,7 +61,7 @@ def draw_chart(drawing: Drawing, lines: Sequence[CurveLine]) -> str:
 
 
 def draw_quantiles(title: str, series: MetricSeries) -> str:
-    """How the values of single episodes were spread, over the course of training."""
+    """Draw the distribution of single episodes over the training."""
     stretches = np.array_split(np.arange(len(series)), min(60, max(1, len(series) // 5)))
     steps = np.array([series.steps[part].mean() for part in stretches])
     quantiles = np.stack(
@@ -75,14 +75,14 @@ def draw_quantiles(title: str, series: MetricSeries) -> str:
 
 
 class _Figure:
-    """A Plotly figure as it comes about, with the seconds that belong to the points of each line."""
+    """A Plotly figure under construction, with the seconds of the points of each line."""
 
     def __init__(self) -> None:
         self.figure = go.Figure()
         self.clocks: list[Array | None] = []
 
     def add_smoothed(self, series: MetricSeries, name: str, color: str, *, raw: bool) -> None:
-        """The values, and over them their centred average where they are many."""
+        """Add the values, and their centred average if there are many."""
         keep = thin(series.values, POINTS)
         steps, seconds = series.steps[keep], series.seconds[keep]
         if len(series) < _FEW:
@@ -96,7 +96,7 @@ class _Figure:
     def add_evaluations(
         self, series: MetricSeries, spread: MetricSeries | None, episodes: int | None, name: str, color: str
     ) -> None:
-        """Means, with the 95 % interval of each where the spread and number of its episodes are known."""
+        """Add means, with their 95 % intervals if the spread and the number of episodes are known."""
         if spread is not None and len(spread) == len(series) and episodes is not None and episodes > 1:
             half = stats.t.ppf(0.975, episodes - 1) * spread.values / np.sqrt(episodes - 1)
             low, high = series.values - half, series.values + half
@@ -104,7 +104,7 @@ class _Figure:
         self.add_line(series.steps, series.values, series.seconds, name, color, 2, markers=len(series) < 100)
 
     def add_band(self, runs: Sequence[MetricSeries], name: str, color: str) -> None:
-        """Interquartile mean over seeds with its bootstrap interval; who ended earlier keeps the last value."""
+        """Add the interquartile mean over seeds with its bootstrap interval; a shorter run keeps its last value."""
         grid = np.unique(np.concatenate([series.steps for series in runs]))
         if len(grid) > _GRID:
             grid = grid[np.unique(np.linspace(0, len(grid) - 1, _GRID).astype(int))]
@@ -128,7 +128,7 @@ class _Figure:
         *,
         markers: bool = False,
     ) -> None:
-        """One line; without a name it is only a background."""
+        """Add one line; without a name it is only a background."""
         self.figure.add_scatter(
             x=_whole(steps),
             y=_single(values),
@@ -146,7 +146,7 @@ class _Figure:
     def add_between(
         self, steps: Array, low: Array, high: Array, seconds: Array | None, color: str, name: str
     ) -> None:
-        """The room between two lines."""
+        """Fill the area between two lines."""
         self.figure.add_scatter(
             x=_whole(np.concatenate([steps, steps[::-1]])),
             y=_single(np.concatenate([high, low[::-1]])),
@@ -161,7 +161,7 @@ class _Figure:
         self.clocks.append(None if seconds is None else np.concatenate([seconds, seconds[::-1]]))
 
     def html(self, *, legend: bool = False) -> str:
-        """The figure as HTML; a legend is for lines that only this figure has, the page names the others."""
+        """Return the figure as HTML. `legend` is for lines that only this figure has; the page names the others."""
         style(self.figure, _HEIGHT)
         self.figure.update_layout(
             margin={"l": 48, "r": 12, "t": 26 if legend else 8, "b": 40},
@@ -175,18 +175,18 @@ class _Figure:
 
 
 def smoothing_window(count: int) -> int:
-    """Over how many of `count` values is averaged: a fiftieth of them and at least five, an odd number."""
+    """Return the window to average `count` values: a fiftieth of them, at least five, an odd number."""
     return 1 if count < _FEW else max(5, count // 50) | 1
 
 
 def _single(values: Array) -> Array:
-    """In half the bytes; what is too large for them is a gap in the line."""
+    """Return float32; values that are too large for it become gaps in the line."""
     with np.errstate(over="ignore"):
         single = values.astype(np.float32)
     return np.where(np.isfinite(single), single, np.float32(np.nan))
 
 
 def _whole(steps: Array) -> Array:
-    """Steps in as few bytes as hold them exactly."""
+    """Return the steps in the smallest exact integer type."""
     rounded = np.rint(steps)
     return rounded.astype(np.int32) if len(steps) and np.abs(steps).max() < 2**31 else rounded

@@ -84,6 +84,13 @@
       await draw(place);
     }
     root.dataset.drawn = String(figures.length);
+    document.getElementById("which-episode")?.addEventListener("change", (event) => {
+      for (const part of document.querySelectorAll("[data-episode]")) {
+        part.hidden = part.dataset.episode !== event.target.value;
+        // a figure that was hidden while the window changed its size learns of it when it is shown
+        if (!part.hidden) part.querySelectorAll(".figure").forEach((figure) => Plotly.Plots.resize(figure));
+      }
+    });
     for (const button of document.querySelectorAll("[data-do]")) {
       button.addEventListener("click", () => {
         if (button.dataset.do === "theme") {

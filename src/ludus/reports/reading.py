@@ -1,13 +1,12 @@
-"""What the files of a run say, as plain data: for the report and the dashboards, and without torch.
+"""Reads the files of a run as plain data, for the report and the dashboards, without torch.
 
-Everything here may be read while another process trains the run: half-written lines are left for the next
-look, and files that appear or vanish meanwhile are no error.
+All functions may be called while another process trains the run: incomplete lines are left for the next call, and files
+that appear or vanish meanwhile are not an error.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 from ludus.config.plain_yaml import read_yaml
 from ludus.config.when import When
-from ludus.errors import CheckpointError, UserError
+from ludus.errors import CheckpointError, UserError, printable
 from ludus.runs.atomic import is_alive
 from ludus.runs.directory import RunDirectory, list_runs
 from ludus.runs.hints import Hints, step_of
@@ -26,7 +25,6 @@ from ludus.types import Progress
 
 VIDEO_SUFFIXES = (".mp4", ".gif", ".webm")
 _LONGEST_STATUS = 16
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class RunSummary:
     env: str
     algorithm: str
     status: str
-    """As run.json says (`ludus.runs.directory.STATUSES`); `died` or `damaged` where it cannot be believed."""
+    """As in run.json (`ludus.runs.directory.STATUSES`); `died` or `damaged` if that cannot be true."""
     steps: int | None
     seconds: float | None
     reward: float | None
@@ -46,7 +44,7 @@ class RunSummary:
     evaluation: float | None
     """The mean reward of the last evaluation."""
     best: float | None
-    """The value that made the best checkpoint best."""
+    """The score of the best checkpoint."""
     seed: int | None
     created: str | None
     tags: tuple[str, ...]
@@ -57,20 +55,20 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class MetricsRead:
-    """What one look at a metrics file found. Hand `position` to the next look."""
+    """The result of reading a metrics file. Pass `position` to the next call."""
 
     series: dict[str, MetricSeries]
     position: Position
     rows: int
     rewound: bool
-    """The file was cut back by a resume: this look began at its start, and what was read before is void."""
+    """The file was truncated by a resume: this call read it from the start, and earlier results are invalid."""
     damaged: int = 0
-    """Lines that are no rows, or say no step, and were left out."""
+    """Number of skipped lines that are not rows, or have no step."""
 
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """A checkpoint as its manifest describes it; `intact` is False where that cannot be read."""
+    """A checkpoint as described by its manifest; `intact` is False if that cannot be read."""
 
     name: str
     step: int
@@ -86,7 +84,7 @@ class CheckpointFile:
 
 @dataclass(frozen=True)
 class VideoFile:
-    """A film of the run; `step` where its name says one."""
+    """A video of the run; `step` is from its name, if it has one."""
 
     name: str
     path: str
@@ -95,12 +93,12 @@ class VideoFile:
 
 
 def summaries(root: Path | str) -> list[RunSummary]:
-    """All runs under `root`, newest first, damaged ones too."""
+    """Return all runs under `root`, newest first, including damaged ones."""
     return [summarize(run) for run in list_runs(root, damaged=True)]
 
 
 def summarize(run: RunDirectory) -> RunSummary:
-    """One run. Reads run.json, best.json and the end of the metrics: the cost does not grow with the run."""
+    """Summarise one run. Reads run.json, best.json and the end of the metrics: the cost does not grow with it."""
     info = read_info(run)
     row = last_row(run.metrics_path) or {}
     evaluation = info.get("evaluation")
@@ -124,12 +122,12 @@ def summarize(run: RunDirectory) -> RunSummary:
 
 
 def readable(text: str) -> str:
-    """`text` without what a terminal takes for a command: a run may come from a stranger."""
-    return _CONTROL.sub("\ufffd", text)
+    """Remove terminal control sequences from `text`: a run may come from an untrusted source."""
+    return printable(text, sign="\ufffd")
 
 
 def read_info(run: RunDirectory) -> dict[str, Any]:
-    """The content of run.json; `{"status": "damaged"}` where it cannot be read."""
+    """Return the content of run.json; `{"status": "damaged"}` if it cannot be read."""
     try:
         return run.info()
     except UserError:
@@ -137,10 +135,10 @@ def read_info(run: RunDirectory) -> dict[str, Any]:
 
 
 def status_of(run: RunDirectory, info: dict[str, Any]) -> str:
-    """As run.json says; `died` when it says running and nobody runs it."""
+    """Return the status in run.json; `died` if it is `running` without a process."""
     status, pid = info.get("status"), info.get("pid")
     status = readable(status[:_LONGEST_STATUS]) if isinstance(status, str) else "?"
-    # the lock is asked last, because asking takes it for a moment
+    # check the lock last, because checking takes it for a moment
     if status != "running" or (isinstance(pid, int) and pid > 0 and is_alive(pid)) or is_locked(run.path):
         return status
     return "died"
@@ -153,9 +151,9 @@ def read_metrics(
     max_points: int | None = None,
     since: Position = START,
 ) -> MetricsRead:
-    """The metrics of `run`, or those in `names`, each thinned to `max_points`, from `since` on.
+    """Read the metrics of `run`, or those in `names`, each thinned to `max_points`, from `since` on.
 
-    `updates` and `episodes` come as series, too. A run without metrics has no series.
+    `updates` and `episodes` are returned as series, too. A run without metrics has no series.
     """
     return _read_rows(Follower(run.metrics_path, since), Columns(names, "time/seconds"), max_points)
 
@@ -163,7 +161,7 @@ def read_metrics(
 def read_episodes(
     run: RunDirectory, *, max_points: int | None = None, since: Position = START
 ) -> MetricsRead:
-    """The finished episodes as series over env steps: `reward`, `length`, and `success` where it is known."""
+    """Read the finished episodes as series over env steps: `reward`, `length`, and `success` if known."""
     return _read_rows(Follower(run.episodes_path, since), Columns(), max_points)
 
 
@@ -175,12 +173,12 @@ def _read_rows(follower: Follower, columns: Columns, max_points: int | None) -> 
 
 
 def damaged_rows(count: int, file: str) -> str:
-    """What to say of rows that were left out; empty for none."""
+    """Return a note on skipped rows; empty if there are none."""
     return f"{count:,} damaged row{'s are' if count > 1 else ' is'} left out of {file}" if count else ""
 
 
 def read_config(run: RunDirectory) -> dict[str, Any]:
-    """config.yaml as plain data; empty where it is missing or cannot be read."""
+    """Return config.yaml as plain data; empty if it is missing or cannot be read."""
     try:
         return read_yaml(run.config_path)[0]
     except (OSError, UserError):
@@ -188,7 +186,7 @@ def read_config(run: RunDirectory) -> dict[str, Any]:
 
 
 def total_of(config: dict[str, Any]) -> When | None:
-    """When a run with this config ends; None where it does not say."""
+    """Return the total of a run with this config; None if it has none."""
     try:
         return When.parse(config.get("total_timesteps"))
     except ValueError:
@@ -196,7 +194,7 @@ def total_of(config: dict[str, Any]) -> When | None:
 
 
 def progress_at(row: dict[str, Any]) -> Progress:
-    """How far the run was when `row` of its metrics was written."""
+    """Return the progress of the run when `row` of its metrics was written."""
     steps, updates, episodes, seconds = (
         _number(row.get(name)) or 0.0 for name in ("step", "updates", "episodes", "time/seconds")
     )
@@ -204,7 +202,7 @@ def progress_at(row: dict[str, Any]) -> Progress:
 
 
 def list_checkpoints(run: RunDirectory) -> list[CheckpointFile]:
-    """The checkpoints, oldest step first."""
+    """Return the checkpoints, oldest step first."""
     hints = Hints(run.checkpoints_dir)
     try:
         best, pinned = hints.best(), hints.pinned()
@@ -239,7 +237,7 @@ def list_checkpoints(run: RunDirectory) -> list[CheckpointFile]:
 
 
 def list_videos(run: RunDirectory) -> list[VideoFile]:
-    """The films in `videos/`, by name; links out of the run are left out."""
+    """Return the videos in `videos/`, by name; links to outside the run are skipped."""
     found = []
     for entry in _entries(run.videos_dir):
         name = entry.name
@@ -250,7 +248,7 @@ def list_videos(run: RunDirectory) -> list[VideoFile]:
                 size = entry.stat(follow_symlinks=False).st_size
                 found.append(VideoFile(name, entry.path, step_of(name.split(".", 1)[0]), size))
         except OSError:
-            continue  # gone meanwhile
+            continue  # deleted meanwhile
     return sorted(found, key=lambda video: video.name)
 
 
@@ -264,7 +262,7 @@ def _steps_on_disk(run: RunDirectory) -> dict[int, Path]:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    if folder.is_symlink():  # it may lead anywhere
+    if folder.is_symlink():  # it may point anywhere
         return []
     try:
         with os.scandir(folder) as entries:

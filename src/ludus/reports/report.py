@@ -1,4 +1,4 @@
-"""`ludus report`: one HTML page about a run, or about several side by side. Run files are read, nothing runs."""
+"""`ludus report`: one HTML page about one or several runs. It only reads run files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.plugins import listed
 from ludus.reports import reading
 from ludus.reports.arranging import EVALUATION, arrange
 from ludus.reports.charts import COLORS
-from ludus.reports.configs import alike, differences, relevant, tell_apart
+from ludus.reports.configs import differences, groups_by_seed, relevant, unique_labels
 from ludus.reports.curves import CurveLine, draw_chart, draw_quantiles
 from ludus.reports.page import CLOCK_BUTTON, html_page, notices, rows_to_table, section
 from ludus.reports.redaction import hide_in
@@ -23,16 +23,16 @@ from ludus.runs.mirror.state import MirrorState
 from ludus.tracking.following import MetricSeries
 from ludus.tracking.progress import duration, number
 
-_CURVES_NOTE = "Lines are averages over neighbouring rows; the rows themselves stand behind them, faintly."
+_CURVES_NOTE = "Lines are averages over neighbouring rows; the rows themselves are drawn faintly behind them."
 _BANDS_NOTE = (
-    "Runs that differ by their seed alone are one line: the interquartile mean over seeds with its 95 % bootstrap "
+    "Runs that differ only by their seed are one line: the interquartile mean over seeds with its 95 % bootstrap "
     "interval. A run that ended earlier keeps its last value."
 )
 
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """What a report takes from the files of one run."""
+    """The data of one run in a report."""
 
     directory: RunDirectory
     summary: reading.RunSummary
@@ -42,7 +42,7 @@ class ReportedRun:
     episodes: dict[str, MetricSeries]
     mirror: MirrorState | None
     notices: tuple[str, ...]
-    """What is wrong with its files, or with their copy elsewhere."""
+    """Problems of its files, or of its mirror."""
 
     @classmethod
     def read(cls, run: RunDirectory) -> ReportedRun:
@@ -78,7 +78,7 @@ class ReportedRun:
         return episodes if isinstance(episodes, int) else None
 
     def last(self, metric: str) -> float | None:
-        """The newest value of a metric."""
+        """Return the newest value of a metric."""
         series = self.series.get(metric)
         return None if series is None or not len(series) else float(series.values[-1])
 
@@ -86,11 +86,11 @@ class ReportedRun:
 def write_report(
     runs: Sequence[RunDirectory], path: Path, note: Callable[[str], None] = lambda line: None
 ) -> Path:
-    """Write the page about `runs` (one or more) to `path`, whole or not at all; returns `path`.
+    """Write the page about `runs` (one or more) to `path` atomically; return `path`.
 
-    `note` is told what is wrong with the runs' files, as the page says it.
+    `note` is called with the problems of the runs' files that the page reports.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)  # first: where that cannot be, there is nothing to draw
+    path.parent.mkdir(parents=True, exist_ok=True)  # first: without it there is no need to draw
     found = [ReportedRun.read(run) for run in runs]
     for run in found:
         for line in run.notices:
@@ -101,7 +101,7 @@ def write_report(
 
 
 def run_page(run: ReportedRun, path: Path) -> str:
-    """The page about one run; `path` is where it will stand, for links to what is not inside it."""
+    """Return the page about one run; `path` is its later location, for links to files that are not embedded."""
     line = CurveLine(run.label, COLORS[0], (run.series,), run.evaluation_episodes)
     parts = [notices(run.notices), _tiles(run), *_chapters([line], _CURVES_NOTE)]
     spread = [
@@ -110,9 +110,7 @@ def run_page(run: ReportedRun, path: Path) -> str:
         if name in run.episodes and len(run.episodes[name]) >= 20
     ]
     if spread:
-        note = (
-            "Single episodes: the median, and where the middle half and the middle nine tenths of them lie."
-        )
+        note = "Single episodes: the median, and the ranges of the middle half and the middle nine tenths."
         parts.append(section("Episodes", note, f'<div class="grid">{"".join(spread)}</div>'))
     parts += [
         *(own_section(run.directory) for own_section in listed("report_sections")),
@@ -127,10 +125,10 @@ def run_page(run: ReportedRun, path: Path) -> str:
 
 
 def comparison_page(runs: Sequence[ReportedRun], path: Path) -> str:
-    """The page about several runs: curves by config, a table of all, and in what their settings differ."""
-    groups = alike([run.config for run in runs])
+    """Return the page about several runs: curves by config, a table of all, and the differences of their settings."""
+    groups = groups_by_seed([run.config for run in runs])
     first = [runs[members[0]] for members in groups]
-    labels = tell_apart([run.label for run in first], [run.config for run in first])
+    labels = unique_labels([run.label for run in first], [run.config for run in first])
     lines = [
         CurveLine(
             label,
@@ -146,12 +144,12 @@ def comparison_page(runs: Sequence[ReportedRun], path: Path) -> str:
     wrong = notices(f"{run.summary.name}: {line}" for run, _ in ordered for line in run.notices)
     parts = [wrong, _legend(lines), _table(ordered), *_chapters(lines, note), _differing(first, lines)]
     for run, line in ordered:
-        films = video_section(run.directory, path, heading=False)
+        videos = video_section(run.directory, path, heading=False)
         saved = checkpoint_section(run.directory, heading=False)
-        if films or saved:
+        if videos or saved:
             parts.append(
                 f"<section><details><summary>{_dot(line)}{escape(run.summary.name)}: videos and checkpoints"
-                f"</summary>{films}{saved}</details></section>"
+                f"</summary>{videos}{saved}</details></section>"
             )
     envs = ", ".join(dict.fromkeys(run.summary.env for run in runs))
     shown = ", ".join(labels[:4]) + (f" and {len(labels) - 4} more" if len(labels) > 4 else "")
@@ -173,7 +171,7 @@ def _chapters(lines: Sequence[CurveLine], note: str) -> list[str]:
         text = " ".join(part for part in (own, "" if parts else note) if part)
         parts.append(section(chapter.title, text, f'<div class="grid">{drawn}</div>'))
     if not parts:
-        parts.append(section("Nothing yet", "The run has not written a metrics row so far.", ""))
+        parts.append(section("No data yet", "The run has not written a row of metrics.", ""))
     return parts
 
 
@@ -195,7 +193,7 @@ def _tiles(run: ReportedRun) -> str:
 
 
 def _legend(lines: Sequence[CurveLine]) -> str:
-    """Stays in sight while the page is scrolled."""
+    """Return the legend, which stays visible while the page is scrolled."""
     return f'<div class="legend-bar">{"".join(f"<span>{_dot(line)}{escape(line.name)}</span>" for line in lines)}</div>'
 
 

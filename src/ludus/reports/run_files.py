@@ -1,4 +1,4 @@
-"""What of a report is not curves: films, checkpoints with how to load each, settings, and where it all came from."""
+"""Sections of a report other than curves: videos, checkpoints with commands to load them, settings, origin."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from ludus.runs.directory import RunDirectory
 from ludus.runs.mirror.state import MirrorState
 
 MAX_EMBEDDED = 1_000_000
-"""Bytes of a film that is put into the page."""
+"""Largest video in bytes that is embedded in the page."""
 
 MAX_EMBEDDED_ALL = 3_000_000
-MAX_FILMS = 12
+MAX_VIDEOS = 12
 _TYPES = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 _MAIN = ("algorithm", "env.id", "n_envs", "total_timesteps", "normalize_obs", "normalize_reward")
 
 
 def video_section(run: RunDirectory, page: Path, *, heading: bool = True) -> str:
-    """The newest films: small ones inside, others linked from where `page` will stand. Empty where there are none."""
-    films = list_videos(run)
+    """Return the newest videos: small ones embedded, others as links relative to `page`. Empty if there are none."""
+    videos = list_videos(run)
     shown, room = [], MAX_EMBEDDED_ALL
-    for film in reversed(films[-MAX_FILMS:]):
-        embedded = film.size <= min(MAX_EMBEDDED, room)
-        room -= film.size if embedded else 0
-        shown.append(_film(film, page, embedded=embedded))
+    for video in reversed(videos[-MAX_VIDEOS:]):
+        embedded = video.size <= min(MAX_EMBEDDED, room)
+        room -= video.size if embedded else 0
+        shown.append(_video_figure(video, page, embedded=embedded))
     if not shown:
         return ""
-    rest = len(films) - len(shown)
+    rest = len(videos) - len(shown)
     note = f"The newest {len(shown)}; {rest} more in {run.videos_dir}." if rest else ""
-    body = f'<div class="films">{"".join(shown)}</div>'
+    body = f'<div class="videos">{"".join(shown)}</div>'
     return section("Videos", note, body) if heading else body
 
 
 def checkpoint_section(run: RunDirectory, *, heading: bool = True) -> str:
-    """Every checkpoint with how to load it. Empty where there are none."""
+    """Return every checkpoint with the command to load it. Empty if there are none."""
     found = list_checkpoints(run)
     if not found:
         return ""
@@ -66,12 +66,12 @@ def checkpoint_section(run: RunDirectory, *, heading: bool = True) -> str:
         )
     loading = "in the shell, in Python"
     table = rows_to_table(["step", "", "saved (UTC)", "size", loading], rows, ("", "saved (UTC)", loading))
-    note = f"Go on training with: ludus resume {shlex.quote(str(run.path))}"
+    note = f"Continue training with: ludus resume {shlex.quote(str(run.path))}"
     return section("Checkpoints", note, table) if heading else table
 
 
 def hyperparameter_section(config: Mapping[str, Any]) -> str:
-    """The hyperparameters as a table, and the whole config."""
+    """Return the hyperparameters as a table, and the whole config."""
     if not config:
         return ""
     flat = flatten(config)
@@ -90,7 +90,7 @@ def hyperparameter_section(config: Mapping[str, Any]) -> str:
 
 
 def origin_section(run: RunDirectory, info: Mapping[str, Any], mirror: MirrorState | None) -> str:
-    """Where the run and its copy are, how it was started and how it ended."""
+    """Return the paths of the run and its mirror, the command that started it and how it ended."""
     versions = info.get("versions")
     versions = versions if isinstance(versions, Mapping) else {}
     facts = {
@@ -104,27 +104,27 @@ def origin_section(run: RunDirectory, info: Mapping[str, Any], mirror: MirrorSta
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
     }
     rows = [[name, f"<code>{escape(str(value))}</code>"] for name, value in facts.items() if value]
-    return section("Where it came from", "", rows_to_table(["", " "], rows, text=(" ",)))
+    return section("Origin", "", rows_to_table(["", " "], rows, text=(" ",)))
 
 
-def _film(film: VideoFile, page: Path, *, embedded: bool) -> str:
-    suffix = Path(film.name).suffix.lower()
-    source = _inside(film, suffix) if embedded else None
+def _video_figure(video: VideoFile, page: Path, *, embedded: bool) -> str:
+    suffix = Path(video.name).suffix.lower()
+    source = _inside(video, suffix) if embedded else None
     if source is None:
-        source = quote(os.fsencode(os.path.relpath(film.path, page.parent).replace(os.sep, "/")))
-    step = "" if film.step is None else f"step {film.step:,} · "
-    caption = f"<figcaption>{step}{escape(film.name)} · {_size(film.size)}</figcaption>"
+        source = quote(os.fsencode(os.path.relpath(video.path, page.parent).replace(os.sep, "/")))
+    step = "" if video.step is None else f"step {video.step:,} · "
+    caption = f"<figcaption>{step}{escape(video.name)} · {_size(video.size)}</figcaption>"
     if suffix == ".gif":
-        return f'<figure><img src="{source}" alt="{escape(film.name)}" loading="lazy">{caption}</figure>'
+        return f'<figure><img src="{source}" alt="{escape(video.name)}" loading="lazy">{caption}</figure>'
     player = f'<video controls muted loop playsinline preload="metadata" src="{source}"></video>'
     return f"<figure>{player}{caption}</figure>"
 
 
-def _inside(film: VideoFile, suffix: str) -> str | None:
+def _inside(video: VideoFile, suffix: str) -> str | None:
     try:
-        data = base64.b64encode(Path(film.path).read_bytes()).decode()
+        data = base64.b64encode(Path(video.path).read_bytes()).decode()
     except OSError:
-        return None  # gone meanwhile: the link will say so
+        return None  # deleted meanwhile: the link will be broken
     return f"data:{_TYPES[suffix]};base64,{data}"
 
 

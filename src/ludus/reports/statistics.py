@@ -1,19 +1,21 @@
-"""What can be said about algorithms from a few seeds: interquartile means, bootstrap intervals, who beats whom.
+"""Statistics for comparing algorithms with few seeds: interquartile means, bootstrap intervals, P(improvement).
 
 The method is that of Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice"
-(2021), known from the library rliable. Scores come as one array per task (env), one score per seed; resampling
-is stratified: seeds are drawn anew within each task, never across tasks. All draws come from a fixed seed, so
-that the same scores give the same intervals.
+(2021), implemented in the library rliable. Scores are one array per task (env), one score per seed. Resampling is
+stratified: seeds are resampled within each task, never across tasks. All draws use a fixed seed, so the same scores
+give the same intervals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 from scipy import stats
 
+from ludus.errors import UserError, require_types, shortened
 from ludus.types import Array
 
 RESAMPLES = 2000
@@ -26,7 +28,7 @@ Scores = Sequence[Array]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with the ends of its confidence interval."""
+    """A value with its confidence interval."""
 
     value: float
     low: float
@@ -37,12 +39,12 @@ class Estimate:
 
 
 def interquartile_mean(scores: Array, axis: int | None = None) -> Array:
-    """The mean of the middle half: a quarter of the scores, rounded down, is left out at either end."""
+    """Return the mean of the middle half: a quarter of the scores, rounded down, is cut off at each end."""
     return np.asarray(stats.trim_mean(scores, 0.25, axis=axis))
 
 
 def resampled(scores: Scores, resamples: int = RESAMPLES, seed: int = _SEED) -> Array:
-    """`resamples` x all scores: within each task, seeds drawn with replacement; tasks stand side by side."""
+    """Return `resamples` x all scores: within each task, seeds are drawn with replacement; tasks are concatenated."""
     rng = np.random.default_rng(seed)
     drawn = [np.asarray(task)[rng.integers(0, len(task), (resamples, len(task)))] for task in scores]
     return np.concatenate(drawn, axis=1)
@@ -51,16 +53,16 @@ def resampled(scores: Scores, resamples: int = RESAMPLES, seed: int = _SEED) -> 
 def estimate(
     scores: Scores, statistic: Callable[..., Array] = interquartile_mean, resamples: int = RESAMPLES
 ) -> Estimate:
-    """`statistic(all scores, axis=…)` with its percentile interval under the stratified bootstrap."""
+    """Return `statistic(all scores, axis=…)` with its percentile interval under the stratified bootstrap."""
     value = float(statistic(np.concatenate([np.asarray(task, dtype=float) for task in scores]), axis=0))
     low, high = _interval(statistic(resampled(scores, resamples), axis=1))
     return Estimate(value, low, high)
 
 
 def probability_of_improvement(x: Scores, y: Scores, resamples: int = RESAMPLES) -> Estimate:
-    """How likely a run of X scores higher than one of Y on a task drawn at random; a tie counts as half.
+    """Return the probability that a run of X scores higher than one of Y on a random task; a tie counts as half.
 
-    `x` and `y` hold the same tasks in the same order.
+    `x` and `y` have the same tasks in the same order.
     """
     rng = np.random.default_rng(_SEED)
     chances = np.zeros(resamples)
@@ -77,9 +79,9 @@ def probability_of_improvement(x: Scores, y: Scores, resamples: int = RESAMPLES)
 
 
 def band(curves: Array, resamples: int = RESAMPLES) -> tuple[Array, Array, Array]:
-    """Interquartile mean over seeds at every point of `curves` (seeds x points), and the ends of its interval.
+    """Return the interquartile mean over seeds at every point of `curves` (seeds x points), and its interval.
 
-    Whole curves are resampled, as a seed is drawn with everything it did.
+    Whole curves are resampled, because the points of a seed belong together.
     """
     curves = np.asarray(curves, dtype=float)
     rng = np.random.default_rng(_SEED)
@@ -90,12 +92,12 @@ def band(curves: Array, resamples: int = RESAMPLES) -> tuple[Array, Array, Array
 
 
 def normalized(score: float, low: float, high: float) -> float:
-    """`score` on a scale where `low` is 0 and `high` is 1; where they are the same, everything is 1."""
+    """Return `score` on a scale from 0 (`low`) to 1 (`high`); 1 if both are equal."""
     return (score - low) / (high - low) if high > low else 1.0
 
 
 def first_reaching(steps: Array, values: Array, threshold: float) -> float | None:
-    """The step at which a curve first reaches `threshold`, between its points by straight lines; None: never."""
+    """Return the step at which a curve first reaches `threshold`, with linear interpolation; None if never."""
     reached = np.flatnonzero(np.asarray(values) >= threshold)
     if not len(reached):
         return None
@@ -107,13 +109,20 @@ def first_reaching(steps: Array, values: Array, threshold: float) -> float | Non
 
 
 def compute_moving_average(values: Sequence[float] | Array, window: int = 100) -> Array:
-    """The mean of each value and the `window` - 1 before it, as many values as there were.
+    """Return the mean of each value and the `window` - 1 before it; the result has the same length.
 
-    Where fewer stand before it, the mean is over those. ValueError when `window` is less than 1.
+    At the start, the mean is over the existing values. UserError if `window` is less than 1.
     """
+    where = "compute_moving_average"
+    require_types(where, window=(window, (Integral,)))
     if window < 1:
-        raise ValueError(f"window must be at least 1, got {window}")
-    series = np.asarray(values, dtype=float)
+        raise UserError(f"window must be at least 1, got {window}", where=where, fix="give a larger window")
+    try:
+        series = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        series = np.zeros((0, 0))
+    if series.ndim != 1:
+        raise UserError(f"expected numbers in a row, got {shortened(values)}", where=where, fix="give a list")
     sums = np.cumsum(np.concatenate([[0.0], series]))
     ends = np.arange(1, len(series) + 1)
     starts = np.maximum(ends - window, 0)
@@ -127,7 +136,7 @@ def _interval(samples: Array) -> tuple[float, float]:
 
 
 def centred_average(values: Array, window: int) -> Array:
-    """The mean of each value and its neighbours, `window` (odd) in all; towards the ends, of those that are there."""
+    """Return the mean of each value and its neighbours, `window` (odd) in total; fewer towards the ends."""
     series = np.asarray(values, dtype=float)
     sums = np.cumsum(np.concatenate([[0.0], series]))
     at = np.arange(len(series))

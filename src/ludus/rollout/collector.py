@@ -35,18 +35,20 @@ class Collector(ABC):
     """Collects experience with a policy. Owns the envs and their part of a checkpoint."""
 
     seeded = True
-    """Whether a seed always starts the same episode, as exact resume needs."""
+    """True if a seed always starts the same episode, as exact resume needs."""
     reward_scale = 1.0
     """The env reward that equals a learner's reward of 1."""
     saves_games = False
-    """Whether a checkpoint holds the open episodes; a resumed run continues them and needs no barrier."""
+    """True if a checkpoint holds the open episodes; a resumed run continues them and needs no barrier."""
 
     def __init__(self) -> None:
         self.step_hook: StepHook | None = None
+        self.steps_left: Callable[[], int] | None = None
+        """Returns the env steps to the end of the run; None: the run does not end at a number of steps."""
 
     @abstractmethod
     def collect(self, policy: Any) -> Experience:
-        """Collect the experience of one update with `policy`."""
+        """Collect the experience of one update with `policy`; less at the end of the run."""
 
     @abstractmethod
     def barrier(self, number: int) -> None:
@@ -69,6 +71,10 @@ class Collector(ABC):
 
     def take_metrics(self) -> Metrics:
         """Return metrics since the last call."""
+        return {}
+
+    def step_locals(self) -> dict[str, Any]:
+        """Return the last vector step for `callback.locals`; empty where other processes step the envs."""
         return {}
 
     def _call_hook(self, steps: int) -> None:
@@ -119,6 +125,12 @@ class EnvCollector(Collector):
         if self.reward_normalizer is not None:
             self.reward_normalizer.reset_returns()
 
+    def vector_steps(self, n_steps: int) -> int:
+        """Return `n_steps`, or the fewer vector steps that reach the end of the run."""
+        if self.steps_left is None:
+            return n_steps
+        return max(1, min(n_steps, -(-self.steps_left() // self.stepper.n_envs)))
+
     def close(self) -> None:
         self.stepper.envs.close()
 
@@ -159,6 +171,11 @@ class EnvCollector(Collector):
         metrics = {} if self.stepper.backend is None else self.stepper.backend.take_metrics()
         return {name: value for name, value in metrics.items() if name.startswith("time/")}
 
+    def step_locals(self) -> dict[str, Any]:
+        from ludus.rollout.step_infos import step_locals  # for callbacks only
+
+        return step_locals(*self.stepper.last_step(), self.stepper.obs)
+
     def counters(self) -> dict[str, Any]:
         """Return the collector's counters as JSON data."""
         return {}
@@ -171,15 +188,15 @@ class RolloutCollector(EnvCollector):
     """Collects `n_steps` steps of every env, with the policy's values and log-probabilities."""
 
     keeps_cuts = False
-    """Whether rollouts hold their `cuts`."""
+    """If True, rollouts hold their `cuts`."""
 
     def __init__(self, stepper: Stepper, **kwargs: Any) -> None:
         super().__init__(stepper, **kwargs)
         self._writes_in_place = stepper.envs if isinstance(stepper.envs, WritesInPlace) else None
 
     def collect(self, policy: ActorCritic) -> Rollout:
-        stepper, T = self.stepper, self.n_steps
-        rollout = self._rollout_storage(policy)
+        stepper, T = self.stepper, self.vector_steps(self.n_steps)
+        rollout = self._rollout_storage(policy, T)
         if policy.fast is not None:
             policy.fast.begin_rollout(T)
         episodes: list[EpisodeRecord] = []
@@ -235,26 +252,27 @@ class RolloutCollector(EnvCollector):
             ends=ends,
             valid=rollout.valid,
             masks=None if rollout.masks is None else rollout.masks[:-1],
-            cuts=self._cuts(policy, truncated_ends, truncated) if self.keeps_cuts else None,
+            cuts=self._cuts(policy, T, truncated_ends, truncated) if self.keeps_cuts else None,
         )
 
-    def _rollout_storage(self, policy: ActorCritic) -> _RolloutStorage:
+    def _rollout_storage(self, policy: ActorCritic, n_steps: int) -> _RolloutStorage:
         """Return the memory of a rollout. Large memory is reused, because allocating it is slow."""
         storage = self._storage
-        if (
-            storage is None or not storage.large or self.keeps_cuts
-        ):  # rollouts with cuts may be kept for later
+        # rollouts with cuts may be kept for later
+        if storage is None or not storage.large or storage.shape[0] != n_steps or self.keeps_cuts:
             pinned = policy.device.type == "cuda"
-            storage = self._storage = _RolloutStorage(self.n_steps, self.stepper.n_envs, pinned=pinned)
+            storage = self._storage = _RolloutStorage(n_steps, self.stepper.n_envs, pinned=pinned)
         return storage
 
-    def _cuts(self, policy: Policy, ends: list[tuple[int, int, Any]], truncated: Observation | None) -> Cuts:
+    def _cuts(
+        self, policy: Policy, n_steps: int, ends: list[tuple[int, int, Any]], truncated: Observation | None
+    ) -> Cuts:
         last, n = self.stepper.obs, self.stepper.n_envs
         # for an episode truncated at the last step, the later of the two entries counts
         obs = last if truncated is None else _concatenate(last, truncated)
         normalizer = policy.obs_normalizer
         return Cuts(
-            times=np.array([self.n_steps - 1] * n + [t for t, _, _ in ends], dtype=np.int64),
+            times=np.array([n_steps - 1] * n + [t for t, _, _ in ends], dtype=np.int64),
             envs=np.array([*range(n), *(i for _, i, _ in ends)], dtype=np.int64),
             obs=obs if normalizer is None else normalizer.normalize(obs),
         )
@@ -305,7 +323,7 @@ class ReplayCollector(EnvCollector):
         if policy.training:
             policy.eval()
         taken = 0
-        for _ in range(self.n_steps):
+        for _ in range(self.vector_steps(self.n_steps)):
             obs, masks = stepper.obs, stepper.masks
             seen = obs if policy.obs_normalizer is None else policy.obs_normalizer.see(obs)
             if self._warmup_left > 0:
@@ -371,7 +389,7 @@ class _RolloutStorage:
 
     @property
     def large(self) -> bool:
-        """Whether the memory is worth reusing. Dict observations are never reused."""
+        """Return True if the memory is worth reusing. That of Dict observations is never reused."""
         return not isinstance(self.obs, dict) and self.obs.nbytes >= LARGE
 
     def all_obs(self) -> Observation:

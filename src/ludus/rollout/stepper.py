@@ -7,15 +7,18 @@ and raises EnvFault before any of it is learned from.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ludus.envs.episode_reports import REPORT
 from ludus.envs.finite import all_finite, first_bad, step_is_finite
+from ludus.envs.masks import first_blocked, part_starts
+from ludus.envs.user_code import report_problem
 from ludus.envs.vector.contract import (
     AsyncStepping,
     ChecksFinite,
@@ -51,18 +54,18 @@ class VectorStep:
     def final_masks(self, width: int) -> dict[int, BoolArray]:
         """Return the mask over `width` actions at each of `final_obs`; all legal if the env gave no mask."""
         masks = {}
-        given = _column(self.final_infos, "action_mask", np.array(list(self.final_obs), dtype=np.int64))
+        given = info_column(self.final_infos, "action_mask", np.array(list(self.final_obs), dtype=np.int64))
         for (index, obs), mask in zip(self.final_obs.items(), given, strict=True):
             if mask is None and isinstance(obs, dict):
                 mask = obs.get("action_mask")
             masks[index] = np.ones(width, dtype=bool)
-            if mask is not None:
+            if mask is not None and np.any(mask):  # after the end of a game there may be no legal action
                 masks[index][:] = np.reshape(mask, -1)
         return masks
 
 
 @dataclass
-class _PendingStep:
+class PendingStep:
     """A step that the envs have returned and `finish_step` has not processed yet."""
 
     obs_before: Observation
@@ -106,6 +109,10 @@ class Stepper:
         self._lazy_finals = envs if isinstance(envs, LazyFinalInfos) else None
         self._checks_finite = envs if isinstance(envs, ChecksFinite) else None
         self._snapshotting = envs if isinstance(envs, Snapshotting) else None
+        # any other vector env takes one seed, as Gymnasium's base class has it
+        self._takes_seeds = self.backend is not None or isinstance(
+            envs.unwrapped, SyncVectorEnv | AsyncVectorEnv
+        )
         self._rebuild = rebuild
         self.n_envs: int = envs.num_envs
         self._seed_for = seed_for
@@ -117,8 +124,11 @@ class Stepper:
         self._resetting: BoolArray | None = None  # envs whose episode ended in the last step
         self._seeds: list[int | None] = [None] * self.n_envs
         self._all_valid = np.ones(self.n_envs, dtype=bool)
+        self._part_starts = part_starts(envs.single_action_space)
         self._actions: Array = np.zeros(0)
-        self._pending: _PendingStep | None = None
+        self._pending: PendingStep | None = None
+        self._last: tuple[PendingStep, VectorStep] | None = None
+        self._finished: VectorStep | None = None  # finished by `last_step`, ahead of `finish_step`
         self.obs: Observation = {}
         self.masks: BoolArray | None = None
 
@@ -132,7 +142,8 @@ class Stepper:
         """End open episodes and reset every env, with `seeds` or its current random state."""
         if seeds is not None:
             self._seeds = list(seeds)
-        obs, infos = self.envs.reset(seed=seeds)  # type: ignore[arg-type]  # Gymnasium's own take a list too
+        seed: Any = seeds if seeds is None or self._takes_seeds else seeds[0]
+        obs, infos = self.envs.reset(seed=seed)
         if not all_finite(obs):
             raise self._not_finite("observation", obs, np.zeros_like(self._lengths), {"observations": obs})
         self._returns[:] = 0.0
@@ -141,7 +152,7 @@ class Stepper:
 
     @property
     def can_save_games(self) -> bool:
-        """Whether `save_games` and `load_games` are supported."""
+        """True if `save_games` and `load_games` are supported."""
         return self._snapshotting is not None
 
     def save_games(self) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -198,8 +209,8 @@ class Stepper:
                 terminated & valid,
                 truncated & valid,
             )
-        pending = _PendingStep(obs_before, actions, rewards, terminated, truncated, valid, obs, infos)
-        masks = self._masks_of(obs, infos)
+        pending = PendingStep(obs_before, actions, rewards, terminated, truncated, valid, obs, infos)
+        masks = self._masks_of(obs, infos, None if self._mode is AutoresetMode.SAME_STEP else pending.ended)
         if self._mode is AutoresetMode.DISABLED and pending.any_ended:
             pending.final_obs = {int(i): take(obs, int(i)) for i in np.flatnonzero(pending.ended)}
             obs, infos = self.envs.reset(options={"reset_mask": pending.ended})
@@ -210,6 +221,7 @@ class Stepper:
                 masks = fresh
             else:  # these infos have masks of the envs that were reset only
                 masks = np.where(pending.ended[:, None], True if fresh is None else fresh, masks)
+            masks = self._legal(masks)
         self._resetting = pending.ended if pending.any_ended else None
         self.obs = obs
         self.masks = masks
@@ -218,6 +230,9 @@ class Stepper:
 
     def finish_step(self) -> VectorStep:
         """Update episode returns and lengths and return the step that `step_wait` received. Call it once per step."""
+        finished, self._finished = self._finished, None
+        if finished is not None:
+            return finished
         pending, self._pending = self._pending, None
         assert pending is not None
         self._returns += pending.rewards
@@ -241,7 +256,7 @@ class Stepper:
                     )
             episodes = self._episode_records(indices, last_infos)
             self._clear(indices)
-        return VectorStep(
+        step = VectorStep(
             rewards=np.asarray(pending.rewards, dtype=np.float64),
             terminated=pending.terminated,
             truncated=pending.truncated,
@@ -251,18 +266,29 @@ class Stepper:
             final_infos=last_infos,
             episodes=episodes,
         )
+        self._last = (pending, step)
+        return step
+
+    def last_step(self) -> tuple[PendingStep, VectorStep]:
+        """Return the last step as the envs returned it, and its result, also before `finish_step` was called."""
+        if self._pending is not None:
+            self._finished = self.finish_step()
+        assert self._last is not None
+        return self._last
 
     def _finish_pending(self) -> None:
         """Finish the last step if the caller was interrupted between `step_wait` and `finish_step`."""
         if self._pending is not None:
             self.finish_step()
+        self._finished = None
 
     def _set_current(self, obs: Observation, infos: dict[str, Any]) -> None:
         """Set the observations and masks after a reset."""
         self.obs = obs
-        self.masks = read_masks(obs, infos)
+        self.masks = self._legal(read_masks(obs, infos))
         self._resetting = None
         self._pending = None
+        self._finished = None
 
     def _bad_step(
         self,
@@ -297,19 +323,42 @@ class Stepper:
         key, (env, *index), value = found
         place = f"{f'.{key}' if key else ''}{index or ''}"
         when = f"step {steps[env]} of its episode" if steps[env] else "the reset"
-        error = EnvFault(
+        error = self._fault(
+            env,
             f"env {self._first_env + env} gave {what}{place} = {value!r} at {when}; no update has used it",
-            worker=self._first_env + env,
-            env_id=(self.backend.env_id if self.backend is not None else "") or type(self.envs).__name__,
-            seed=self._seeds[env],
         )
         error.evidence = {**evidence, "env": np.array(env), "episode_steps": steps}
         return error
 
-    def _masks_of(self, obs: Observation, infos: dict[str, Any]) -> BoolArray | None:
-        """Read the masks of a step. If there were masks before and none now, everything is legal."""
+    def _fault(self, env: int, what: str) -> EnvFault:
+        return EnvFault(
+            what,
+            worker=self._first_env + env,
+            env_id=(self.backend.env_id if self.backend is not None else "") or type(self.envs).__name__,
+            seed=self._seeds[env],
+        )
+
+    def _masks_of(
+        self, obs: Observation, infos: dict[str, Any], over: BoolArray | None = None
+    ) -> BoolArray | None:
+        """Read the masks of a step. If there were masks before and none now, everything is legal.
+
+        An env in `over` shows the end of its episode, where there may be no legal action: it takes none.
+        """
         masks = read_masks(obs, infos)
-        return np.ones_like(self.masks) if masks is None and self.masks is not None else masks
+        if masks is None:
+            return None if self.masks is None else np.ones_like(self.masks)
+        return self._legal(masks, over)
+
+    def _legal(self, masks: BoolArray | None, over: BoolArray | None = None) -> BoolArray | None:
+        """Return `masks`; EnvFault for an env that leaves no legal action. A backend with `ChecksFinite` is trusted."""
+        if masks is None or self._checks_finite is not None:
+            return masks
+        while (env := first_blocked(masks, self._part_starts)) is not None:
+            if over is None or not over[env]:
+                raise self._fault(env, "its action mask leaves no legal action")
+            masks = with_rows(masks, {env: True})
+        return masks
 
     def _episode_records(self, indices: Array, infos: dict[str, Any]) -> list[EpisodeRecord]:
         """Return the records of the episodes that ended in the envs `indices`.
@@ -319,16 +368,23 @@ class Stepper:
         records = []
         rows = zip(
             indices.tolist(),
-            *(_column(infos, key, indices) for key in ("is_success", "episode", REPORT)),
+            *(info_column(infos, key, indices) for key in ("is_success", "episode", REPORT)),
             strict=True,
         )
         for index, success, reported, report in rows:
-            if reported is not None:
-                reward, length = float(_number(reported["r"])), int(_number(reported["l"]))
-            elif self._reports_episodes:
-                continue
-            else:
-                reward, length = float(self._returns[index]), int(self._lengths[index])
+            try:
+                if reported is not None:
+                    reward, length = float(_number(reported["r"])), int(_number(reported["l"]))
+                elif self._reports_episodes:
+                    continue
+                else:
+                    reward, length = float(self._returns[index]), int(self._lengths[index])
+            except Exception:  # the user's env may report anything
+                raise self._fault(index, report_problem(reported, report)) from None
+            if not math.isfinite(reward) or (report is not None and self._checks_finite is None):
+                problem = report_problem(reported, report)
+                if problem:
+                    raise self._fault(index, problem)
             records.append(EpisodeRecord(reward, length, None if success is None else bool(success), report))
         return records
 
@@ -387,23 +443,25 @@ def stack(observations: list[Any]) -> Observation:
     return np.stack(observations)
 
 
-def _column(infos: dict[str, Any], key: str, indices: Array) -> list[Any]:
+def info_column(infos: dict[str, Any], key: str, indices: Array) -> list[Any]:
     """Return entry `key` of the envs `indices` from Gymnasium's vectorised infos; None if an env has no entry."""
     value = infos.get(key)
     if value is None:
         return [None] * len(indices)
     if isinstance(value, dict):  # Gymnasium vectorises nested dicts too
         names = [name for name in value if not name.startswith("_")]
-        columns = [(name, _column(value, name, indices), _has(value, name, indices)) for name in names]
+        columns = [
+            (name, info_column(value, name, indices), info_given(value, name, indices)) for name in names
+        ]
         rows: list[Any] = [
             {name: column[k] for name, column, there in columns if there[k]} for k in range(len(indices))
         ]
     else:
         rows = [_plain(value[index]) for index in indices]
-    return [row if there else None for row, there in zip(rows, _has(infos, key, indices), strict=True)]
+    return [row if there else None for row, there in zip(rows, info_given(infos, key, indices), strict=True)]
 
 
-def _has(infos: dict[str, Any], key: str, indices: Array) -> list[bool]:
+def info_given(infos: dict[str, Any], key: str, indices: Array) -> list[bool]:
     there = infos.get(f"_{key}")
     return [True] * len(indices) if there is None else np.asarray(there)[indices].tolist()
 

@@ -1,7 +1,7 @@
 """Files that exist whole or not at all.
 
 Everything in this folder touches the disk through the small functions below, called as `atomic.rename(…)`,
-so that a fault test can replace one of them and make any single operation fail or be the last.
+so a fault test can replace one of them and make any single operation fail or end the process.
 """
 
 from __future__ import annotations
@@ -85,12 +85,11 @@ def remove_stale_temporaries(directory: Path) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    if sys.platform == "win32":
-        return True  # os.kill(pid, 0) would end the process there
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass  # alive, and somebody else's
+    if sys.platform != "win32":  # os.kill(pid, 0) would end the process there
+        try:
+            os.kill(pid, 0)
+        except (ProcessLookupError, OverflowError):
+            return False
+        except PermissionError:
+            pass  # alive, and owned by another user
     return True

@@ -4,7 +4,7 @@
     checkpoints/{latest,best,pins}.json
 
 A checkpoint is written under a temporary name, hashed into its manifest, synced and renamed into place. The
-directory scan is the truth; latest.json tells outsiders what the scan would find. No pickle is ever read.
+directory scan is authoritative; latest.json holds its result for other tools. No pickle is ever read.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ import safetensors
 import safetensors.torch
 import torch
 
-from ludus.errors import CheckpointError, UnknownName
-from ludus.plain_files import read_plain
+from ludus.errors import CheckpointError, UnknownName, require_types
+from ludus.plain_files import is_refusal, read_plain
 from ludus.runs import atomic, strict_json
 from ludus.runs.hints import Hints, checkpoint_name, step_of
 from ludus.runs.manifest import (
@@ -77,7 +78,7 @@ class Checkpoint:
         return checkpoint_name(self.step)
 
     def has(self, name: str) -> bool:
-        """Whether it holds tensors called `name`."""
+        """Return True if the checkpoint holds tensors called `name`."""
         return f"{name}.safetensors" in _read_manifest(self.path).files
 
     def tensors(self, name: str) -> dict[str, torch.Tensor]:
@@ -93,8 +94,10 @@ class Checkpoint:
         manifest.check(self.path, filename)
         try:
             return safetensors.torch.load_file(self.path / filename)
-        # Whatever the parser makes of bytes that it cannot read, to us they are damaged.
+        # Every error of the parser means that the file is damaged.
         except Exception as error:
+            if is_refusal(error):
+                raise
             raise damaged(self.path, f"{filename} is not valid safetensors ({error})") from error
 
     def state(self) -> dict[str, Any]:
@@ -105,6 +108,8 @@ class Checkpoint:
             content = read_plain(self.path / _STATE, _LARGEST_STATE)
             state: dict[str, Any] = strict_json.loads(content.decode("utf-8"))
         except (OSError, ValueError) as error:
+            if is_refusal(error):
+                raise
             raise damaged(self.path, f"{_STATE} is not valid JSON ({error})") from error
         if not isinstance(state, dict):
             raise damaged(self.path, f"{_STATE} is not a JSON object")
@@ -114,7 +119,7 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def understood(self) -> Iterator[None]:
-        """Whatever the use of its state stumbles over within is a CheckpointError: its hashes fit, it does not."""
+        """Turn errors within the block into CheckpointError: the hashes match, but the state cannot be used."""
         try:
             yield
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -125,7 +130,7 @@ class Checkpoint:
             ) from error
 
     def verify(self) -> None:
-        """CheckpointError unless it holds exactly the files of its manifest, each with its size and hash."""
+        """Raise CheckpointError unless it holds exactly the files of its manifest, each with its size and hash."""
         manifest = _read_manifest(self.path)
         for filename in manifest.files:
             manifest.check(self.path, filename)
@@ -135,10 +140,14 @@ class Checkpoint:
 
 
 class CheckpointManager:
-    """The checkpoints of one run: saves, finds, verifies and prunes them. One process may write at a time."""
+    """The checkpoints of one run: saves, finds, verifies and prunes them. One process may write at a time.
+
+    If the files cannot be listed or read (permissions, too many open files), methods raise OSError.
+    """
 
     def __init__(self, directory: Path | str, keep: int = 5) -> None:
         """`keep`: how many resumable checkpoints stay; zero or less keeps everything."""
+        require_types("CheckpointManager", directory=(directory, (str, Path)), keep=(keep, (Integral,)))
         self.directory = Path(directory)
         self.keep = keep
         self._hints = Hints(self.directory)
@@ -154,7 +163,7 @@ class CheckpointManager:
     ) -> Checkpoint:
         """Write the checkpoint of `step`, point latest.json at it if it is resumable, and prune.
 
-        A checkpoint that already stands at `step` is replaced, unless it is intact and worth more (resumable
+        An existing checkpoint of `step` is replaced, unless it is intact and worth more (resumable
         before policy-only, then exact before not): then nothing is written and that one is returned.
         An OSError (disk full, …) leaves everything that was there before as it was.
         """
@@ -201,7 +210,7 @@ class CheckpointManager:
         return None
 
     def best(self) -> Checkpoint | None:
-        """The checkpoint last given to `mark_best`, if it is still there."""
+        """Return the checkpoint last passed to `mark_best`, if it still exists."""
         try:
             step = self._hints.best()
         except CheckpointError as error:
@@ -210,7 +219,7 @@ class CheckpointManager:
         return next((checkpoint for checkpoint in self.list() if checkpoint.step == step), None)
 
     def find(self, ref: str | int) -> Checkpoint:
-        """The checkpoint that "latest", "best", a step or a name means; CheckpointError or UnknownName."""
+        """Return the checkpoint for "latest", "best", a step or a name. Raises CheckpointError or UnknownName."""
         paths = self._scan()
         if ref == "latest":
             found = self.latest()
@@ -232,7 +241,7 @@ class CheckpointManager:
     def newest_intact(
         self, *, exact_only: bool = False, check: Callable[[Checkpoint], None] = lambda checkpoint: None
     ) -> Checkpoint | None:
-        """The newest resumable checkpoint that verifies; None only if the run has no resumable one at all.
+        """Return the newest resumable checkpoint that verifies; None only if the run has no resumable one.
 
         Damaged ones are logged by name and skipped, and so are those for which `check` raises CheckpointError.
         CheckpointError if none is left, or if one was written by a newer Ludus: training never silently starts over.
@@ -281,7 +290,7 @@ class CheckpointManager:
     def renew_best(self, step: int, metric: str, value: float) -> None:
         """Mark the checkpoint of `step` again where best.json is damaged, missing or names a worse one.
 
-        A process that was killed between a save and its mark leaves that. Nothing happens if it is no longer there.
+        A process killed between a save and its mark causes this. Does nothing if the checkpoint no longer exists.
         """
         try:
             score = self._hints.best_score()
@@ -291,7 +300,7 @@ class CheckpointManager:
             self._hints.set_best(step, metric, value)
 
     def damaged_hints(self) -> tuple[str, ...]:
-        """What is wrong with latest.json, best.json and pins.json."""
+        """Return the errors in latest.json, best.json and pins.json."""
         return tuple(error.what for error in self._hints.damaged())
 
     def pin(self, ref: str | int) -> None:
@@ -309,10 +318,31 @@ class CheckpointManager:
         """
         self._prune(spare=None)
 
-    def truncate_after(self, step: int) -> None:
-        """Take back every checkpoint beyond `step`, damaged ones too: a run resumed there writes them anew.
+    def movable_after(self, step: int) -> dict[int, Path]:
+        """Return the checkpoints beyond `step` that are not pinned, by step."""
+        pinned = self._hints.pinned()
+        return {s: path for s, path in self._scan().items() if s > step and s not in pinned}
 
-        A pinned one is not deleted but stops being resumable until it is written anew.
+    def move_after(self, step: int, folder: Path) -> None:
+        """Move every checkpoint beyond `step`, pinned ones excepted, to the new directory `folder`."""
+        self._tidy()
+        beyond = self.movable_after(step)
+        atomic.make_directory(folder)
+        there = CheckpointManager(folder)
+        with contextlib.suppress(CheckpointError):
+            best, score = self._hints.best(), self._hints.best_score()
+            if best in beyond and score is not None:
+                there._hints.set_best(best, *score)
+        for s in sorted(beyond, reverse=True):  # newest first: a crash in between leaves a true past
+            atomic.rename(beyond[s], folder / checkpoint_name(s))
+        atomic.fsync_directory(folder)
+        atomic.fsync_directory(self.directory)
+        there._point_latest()
+
+    def truncate_after(self, step: int) -> None:
+        """Delete every checkpoint after `step`, also damaged ones: a run resumed at `step` writes them again.
+
+        A pinned checkpoint is kept, but is not resumable until it is written again.
         """
         self._tidy()
         beyond = {s: path for s, path in self._scan().items() if s > step}
@@ -327,16 +357,23 @@ class CheckpointManager:
         self._point_latest()
 
     def _scan(self) -> dict[int, Path]:
-        """Step to directory, oldest first. A checkpoint that a crash left moved aside is found there."""
+        """Step to directory, oldest first. A checkpoint that a crash left moved aside is found there.
+
+        Raises OSError if the folder cannot be listed: this does not mean that it is empty.
+        """
         found: dict[int, Path] = {}
-        for path in self.directory.iterdir() if self.directory.is_dir() else ():
+        try:
+            paths = list(self.directory.iterdir())
+        except FileNotFoundError:
+            return {}
+        for path in paths:
             step = step_of(path.name.removeprefix(ASIDE_PREFIX))
             if step is not None and path.is_dir() and (step not in found or path.name[0] != "."):
                 found[step] = path
         return dict(sorted(found.items()))
 
     def _put_in_place(self, staging: Path, final: Path) -> None:
-        """Rename `staging` to `final`. What stood there is moved aside, where `_scan` still finds it."""
+        """Rename `staging` to `final`. An existing `final` is moved aside, where `_scan` still finds it."""
         aside = final.with_name(ASIDE_PREFIX + final.name)
         replacing = final.exists()
         if replacing:
@@ -392,7 +429,7 @@ class CheckpointManager:
         try:
             kept = {*self._hints.pinned(), self._hints.best(), spare}
         except CheckpointError as error:
-            _log.warning("%s; no checkpoint is deleted until it is mended", error.what)
+            _log.warning("%s; no checkpoint is deleted until it is fixed", error.what)
             return
         found = self.list()
         kept |= {checkpoint.step for checkpoint in [c for c in found if c.resumable][-self.keep :]}
@@ -411,7 +448,9 @@ class CheckpointManager:
         filename = pickled_file(self.directory)
         if filename is not None:
             return foreign(self.directory, filename)
-        return CheckpointError(what, where=str(self.directory))
+        names = [checkpoint_name(step) for step in self._scan()]
+        fix = f"use an existing one: latest, {', '.join(names[-5:])}" if names else ""
+        return CheckpointError(what, where=str(self.directory), fix=fix)
 
 
 def _read_manifest(path: Path) -> Manifest:
@@ -419,12 +458,12 @@ def _read_manifest(path: Path) -> Manifest:
     manifest = Manifest.read(path)
     step = step_of(path.name.removeprefix(ASIDE_PREFIX))
     if step is not None and step != manifest.step:
-        raise damaged(path, f"{FILENAME} says that it is of step {manifest.step}")
+        raise damaged(path, f"{FILENAME} is of step {manifest.step}, not of the step in the directory name")
     return manifest
 
 
 def _is_worth_more(path: Path, *, resumable: bool, exact: bool) -> bool:
-    """Whether an intact checkpoint stands at `path` that one with these qualities must not replace."""
+    """Return True if `path` is an intact checkpoint that one with these properties must not replace."""
     try:
         standing = Checkpoint.open(path)
         if (standing.resumable, standing.exact) <= (resumable, exact):
@@ -452,11 +491,11 @@ def _write_checkpoint(
         save = functools.partial(safetensors.torch.save_file, _ready_to_save(group))
         try:
             atomic.write_by(directory / f"{name}.safetensors", save)
-        except safetensors.SafetensorError as error:  # a full disk, in safetensors' words
+        except safetensors.SafetensorError as error:  # safetensors reports a full disk this way
             raise OSError(f"{name}.safetensors: {error}") from error
     content = strict_json.dumps(state).encode()
     if len(content) > _LARGEST_STATE:
-        raise ValueError(f"{_STATE} would have {len(content):,} bytes, and is read up to {_LARGEST_STATE:,}")
+        raise ValueError(f"{_STATE} would have {len(content):,} bytes; the limit is {_LARGEST_STATE:,}")
     atomic.write_bytes(directory / _STATE, content)
     files = {}
     for path in sorted(directory.iterdir()):

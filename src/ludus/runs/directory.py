@@ -1,4 +1,4 @@
-"""The run directory: where a run lives, how it is named, and how it is found again.
+"""The run directory: its location, its name, and the search for existing runs.
 
 <save_dir>/<env id>/<algorithm>/<name>_<time>/{config.yaml, run.json, metrics.jsonl, …}
 """
@@ -20,9 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import ludus
+from ludus.config.own_modules import holds_run, is_run
 from ludus.errors import UnknownName, UserError
-from ludus.plain_files import read_plain, way_out
+from ludus.plain_files import is_refusal, read_plain, way_out
+from ludus.posix import HAS_FILE_LOCKS, lock_file
 from ludus.runs import atomic, strict_json
+from ludus.runs.hints import step_of
 from ludus.runs.lock import RunLock
 from ludus.runs.manifest import foreign, pickled_file
 from ludus.secret_values import without_secrets
@@ -83,7 +86,7 @@ class RunDirectory:
 
     @classmethod
     def create_at(cls, path: Path | str, env_id: str, algorithm: str, name: str) -> RunDirectory:
-        """Make this very directory, with a first run.json; UserError if it exists."""
+        """Make the directory `path`, with a first run.json; UserError if it exists."""
         run = cls(path)
         run.path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -104,9 +107,9 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path | str) -> RunDirectory:
-        """The run at `path`; UserError if there is none (no run.json), or something in it would lead out of it."""
+        """Return the run at `path`. Raises UserError if it is not a run, or if a link in it leads outside."""
         run = cls(path)
-        if not run.info_path.is_file():
+        if not is_run(run.path):
             filename = pickled_file(run.path)
             if filename is not None:
                 raise foreign(run.path, filename)
@@ -118,19 +121,19 @@ class RunDirectory:
         return run.held_together()
 
     def held_together(self) -> RunDirectory:
-        """Itself; UserError where a link in it leads out of it: to use the run would be to read or write there."""
+        """Return the run itself. Raises UserError if a link leads outside it, where Ludus must not read or write."""
         found = way_out(self.path, besides=_WANDB)
         if found is not None:
             raise UserError(
-                "the run holds a link that leads out of it, or something that is no file",
+                "the run contains a link that leads outside it, or something that is not a regular file",
                 where=str(found),
-                fix="remove it, or put a plain file or folder in its place; the run itself may be linked to",
+                fix="remove it, or replace it by a regular file or folder; a link to the whole run is allowed",
             )
         return self
 
     @property
     def name(self) -> str:
-        """The directory's own name, by which `find_run` knows the run."""
+        """Name of the directory, which `find_run` searches for."""
         return self.path.absolute().name
 
     @property
@@ -149,13 +152,17 @@ class RunDirectory:
             raise UserError(
                 f"run.json cannot be read ({error})",
                 where=str(self.info_path),
-                fix="`ludus resume` writes it anew from the newest checkpoint; or restore it from a copy",
+                fix=(
+                    "no data is lost: make the file readable (permissions, `ulimit -n`)"
+                    if is_refusal(error)
+                    else "`ludus resume` rebuilds it from the newest checkpoint; or restore it from a copy"
+                ),
             ) from error
 
     def update_info(self, **fields: Any) -> None:
         """Merge `fields` into run.json in one step; other processes may do so at the same time."""
         if fields.get("status", STATUSES[0]) not in STATUSES:
-            raise ValueError(f"status {fields['status']!r} is none of {', '.join(STATUSES)}")
+            raise ValueError(f"invalid status {fields['status']!r}: expected one of {', '.join(STATUSES)}")
         with _exclusive(self.path):
             old = self.info() if self.info_path.exists() else {}
             atomic.write_atomic(self.info_path, strict_json.dumps_sealed(old | fields))
@@ -188,7 +195,7 @@ def list_runs(root: Path | str, *, damaged: bool = False) -> list[RunDirectory]:
 
 
 def find_run(ref: str, root: Path | str) -> RunDirectory:
-    """The run that `ref` means: a path (also below `root`), "latest", or a name.
+    """Return the run for `ref`: a path (also below `root`), "latest", or a name.
 
     A name is the directory's, else the config's `name`, else the beginning of the directory's. UserError
     lists the candidates if several match; UnknownName suggests the nearest if none does. UserError, too, for a run
@@ -198,7 +205,7 @@ def find_run(ref: str, root: Path | str) -> RunDirectory:
 
 
 def find_any_run(ref: str, root: Path | str) -> RunDirectory:
-    """As `find_run`, also one with links that lead out of it: to be removed."""
+    """Like `find_run`, but accepts runs with links that lead outside, in order to remove them."""
     root = Path(root)
     if ref == "latest":
         runs = list_runs(root)
@@ -206,7 +213,7 @@ def find_any_run(ref: str, root: Path | str) -> RunDirectory:
             raise UserError("there is no run yet", where=str(root), fix="start one with `ludus train`")
         return runs[0]
     for path in (Path(ref), root / ref):
-        if (path / _INFO).is_file():
+        if is_run(path):
             return RunDirectory(path)
     runs = list_runs(root, damaged=True)
     matches = (
@@ -220,19 +227,50 @@ def find_any_run(ref: str, root: Path | str) -> RunDirectory:
         candidates = ", ".join(str(run.path.relative_to(root)) for run in matches[:10])
         more = f" and {len(matches) - 10} more" if len(matches) > 10 else ""
         raise UserError(
-            f"'{ref}' could be any of {len(matches)} runs",
+            f"'{ref}' matches {len(matches)} runs",
             where=str(root),
             fix=f"name one: {candidates}{more}",
         )
     if Path(ref).exists():
         return RunDirectory.open(ref)  # raises: it exists, but is not a run
+    _explain_checkpoint(ref, root)
     raise UnknownName(
         "run", ref, [run.name for run in runs], where=str(root), fix="`ludus runs` lists what is there"
     )
 
 
+def _explain_checkpoint(ref: str, root: Path) -> None:
+    """Raise UserError if `ref` is a run's name with a checkpoint behind it."""
+    head, _, which = ref.rpartition("@")
+    if not head:
+        return
+    try:
+        run = find_any_run(head, root)
+    except UserError:
+        return
+    if split_policy_ref(ref)[1] is not None:
+        raise UserError(
+            f"'{ref}' is a checkpoint; a whole run is expected here",
+            where=str(run.path),
+            fix=f"leave out '@{which}': {head}",
+        )
+    steps = sorted(name for name in _names_in(run.checkpoints_dir) if step_of(name) is not None)
+    raise UserError(
+        f"unknown checkpoint '{which}' of run '{run.name}'",
+        where=str(run.checkpoints_dir),
+        fix="name one as " + ", ".join(f"{head}@{name}" for name in ("best", "latest", *steps[-5:])),
+    )
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
 def split_policy_ref(ref: str) -> tuple[str, str | None]:
-    """`RUN@best`, `RUN@latest` or `RUN@<digits>` as run and checkpoint; any other `@` is part of the run."""
+    """Split `RUN@best`, `RUN@latest` or `RUN@<digits>` into run and checkpoint. Any other `@` is part of the run."""
     run, _, checkpoint = ref.rpartition("@")
     if run and re.fullmatch(r"best|latest|[0-9]+", checkpoint):
         return run, checkpoint
@@ -265,7 +303,7 @@ def tag_run(run: RunDirectory, tags: Iterable[str]) -> None:
 
 
 def _make_first_free(folder: Path, name: str) -> Path:
-    """Make `name`, or `name-2`, `name-3`, …: the first that nobody else has made."""
+    """Make `name`, or `name-2`, `name-3`, …: the first that does not exist."""
     number = 1
     while True:
         path = folder / (name if number == 1 else f"{name}-{number}")
@@ -285,16 +323,16 @@ def safe_name(text: str) -> str:
 
 
 def walk_runs(folder: Path) -> Iterator[RunDirectory]:
-    """Run directories below `folder`; never looks inside one, into hidden folders or through links."""
+    """Yield run directories below `folder`. Does not descend into runs or hidden folders, nor follow links."""
     try:
         with os.scandir(folder) as entries:
             below = {entry.name: entry for entry in entries}
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        _log.warning("cannot look for runs in %s (%s)", folder, error.strerror)
+        _log.warning("cannot search for runs in %s (%s)", folder, error.strerror)
         return
-    if _INFO in below or ("checkpoints" in below and "config.yaml" in below):
+    if holds_run(below):
         yield RunDirectory(folder)
         return
     for name, entry in below.items():
@@ -306,7 +344,7 @@ def _created(run: RunDirectory, info: dict[str, Any]) -> float:
     try:
         return datetime.fromisoformat(info["created"]).timestamp()
     except (KeyError, TypeError, ValueError):
-        pass  # no usable time in run.json: the directory's own will do
+        pass  # no usable time in run.json: use that of the directory
     try:
         return run.path.stat().st_mtime
     except OSError:
@@ -316,15 +354,13 @@ def _created(run: RunDirectory, info: dict[str, Any]) -> float:
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
     """Hold off other processes that read, change and write run.json; best effort where there are no locks."""
-    if sys.platform == "win32":
+    if not HAS_FILE_LOCKS:
         yield
         return
-    import fcntl
-
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock_file(descriptor)
         yield
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What a run keeps of a fault for somebody to look at: the arrays that show it, in a file that runs no code.
+"""Arrays that a run saves when a fault occurs, for inspection, in a file format that cannot run code.
 
 <run>/faults/<step>.safetensors: the arrays by name; its metadata says what was wrong. Bounded in size and number.
 """
@@ -21,7 +21,7 @@ _KINDS = "fiub"
 
 
 def keep_evidence(folder: Path, step: int, arrays: Mapping[str, Any], about: Mapping[str, str]) -> Path:
-    """Write `arrays` (and dicts of them) to `folder`; of what is too long the first rows. Raises OSError."""
+    """Write `arrays` (and dicts of arrays) to `folder`; long arrays keep their first rows. Raises OSError."""
     flat = {name: array for name, array in _flat(arrays) if array.dtype.kind in _KINDS}
     excess = sum(array.nbytes for array in flat.values()) / MOST_BYTES
     if excess > 1:

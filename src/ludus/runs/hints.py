@@ -1,4 +1,4 @@
-"""latest.json, best.json and pins.json: small files beside the checkpoints that name some of them."""
+"""latest.json, best.json and pins.json: small files next to the checkpoints that refer to some of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.errors import CheckpointError
-from ludus.plain_files import read_plain
+from ludus.plain_files import is_refusal, read_plain
 from ludus.runs import atomic, strict_json
 
 _LARGEST = 4 << 20
@@ -21,7 +21,7 @@ def checkpoint_name(step: int) -> str:
 
 
 def step_of(name: str) -> int | None:
-    """The step of a checkpoint's name, None if it is no such name."""
+    """Return the step of a checkpoint's name, None if it is not such a name."""
     if not re.fullmatch(r"[0-9]{12,18}", name) or checkpoint_name(int(name)) != name:
         return None
     return int(name)
@@ -55,7 +55,7 @@ class Hints:
         self._remove("best.json")
 
     def damaged(self) -> list[CheckpointError]:
-        """What is wrong with any of the three files."""
+        """Return the errors in the three files."""
         found: dict[str, CheckpointError] = {}
         for filename, read in (
             ("latest.json", self.latest),
@@ -97,6 +97,8 @@ class Hints:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
+            if is_refusal(error):
+                raise
             raise self._damaged(filename, str(error)) from error
 
     def _write(self, filename: str, hint: dict[str, Any]) -> None:
@@ -116,5 +118,5 @@ class Hints:
         return CheckpointError(
             f"{filename} is damaged: {reason}",
             where=str(self._directory),
-            fix="mend the file, or delete it to do without what it says",
+            fix="fix the file, or delete it",
         )

@@ -1,4 +1,4 @@
-"""What the system lets this process have: open files and memory. Asked before a run starts, not found out in it."""
+"""Limits of the system on open files and memory. They are checked before a run starts."""
 
 from __future__ import annotations
 
@@ -10,42 +10,41 @@ from pathlib import Path
 from ludus.errors import UserError
 
 _SPARE_FILES = 32  # for checkpoints, metrics, modules that are imported late
-LEAST_MEMORY = 1100 << 20  # measured: a small run needs 600 MiB, and as much again of addresses
+LEAST_MEMORY = 1100 << 20  # measured: a small run needs 600 MiB, and as much address space again
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def require_open_files(more: int, what: str) -> None:
-    """See to it that `what` can open `more` files, raising this process's own limit where the system lets it.
+    """Ensure that `what` can open `more` files; raises the soft limit of this process if allowed.
 
-    UserError where it does not.
+    Raises UserError otherwise.
     """
-    if sys.platform == "win32":
-        return
-    import resource
+    if sys.platform != "win32":
+        import resource
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = _open_files() + more + _SPARE_FILES
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return
-    if hard == resource.RLIM_INFINITY or hard >= needed:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        needed = _open_files() + more + _SPARE_FILES
+        if soft == resource.RLIM_INFINITY or soft >= needed:
             return
-    raise UserError(
-        f"this process may have {soft} files open at once, and {what} needs {needed}",
-        where="the limit of open files",
-        fix=f"raise it (ulimit -n {max(needed, 1024)}), or use fewer envs, or `vector: serial`",
-    )
+        if hard == resource.RLIM_INFINITY or hard >= needed:
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+                return
+        raise UserError(
+            f"this process may have {soft} files open at once, and {what} needs {needed}",
+            where="the limit of open files",
+            fix=f"raise it (ulimit -n {max(needed, 1024)}), or use fewer envs, or `vector: serial`",
+        )
 
 
 def memory_limit() -> int | None:
-    """The most bytes this process can ever have: of the machine, its container, its own limit. None: nobody says."""
+    """Return the memory limit in bytes, the least of machine, container and process limit; None if unknown."""
     found = []
     with contextlib.suppress(OSError, ValueError, IndexError):
         fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
         found.append(int(fields["MemTotal"].split()[0]) * 1024)
     for path in _CGROUPS:
-        with contextlib.suppress(OSError, ValueError):  # "max" is no number: there is no limit
+        with contextlib.suppress(OSError, ValueError):  # "max" means no limit
             found.append(int(Path(path).read_text()))
     if sys.platform != "win32":
         import resource
@@ -57,7 +56,7 @@ def memory_limit() -> int | None:
 
 
 def require_memory_to_train() -> None:
-    """UserError where torch and the kernels could not even be loaded, which would end in the words of a linker."""
+    """Raise UserError if memory is too small to load torch and the kernels; the linker's own error is unclear."""
     limit = memory_limit()
     if limit is not None and limit < LEAST_MEMORY:
         raise UserError(

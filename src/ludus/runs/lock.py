@@ -26,7 +26,7 @@ else:
 
 _log = logging.getLogger("ludus.runs")
 _FAR_AWAY = 1 << 30  # msvcrt locks bytes, and locked bytes cannot be read: lock one beyond the text
-# not through a link, which may lead to any file: a lock is written to; nor waiting at a pipe
+# do not follow links, because the lock file is written to; do not block on a pipe
 _OPEN = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _TRIES, _PAUSE = 15, 0.02
 _TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
@@ -56,7 +56,10 @@ class RunLock:
             if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
                 os.close(descriptor)
                 raise
-            _log.warning("the file system of %s has no locks: nothing guards this run", self.path.parent)
+            _log.warning(
+                "the file system of %s does not support locks: this run is not protected against a second process",
+                self.path.parent,
+            )
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
@@ -73,14 +76,14 @@ class RunLock:
             self.close_descriptor()
 
     def close_descriptor(self) -> None:
-        """Give up this process's end of the lock, but not the lock itself if another process shares it."""
+        """Close this process's descriptor. The lock stays if another process shares it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def is_locked(path: Path | str) -> bool:
-    """Whether a process holds the lock of the run directory `path`. Looking takes the lock for a moment."""
+    """Return True if a process holds the lock of the run directory `path`. The check locks it for a moment."""
     try:
         descriptor = os.open(Path(path) / "run.lock", _OPEN)
     except OSError:
@@ -96,7 +99,7 @@ def is_locked(path: Path | str) -> bool:
 
 
 def holder(path: Path | str) -> tuple[int, str] | None:
-    """Process id and host of whoever holds the lock of the run directory `path`; None if nobody does."""
+    """Return process id and host of the process that locks the run directory `path`; None if it is not locked."""
     if not is_locked(path):
         return None
     try:
@@ -108,7 +111,7 @@ def holder(path: Path | str) -> tuple[int, str] | None:
 
 
 def _lock_patiently(descriptor: int) -> None:
-    """As `_lock`, but not put off by somebody who only looks, as `is_locked` does: that takes a moment."""
+    """Like `_lock`, with retries: a check by `is_locked` holds the lock for a moment."""
     for _ in range(_TRIES - 1):
         try:
             _lock(descriptor)
@@ -146,7 +149,7 @@ else:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def _drop_in_forked_child() -> None:
-        """A forked worker shares the lock and would hold it beyond its dead parent: close the child's end."""
+        """Close the descriptor in a forked worker, which would otherwise hold the lock after its parent's death."""
         for lock in list(_held):
             lock.close_descriptor()
 

@@ -1,4 +1,4 @@
-"""MANIFEST.json: what a checkpoint directory holds, and how damage to it or a foreign one is told."""
+"""MANIFEST.json: the list of files of a checkpoint, and the errors for damaged and foreign checkpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import ludus
 from ludus.errors import CheckpointError
-from ludus.plain_files import read_plain
+from ludus.plain_files import is_refusal, read_plain
 from ludus.runs import strict_json
 
 FORMAT_VERSION = 1
@@ -24,14 +24,14 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 FILENAME = "MANIFEST.json"
 _LARGEST = 4 << 20
 ASIDE_PREFIX = ".old-"
-"""Before the name of a checkpoint that is just being replaced."""
+"""Prefix of the name of a checkpoint that is being replaced."""
 
 _PLAIN_FILENAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _PICKLED = {".zip", ".pkl", ".pickle", ".pt", ".pth", ".bin", ".ckpt"}
 
 
 class CheckpointFormatError(CheckpointError):
-    """A whole checkpoint in a format that this version of Ludus does not know. Never skipped as damaged."""
+    """An intact checkpoint in a format that this version of Ludus does not know. Never skipped as damaged."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Manifest:
 
     @classmethod
     def read(cls, directory: Path) -> Manifest:
-        """The manifest in `directory`; CheckpointError if there is none or it cannot be read.
+        """Return the manifest in `directory`. Raises CheckpointError if missing or damaged, OSError if unreadable.
 
         CheckpointFormatError if it is of a format that this version does not know.
         """
@@ -56,12 +56,14 @@ class Manifest:
         except (FileNotFoundError, NotADirectoryError):
             raise _not_a_checkpoint(directory) from None
         except (OSError, ValueError) as error:
+            if is_refusal(error):
+                raise
             raise damaged(directory, f"{FILENAME} cannot be read ({error})") from error
         try:
             _check_format(directory, _typed(found["format"], int))
             return cls._parse(found)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise damaged(directory, f"{FILENAME} makes no sense ({error!r})") from error
+            raise damaged(directory, f"{FILENAME} is invalid ({error!r})") from error
 
     @classmethod
     def _parse(cls, found: dict[str, Any]) -> Manifest:
@@ -95,7 +97,7 @@ class Manifest:
         return strict_json.dumps_sealed(content)
 
     def check(self, directory: Path, filename: str) -> None:
-        """CheckpointError unless the file is there with the size and hash it was written with."""
+        """Raise CheckpointError unless the file has the size and hash it was written with. OSError as in `read`."""
         size, digest = self.files.get(filename, (0, ""))
         path = directory / filename
         try:
@@ -105,10 +107,14 @@ class Manifest:
             if status.st_size != size:
                 raise damaged(directory, f"{filename} has {status.st_size} bytes instead of {size}")
             if file_digest(path) != digest:
-                raise damaged(directory, f"the content of {filename} is not what was written")
+                raise damaged(
+                    directory, f"checksum mismatch: the content of {filename} is not what was written"
+                )
         except FileNotFoundError:
             raise damaged(directory, f"{filename} is missing") from None
         except OSError as error:
+            if is_refusal(error):
+                raise
             raise damaged(directory, f"{filename} cannot be read ({error})") from error
 
 
@@ -126,12 +132,12 @@ def damaged(directory: Path, reason: str) -> CheckpointError:
     return CheckpointError(
         f"checkpoint '{name}' is damaged: {reason}",
         where=str(directory),
-        fix="take another checkpoint of the run, or copy this one back from where it is intact",
+        fix="use another checkpoint of the run, or restore this one from a backup",
     )
 
 
 def pickled_file(directory: Path) -> str | None:
-    """The name of a file in `directory` (or of that path, if a file) that other libraries pickle into."""
+    """Return the name of a pickle-based file of another library in `directory` (or of that path, if a file)."""
     if directory.is_file():
         return directory.name if directory.suffix in _PICKLED else None
     names = sorted(os.listdir(directory)) if directory.is_dir() else []
@@ -140,9 +146,9 @@ def pickled_file(directory: Path) -> str | None:
 
 def foreign(directory: Path, filename: str) -> CheckpointError:
     return CheckpointError(
-        f"'{directory.name}' is not a Ludus checkpoint: it holds {filename}, and Ludus reads no pickle",
+        f"'{directory.name}' is not a Ludus checkpoint: it contains {filename}, and Ludus does not read pickle files",
         where=str(directory),
-        fix="name a Ludus run; a model of Stable-Baselines3 becomes one with `ludus import`",
+        fix="use a Ludus run; convert a Stable-Baselines3 model with `ludus import`",
     )
 
 
@@ -151,7 +157,7 @@ def _not_a_checkpoint(directory: Path) -> CheckpointError:
     if filename is not None:
         return foreign(directory, filename)
     if not directory.is_dir():
-        return CheckpointError("there is no such checkpoint", where=str(directory))
+        return CheckpointError("checkpoint not found", where=str(directory))
     return damaged(directory, f"{FILENAME} is missing")
 
 

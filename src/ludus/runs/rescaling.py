@@ -1,4 +1,4 @@
-"""`scale.json` in a run's directory: how many samplers and learners it is to have from its next update on."""
+"""`scale.json` in a run's directory: the requested number of samplers and learners from the next update on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBERS = ("num_actors", "num_learners")
 
 
 def wanted_numbers(run: Path) -> dict[str, int]:
-    """What was asked for; nothing where nobody asked, or the file cannot be read."""
+    """Return the requested numbers; empty if there is no request or the file cannot be read."""
     try:
         found = json.loads(read_plain(run / FILE, _LARGEST))
     except (OSError, ValueError, RecursionError):
@@ -25,7 +25,7 @@ def wanted_numbers(run: Path) -> dict[str, int]:
 
 
 def ask_for(run: Path, numbers: dict[str, int]) -> dict[str, int]:
-    """Ask a run for these numbers, beside those asked for before; returns all of them."""
+    """Request these numbers from a run, in addition to earlier requests. Returns all of them."""
     wanted = wanted_numbers(run) | numbers
     write_atomic(run / FILE, json.dumps(wanted) + "\n")
     return wanted

@@ -30,11 +30,11 @@ class Streams:
 
     def __init__(self, seed: int) -> None:
         if seed < 0:
-            raise ValueError(f"a seed is zero or more, not {seed}")
+            raise ValueError(f"invalid seed {seed}: expected zero or more")
         self.seed = seed
         self._numpy: dict[str, np.random.Generator] = {}
         self._torch: dict[str, torch.Generator] = {}
-        # States restored for streams that nobody has asked for yet.
+        # Restored states of streams that are not in use yet.
         self._waiting_numpy: dict[str, Any] = {}
         self._waiting_torch: dict[str, Tensor] = {}
 
@@ -91,9 +91,9 @@ class Streams:
         return plain, tensors
 
     def load_state_dict(self, plain: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Put every stream, created or not, where it was when `state_dict` was called.
+        """Restore every stream, created or not, to its state when `state_dict` was called.
 
-        A stream that did not exist then starts afresh. CheckpointError if the seed is another one.
+        A stream that did not exist then starts from its seed. Raises CheckpointError if the run's seed differs.
         """
         self.load_named_state_dict(plain, tensors)
         version, words, gauss = plain["global_python"]

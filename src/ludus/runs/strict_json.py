@@ -1,10 +1,10 @@
-"""JSON that gives back exactly what was put in, or refuses it.
+"""JSON that restores exactly the written values, or raises.
 
-Plain `json` writes NaN as a word no other reader accepts and turns the key 1 into "1" without a word. Here
-floats that JSON cannot hold are written as `{"__float__": "nan"}`, and what would change is a TypeError.
+Plain `json` writes NaN, which is not valid JSON, and silently turns the key 1 into "1". Here
+floats that JSON cannot hold are written as `{"__float__": "nan"}`, and a value that would change is a TypeError.
 
 Small files that are read back are *sealed*: their last member is the sha256 of everything before it. One without is
-taken as it is: it was written by hand, or changed by somebody who took the seal away.
+accepted as it is: it was written by hand, or a user edited it and removed the seal.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _SEALED = re.compile(r',\n  "sha256": "([0-9a-f]{64})"\n}\n\Z')
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
-    """`value` (None, bool, int, float, str, list, tuple, str-keyed mapping, numpy scalar) as JSON text.
+    """Return `value` (None, bool, int, float, str, list, tuple, str-keyed mapping, numpy scalar) as JSON text.
 
-    Tuples come back as lists. TypeError names the place of anything else.
+    Tuples become lists. Raises a TypeError that names the position of any other value.
     """
     return json.dumps(_encode(value, "value"), allow_nan=False, indent=indent)
 
 
 def loads(text: str) -> Any:
-    """What `dumps` was given; ValueError when `text` is not strict JSON."""
+    """Return the value that `dumps` wrote. Raises ValueError if `text` is not strict JSON."""
     try:
         return json.loads(text, object_hook=_decode, parse_constant=_refuse_constant)
     except RecursionError:
@@ -40,13 +40,13 @@ def loads(text: str) -> Any:
 
 
 def dumps_sealed(value: Mapping[str, Any]) -> str:
-    """A JSON object, of one member at least, that `loads_sealed` gives back only if no byte of it has changed."""
+    """Return a JSON object (not empty) with a checksum; `loads_sealed` raises if a byte of it has changed."""
     head = dumps(value, indent=2).removesuffix("\n}")
     return f'{head},\n  "{_SEAL}": "{_digest(head)}"\n}}\n'
 
 
 def loads_sealed(text: str) -> dict[str, Any]:
-    """The JSON object in `text`, without its seal; ValueError when it is none, or not as it was written."""
+    """Return the JSON object in `text`, without its seal. Raises ValueError if it is not one, or was changed."""
     found = loads(text)
     if not isinstance(found, dict):
         raise ValueError("it is not a JSON object")
@@ -54,7 +54,7 @@ def loads_sealed(text: str) -> dict[str, Any]:
     if seal is None and _SEAL not in found and not any(map(_looks_like_a_seal, found.values())):
         return found
     if seal is None or _digest(text[: seal.start()]) != seal[1]:
-        raise ValueError(f"it is not what was written; whoever changed it on purpose takes its {_SEAL} away")
+        raise ValueError(f"checksum mismatch; if you edited the file on purpose, remove its {_SEAL}")
     del found[_SEAL]
     return found
 
@@ -64,7 +64,7 @@ def _digest(text: str) -> str:
 
 
 def _looks_like_a_seal(value: object) -> bool:
-    """Whatever the name before it has become."""
+    """Detect a seal by its value, also if its name was changed."""
     return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
 
 

@@ -1,4 +1,4 @@
-"""Which algorithms `engine: sb3` has, by the names people know them under, and what a sweep tries of each."""
+"""The algorithms of `engine: sb3` by name, and the search space of each for sweeps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
     "MaskablePPO": MaskablePPO,
 }
 
-# Whose search space an algorithm takes over, as far as it has the same arguments; the others: that of their own name.
+# Algorithms that use the search space of another one, limited to their own arguments.
 _SEARCHED_AS = {
     **dict.fromkeys(("TD3", "DDPG", "TQC", "CrossQ"), "SAC"),
     **dict.fromkeys(("TRPO", "RecurrentPPO", "MaskablePPO"), "PPO"),
@@ -64,6 +64,7 @@ def _search_space(name: str, arguments: set[str]) -> dict[str, Any]:
 for _name, _class in ALGORITHMS.items():
     _model = hyperparameters_of(_class)
     _model.search_space = _search_space(_name, set(_model.model_fields))
+    _model.normalizes_reward = "buffer_size" not in _model.model_fields
     _entry = Algorithm(_name, _model, learner=partial(SB3Learner, _class), check=check)
     for _spelling in (_name, _class.__name__):
         register_algorithm(_spelling, _entry, engine="sb3")

@@ -1,4 +1,4 @@
-"""Collects by SB3's own means; a callback of SB3 tells Ludus of every step and lets it end the collection."""
+"""Collects with SB3's own loop. An SB3 callback reports every step to Ludus and can end the collection."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from ludus.rollout.collector import CollectionStopped, EnvCollector
 from ludus.rollout.experience import Experience
 from ludus.rollout.stepper import Stepper
+from ludus.runs.signals import StopRequested
 
 if TYPE_CHECKING:
     from ludus.sb3.learner import SB3Learner
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 class SB3Collector(EnvCollector):
     """One `collect_rollouts` of the learner's model at a time. The model keeps what was collected.
 
-    `listener`, a user's callback, is told the local variables of SB3's loop, as its callbacks expect.
+    `listener`, a user's callback, gets the local variables of SB3's loop, as SB3 callbacks expect.
     """
 
-    saves_games = False  # the model keeps what it last saw, and begins anew at every barrier
+    saves_games = False  # the model keeps its last observation, and starts new episodes at every barrier
 
     def __init__(self, learner: SB3Learner, stepper: Stepper) -> None:
         super().__init__(
@@ -39,9 +40,9 @@ class SB3Collector(EnvCollector):
         self._began_at = learner.model.num_timesteps
         learner.envs.episodes.clear()
         try:
-            learner.collect(self._bridge)
-        except CollectionStopped:
-            learner.model.num_timesteps = self._began_at  # what was collected since is not counted
+            learner.collect(self._bridge, self.vector_steps)
+        except (CollectionStopped, StopRequested):
+            learner.model.num_timesteps = self._began_at  # discarded steps do not count
             raise
         return Experience(
             steps=learner.model.num_timesteps - self._began_at, episodes=list(learner.envs.episodes)
@@ -49,6 +50,9 @@ class SB3Collector(EnvCollector):
 
     def barrier(self, number: int) -> None:
         self._learner.begin(number, self._bridge)
+
+    def step_locals(self) -> dict[str, Any]:
+        return {}  # the listener has those of SB3's loop
 
     def after_step(self) -> None:
         """Called by SB3's loop after every vector step; CollectionStopped ends it."""
@@ -66,5 +70,5 @@ class _Bridge(BaseCallback):
             self._collector.listener.update_locals(locals_)
 
     def _on_step(self) -> bool:
-        self._collector.after_step()  # raises to stop: not every algorithm of SB3 asks for the answer
+        self._collector.after_step()  # raises to stop: some SB3 algorithms ignore the return value
         return True

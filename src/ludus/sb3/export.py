@@ -11,6 +11,7 @@ from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.schedule import Schedule
 from ludus.config.schema import TrainerConfig
 from ludus.envs.masks import has_masks
+from ludus.envs.user_code import close_env
 from ludus.errors import UserError
 from ludus.evaluation.export import Exported
 from ludus.evaluation.load import LoadedPolicy, new_learner
@@ -25,8 +26,8 @@ _ALSO_IN_SB3 = ("FlattenExtractor", "NatureCNN", "CombinedExtractor")
 
 
 def export(policy: LoadedPolicy, path: Path) -> Exported:
-    """Write the policy; with `normalize_obs`, the statistics for VecNormalize stand beside it."""
-    import ludus.sb3.catalog  # noqa: F401  # says so when the extra is missing
+    """Write the policy; with `normalize_obs`, also the statistics for VecNormalize, next to it."""
+    import ludus.sb3.catalog  # noqa: F401  # raises MissingExtra
     from ludus.sb3.zip_file import write_model
 
     assert policy.config is not None and policy.checkpoint is not None
@@ -37,7 +38,7 @@ def export(policy: LoadedPolicy, path: Path) -> Exported:
     else:
         learner, own_extractor = _converted(policy)
     learner.model.num_timesteps = policy.checkpoint.step
-    if hasattr(learner.model, "buffer_size"):  # to play it has none; to train on, it needs the one configured
+    if hasattr(learner.model, "buffer_size"):  # empty for playing; training needs the configured size
         learner.model.buffer_size = learner.h.buffer_size
     files = write_model(learner.model, path)
     notes = [f"load it with {type(learner.model).__name__}.load({str(path)!r})"]
@@ -51,12 +52,12 @@ def export(policy: LoadedPolicy, path: Path) -> Exported:
 
 
 def _converted(policy: LoadedPolicy) -> tuple[Any, str]:
-    """A learner of SB3 with the weights of a native policy, and what of Ludus it needs to be loaded."""
+    """Return an SB3 learner with the weights of a native policy, and the Ludus class that loading it needs."""
     assert policy.config is not None and policy.checkpoint is not None
     config, actor = policy.config, policy.actor
     pairs = _pairs(config, actor)
     extractor, own = _extractor(config, actor)
-    # how weights are drawn is of no interest: they are there
+    # no initialisation: the weights are replaced
     network = {"features_extractor": extractor, "share_net": False, "ortho_init": "auto", "log_std_init": 0.0}
     as_sb3 = config.model_copy(
         update={
@@ -77,23 +78,23 @@ def _converted(policy: LoadedPolicy) -> tuple[Any, str]:
 def _pairs(config: TrainerConfig, policy: Policy) -> Pairs:
     name, shares = config.algorithm, config.policy.share_features_extractor
     if isinstance(policy.action_space, spaces.Discrete) and policy.action_space.start != 0:
-        raise _no_words_for("actions that do not count from 0")
+        raise _unsupported("Discrete actions that do not start at 0")
     if name in ("PPO", "A2C"):
         return actor_critic_pairs(shares_extractor=shares, shares_net=config.policy.share_net)
     if name == "DQN":
         if getattr(policy, "value_net", None) is not None:
-            raise _no_words_for("a dueling network")
+            raise _unsupported("a dueling network")
         return q_pairs()
     if name == "SAC":
         return soft_pairs(shares_extractor=shares)
     raise UserError(
         f"a policy of {name} cannot be written for Stable-Baselines3",
-        fix="it knows PPO, A2C, DQN and SAC, and every run of engine: sb3",
+        fix="supported: PPO, A2C, DQN and SAC, and every run of engine: sb3",
     )
 
 
 def _algorithm(policy: LoadedPolicy) -> str:
-    """The class to load it with; a PPO policy that was trained with masks keeps honouring them."""
+    """Return the SB3 class that loads the policy: MaskablePPO for a PPO policy that was trained with masks."""
     assert policy.config is not None
     if policy.config.algorithm != "PPO" or policy.config.env is None:
         return policy.config.algorithm
@@ -101,26 +102,26 @@ def _algorithm(policy: LoadedPolicy) -> str:
     try:
         return "MaskablePPO" if has_masks(env) else "PPO"
     finally:
-        env.close()
+        close_env(env)
 
 
 def _extractor(config: TrainerConfig, policy: Policy) -> tuple[str, str]:
-    """The extractor to name in SB3's config, and its description where it is one that only Ludus has."""
+    """Return the extractor's name in SB3's config, and its description if only Ludus has it."""
     space, name = policy.observation_space, config.policy.features_extractor
     meant = auto_extractor(space) if name == "auto" else name
     parts = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
     if any(map(is_image_space, parts)) and meant not in ("NatureCNN", "CombinedExtractor"):
-        raise _no_words_for("pictures read without NatureCNN (it turns their axes)")
+        raise _unsupported("images read without NatureCNN (SB3 reorders their axes)")
     plain = meant == "NatureCNN" or (meant == "FlattenExtractor" and not is_byte_space(space))
     if plain and not isinstance(space, spaces.Dict):
         return "auto", ""
-    # by its full name, where SB3 has another one of that name
+    # full name, because SB3 has another class of that name
     own = _OWN_EXTRACTORS + meant if meant in _ALSO_IN_SB3 else meant
     return own, f"the feature extractor {meant}"
 
 
 def _hyperparams(config: TrainerConfig) -> HyperparameterConfig:
-    """What both sides have under one name; where SB3 takes no schedule, its first value."""
+    """Return the hyperparameters that both libraries share; a schedule becomes its first value if SB3 has none."""
     from ludus.config.registry import find_algorithm
 
     model = find_algorithm(config.algorithm, "sb3").hyperparameters
@@ -144,9 +145,9 @@ def _has_own_extractor(net: Any) -> bool:
     return any(isinstance(module, LudusExtractor) for module in net.modules())
 
 
-def _no_words_for(what: str) -> UserError:
+def _unsupported(what: str) -> UserError:
     return UserError(
-        f"Stable-Baselines3 has no words for {what}",
+        f"Stable-Baselines3 does not support {what}",
         where="--to sb3",
         fix="use --to onnx or --to torchscript",
     )

@@ -1,27 +1,30 @@
 """Hyperparameters of an SB3 algorithm: the arguments of its own constructor, with its own defaults, checked.
 
-The model is made from the constructor's signature, so that what SB3 accepts is accepted here under the same name,
-and what it does not is an error that names the nearest.
+The pydantic model is made from the constructor's signature: arguments of SB3 are accepted under the same name,
+and an unknown one is an error that suggests the nearest.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
+import operator
+import types
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 import numpy as np
 from gymnasium import spaces
-from pydantic import AfterValidator, Field, PositiveInt, create_model, model_serializer, model_validator
+from pydantic import AfterValidator, Field, create_model, model_serializer, model_validator
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise
 
-from ludus.config.hyperparameters import Hyperparameters, constant
-from ludus.config.schedule import Fraction, NonNegative, Schedule
+from ludus.config.hyperparameters import Hyperparameters, LayerSize, constant
+from ludus.config.schedule import Fraction, LearningRate, NonNegative, Schedule
 from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError
 
-# Arguments that are not the config's to give, and where what they mean is said instead.
+# Arguments that Ludus sets, and the config key to use instead.
 ELSEWHERE = {
     "env": "set env at the top of the config",
     "seed": "set seed at the top of the config",
@@ -39,22 +42,51 @@ _NOISE: dict[str, type[ActionNoise]] = {
 }
 
 
+# The range of an argument, if not 1 to 1e9 for integers and 0 to 1e6 for floats.
+_LEAST = {
+    "gradient_steps": -1,
+    "sde_sample_freq": -1,
+    "learning_starts": 0,
+    "top_quantiles_to_drop_per_net": 0,
+    "target_entropy": -1e6,
+    "alive_bonus_offset": -1e6,
+}
+_MOST = {
+    "n_steps": 10**8,
+    "n_epochs": 10_000,
+    "learning_starts": 10**12,
+    "target_update_interval": 10**12,
+    "max_grad_norm": 1e12,
+    "gae_lambda": 1,
+    "tau": 1,
+    "exploration_fraction": 1,
+    "exploration_initial_eps": 1,
+    "exploration_final_eps": 1,
+}
+
+
 def _unchanging(schedule: Schedule) -> Schedule:
     if schedule.shape != "constant":
-        raise ValueError("Stable-Baselines3 takes a plain number here, no schedule")
+        raise ValueError("Stable-Baselines3 expects a number here, got a schedule")
     return schedule
 
 
 class SB3Hyperparameters(Hyperparameters):
-    """Base of all of them: what Ludus adds to the constructor's arguments, or says in other words."""
+    """Base class: fields that Ludus adds to the constructor's arguments or names differently."""
 
     gamma: Annotated[Fraction, AfterValidator(_unchanging)] = constant(0.99)
     policy: str = Field(
         default="auto", description="MlpPolicy, CnnPolicy, LinearPolicy, …; auto: by the spaces"
     )
-    policy_net_arch: tuple[PositiveInt, ...] | None = Field(default=None, description="null: SB3's own")  # type: ignore[assignment]
-    value_net_arch: tuple[PositiveInt, ...] | None = Field(default=None, description="null: SB3's own")  # type: ignore[assignment]
+    policy_net_arch: tuple[LayerSize, ...] | None = Field(default=None, description="null: SB3's own")  # type: ignore[assignment]
+    value_net_arch: tuple[LayerSize, ...] | None = Field(default=None, description="null: SB3's own")  # type: ignore[assignment]
     policy_kwargs: dict[str, Any] = Field(default={}, description="more arguments for the policy's class")
+
+    def resolved(self, n_envs: int) -> Self:
+        """Return as many gradient steps a round as one env would get each, unless they are given."""
+        if "gradient_steps" in self.model_fields_set or getattr(self, "gradient_steps", None) != 1:
+            return self
+        return self.model_copy(update={"gradient_steps": n_envs})
 
     @model_validator(mode="before")
     @classmethod
@@ -75,7 +107,7 @@ class SB3Hyperparameters(Hyperparameters):
     def constructor_arguments(
         self, cls: type[BaseAlgorithm], action_space: spaces.Space[Any]
     ) -> dict[str, Any]:
-        """What to call `cls` with, beside policy, env and device: schedules as SB3 calls them."""
+        """Return the arguments of `cls` except policy, env and device, with schedules as SB3 calls them."""
         return {
             name: _for_sb3(getattr(self, name), name, action_space)
             for name in inspect.signature(cls).parameters
@@ -115,10 +147,25 @@ def check(config: TrainerConfig, h: SB3Hyperparameters) -> None:
 def _kind(name: str, annotation: Any) -> Any:
     """The type of a field, from the constructor's annotation."""
     if name == "action_noise":
-        return dict[Literal["normal", "ornstein_uhlenbeck"], float] | None
+        return dict[Literal["normal", "ornstein_uhlenbeck"], Annotated[float, Field(ge=0, le=1e6)]] | None
     parts = get_args(annotation) or (annotation,)
     if any(part is Callable or get_origin(part) is Callable for part in parts):
-        return NonNegative | None if type(None) in parts else NonNegative
+        schedule: Any = LearningRate if name == "learning_rate" else NonNegative
+        return schedule | None if type(None) in parts else schedule
+    return _bounded(name, annotation)
+
+
+def _bounded(name: str, annotation: Any) -> Any:
+    """`annotation` with bounds for every number in it."""
+    if annotation is int:
+        return Annotated[int, Field(ge=_LEAST.get(name, 1), le=_MOST.get(name, 10**9))]
+    if annotation is float:
+        return Annotated[float, Field(ge=_LEAST.get(name, 0), le=_MOST.get(name, 1e6))]
+    parts = tuple(_bounded(name, part) for part in get_args(annotation))
+    if get_origin(annotation) is tuple:
+        return tuple[parts]  # type: ignore[valid-type]
+    if get_origin(annotation) in (Union, types.UnionType):
+        return functools.reduce(operator.or_, parts)
     return annotation
 
 
@@ -142,5 +189,5 @@ def _for_sb3(value: Any, name: str, action_space: spaces.Space[Any]) -> Any:
 
 
 def _of_progress_remaining(schedule: Schedule) -> Callable[[float], float]:
-    """SB3 asks with what remains of the run, Ludus with what is done."""
+    """Convert a schedule: SB3 passes the remaining fraction of the run, Ludus the finished one."""
     return lambda remaining: schedule(1.0 - remaining)

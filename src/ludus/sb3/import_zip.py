@@ -1,7 +1,7 @@
-"""A model of Stable-Baselines3 as a Ludus policy, without running anything that its zip holds.
+"""Reads a model of Stable-Baselines3 as a Ludus policy, without running code from its zip.
 
-The zip's `data` is JSON in which whatever is not plain is a pickle in base64: the plain parts are read, the pickles
-are not. Its `policy.pth` holds tensors and is read by torch's loader that knows nothing else. The shape of the
+The zip's `data` is JSON with pickles in base64 for other objects. The plain values are read, the pickles
+are not. Its `policy.pth` is read with `weights_only=True`, which accepts tensors only. The shape of the
 networks follows from the tensors.
 """
 
@@ -24,6 +24,7 @@ import torch
 from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.registry import find_algorithm
 from ludus.config.schema import PolicyConfig
+from ludus.envs.user_code import close_env
 from ludus.errors import UserError
 from ludus.policies.networks import ACTIVATIONS
 from ludus.policies.observations import normalizable
@@ -45,7 +46,7 @@ _ACTIVATION = re.compile(r"torch\.nn\.modules\.activation\.(\w+)")
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """What a zip says of its policy, in Ludus's words. `weights` are those of the native policy."""
+    """The policy of a zip, as Ludus config and weights. `weights` have the names of the native policy."""
 
     algorithm: str
     hyperparams: HyperparameterConfig
@@ -55,9 +56,9 @@ class ImportedModel:
 
 
 def read_sb3_zip(path: Path, algorithm: str | None = None) -> ImportedModel:
-    """Read a `model.zip` of PPO (also maskable), A2C, DQN or SAC; `algorithm` says which where it is not clear.
+    """Read a `model.zip` of PPO (also maskable), A2C, DQN or SAC; `algorithm` is needed if the zip is ambiguous.
 
-    Raises UserError for another file, another algorithm, or a network that Ludus has no words for.
+    Raises UserError for another file, another algorithm, or a network that Ludus does not support.
     """
     data, weights = _read(path)
     try:
@@ -77,7 +78,7 @@ def _understood(
     if activation is not None:
         network["activation"] = _known_activation(activation[1], path)
     if data.get("use_sde"):
-        raise _no_words_for("state-dependent exploration (use_sde)", path)
+        raise _unsupported("state-dependent exploration (use_sde)", path)
     return ImportedModel(
         algorithm=name,
         hyperparams=HyperparameterConfig(**nets, **_plain_hyperparams(name, data)),
@@ -88,21 +89,21 @@ def _understood(
 
 
 def statistics_beside(model: Path) -> Path | None:
-    """The statistics that `ludus export` left beside a zip, if it did."""
+    """Return the file with statistics that `ludus export` wrote next to a zip; None if there is no such file."""
     path = statistics_path(model, ".json")
     return path if path.is_file() else None
 
 
 def read_statistics(path: Path, env: Callable[[], gym.Env[Any, Any]]) -> dict[str, torch.Tensor]:
-    """The statistics of VecNormalize, as the tensors of a policy's `obs_normalizer`.
+    """Return the statistics of VecNormalize as the tensors of a policy's `obs_normalizer`.
 
-    `path` is the JSON that Ludus writes, or the pickle that SB3 writes. A pickle is loaded, and so may run code:
-    only with the user's word. UserError when the statistics are of other observations.
+    `path` is the JSON that Ludus writes, or the pickle that SB3 writes. A pickle can run code when loaded:
+    this needs the user's consent. Raises UserError if the statistics are of other observations.
     """
     moments = _from_pickle(path) if path.suffix in (".pkl", ".pickle") else _from_json(path)
     single = env()
     keys = normalizable(single.observation_space)
-    single.close()
+    close_env(single)
     if sorted(moments) != sorted(keys):
         raise UserError(
             f"the statistics are of {', '.join(map(repr, moments)) or 'nothing'}, the env's observations are not",
@@ -129,13 +130,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         raise
     except pickle.UnpicklingError as error:
         raise UserError(
-            f"its weights hold more than tensors, which Ludus does not read: {str(error).splitlines()[0]}",
+            f"the weights contain other objects than tensors; Ludus does not load them: {str(error).splitlines()[0]}",
             where=str(path),
             fix="do not load this file anywhere, unless you know why",
         ) from None
-    except (
-        Exception
-    ) as error:  # zipfile and torch raise many kinds for a file that is damaged, or another one
+    except Exception as error:  # zipfile and torch raise many kinds of errors for a damaged or unrelated file
         raise _no_model(error, path) from None
     if not isinstance(data, dict) or not _are_tensors(weights):
         raise _no_model(None, path)
@@ -143,10 +142,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
 
 
 def _check_size(part: zipfile.ZipInfo, path: Path) -> None:
-    """UserError for a part that is small in the file and would fill the memory; SB3 itself compresses nothing."""
+    """Raise UserError for a zip bomb: a small part that unpacks to a large size. SB3 itself does not compress."""
     if part.file_size > _ALWAYS_FINE + _LARGEST_RATIO * part.compress_size:
         raise UserError(
-            f"'{part.filename}' would unfold to {part.file_size:,} bytes, many times its size in the zip",
+            f"'{part.filename}' would unpack to {part.file_size:,} bytes, many times its size in the zip",
             where=str(path),
             fix="give the zip that model.save() wrote",
         )
@@ -155,7 +154,7 @@ def _check_size(part: zipfile.ZipInfo, path: Path) -> None:
 def _no_model(error: Exception | None, path: Path) -> UserError:
     why = "" if error is None else f" ({type(error).__name__}: {' '.join(str(error).split()):.150})"
     return UserError(
-        f"this is no model of Stable-Baselines3{why}",
+        f"this is not a model of Stable-Baselines3{why}",
         where=str(path),
         fix="give the zip that model.save() wrote",
     )
@@ -168,7 +167,7 @@ def _are_tensors(weights: Any) -> bool:
 
 
 def _guess(data: Mapping[str, Any], weights: Mapping[str, torch.Tensor]) -> str:
-    """The algorithm, which a zip does not name, from the settings that only it has."""
+    """Guess the algorithm, which a zip does not name, from settings that only one algorithm has."""
     if any(name.startswith("quantile_net.") for name in weights):
         return "QR-DQN"
     if "exploration_fraction" in data:
@@ -193,14 +192,14 @@ def _known(name: str, path: Path) -> str:
     raise UserError(
         f"models of {name} cannot be imported",
         where=str(path),
-        fix=f"import knows {', '.join(KNOWN)} and MaskablePPO; --algo says which it is",
+        fix=f"supported: {', '.join(KNOWN)} and MaskablePPO; choose one with --algo",
     )
 
 
 def _extractor(
     given: Mapping[str, Any], weights: Mapping[str, torch.Tensor], beginning: str, path: Path
 ) -> tuple[dict[str, Any], str]:
-    """The `policy` section about the feature extractor, and what stands before its weights' names."""
+    """Return the `policy` section for the feature extractor, and the prefix of its weights' names."""
     own = [name.removeprefix(beginning) for name in weights if name.startswith(beginning)]
     named = str(given.get("features_extractor_class", ""))
     if "LudusExtractor" in named:
@@ -215,11 +214,11 @@ def _extractor(
     if "linear.0.weight" in own and "cnn.0.weight" in own:
         dim = int(weights[f"{beginning}linear.0.weight"].shape[0])
         return {"features_extractor": "NatureCNN", "features_dim": dim}, ""
-    raise _no_words_for(f"its feature extractor {named or 'for Dict observations'}", path)
+    raise _unsupported(f"its feature extractor {named or 'for Dict observations'}", path)
 
 
 Nets = tuple[bool, Pairs, dict[str, Any]]
-"""Whether one extractor serves all, where each weight stands, and the hidden layers."""
+"""A flag for a shared extractor, the pairs of weight names, and the hidden layers."""
 
 
 def _actor_critic(weights: Mapping[str, torch.Tensor]) -> Nets:
@@ -245,7 +244,7 @@ def _soft_actor(weights: Mapping[str, torch.Tensor]) -> Nets:
 
 
 def _are_equal(weights: Mapping[str, torch.Tensor], one: str, other: str) -> bool:
-    """Whether two parts of the network are one and the same, which a zip holds twice."""
+    """Return True if two parts have equal weights: a zip holds a shared part twice."""
     return all(
         torch.equal(value, weights.get(other + name.removeprefix(one), torch.empty(0)))
         for name, value in weights.items()
@@ -257,7 +256,7 @@ _NETS = {"PPO": _actor_critic, "A2C": _actor_critic, "DQN": _q_network, "SAC": _
 
 
 def _plain_hyperparams(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that both have under one name and that the zip holds as plain numbers."""
+    """Return the hyperparameters that both libraries share and that the zip holds as plain numbers."""
     model = find_algorithm(name).hyperparameters
     assert model is not None
     plain = {
@@ -271,7 +270,7 @@ def _plain_hyperparams(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _known_activation(name: str, path: Path) -> str:
     if name not in ACTIVATIONS:
-        raise _no_words_for(f"the activation {name}", path)
+        raise _unsupported(f"the activation {name}", path)
     return name
 
 
@@ -293,7 +292,7 @@ def _from_json(path: Path) -> dict[str, dict[str, Any]]:
 def _from_pickle(path: Path) -> dict[str, dict[str, Any]]:
     try:
         with path.open("rb") as file:
-            found = pickle.load(file)  # noqa: S301  # the user gave this very file, and --trust
+            found = pickle.load(file)  # noqa: S301  # the user named this file and passed --trust
         moments = found.obs_rms if found.norm_obs else {}
     except (OSError, pickle.UnpicklingError, AttributeError, ImportError) as error:
         raise UserError(f"the statistics cannot be read ({error})", where=str(path)) from None
@@ -304,8 +303,10 @@ def _from_pickle(path: Path) -> dict[str, dict[str, Any]]:
 
 def _require_same_clip(clip: Any, path: Path) -> None:
     if clip != 10.0:
-        raise _no_words_for(f"observations clipped at {clip} instead of 10", path)
+        raise _unsupported(f"observations clipped at {clip} instead of 10", path)
 
 
-def _no_words_for(what: str, path: Path) -> UserError:
-    return UserError(f"Ludus has no words for {what}", where=str(path), fix="train it anew with Ludus")
+def _unsupported(what: str, path: Path) -> UserError:
+    return UserError(
+        f"Ludus does not support {what}", where=str(path), fix="train the model again with Ludus"
+    )

@@ -1,4 +1,4 @@
-"""A model of Stable-Baselines3 written as a run: to evaluate, to play, to start another run from."""
+"""Writes a model of Stable-Baselines3 as a run, to evaluate, to play, or to start another run from."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from ludus.config.loading import dump_yaml, sealed
 from ludus.config.schema import EnvConfig, TrainerConfig
 from ludus.envs.make import EnvSpec
+from ludus.envs.user_code import close_env
 from ludus.errors import UserError
 from ludus.evaluation.load import new_learner
 from ludus.runs.atomic import write_atomic
@@ -21,7 +22,7 @@ from ludus.types import Progress
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """The run that was written, what the file said of itself, and the statistics that were read with it."""
+    """The new run, the algorithm and steps of the model, and the file of its statistics."""
 
     run: RunDirectory
     algorithm: str
@@ -54,9 +55,9 @@ def write_imported(
     name: str,
     save_dir: str,
 ) -> RunDirectory:
-    """The run of `model` on `env`, with one checkpoint that holds the policy and the `statistics` it came with.
+    """Write a run of `model` on `env`, with one checkpoint that holds the policy and its `statistics`.
 
-    UserError when the model's networks are not made for that env.
+    Raises UserError if the networks do not fit the env's spaces.
     """
     config = TrainerConfig(
         name=name,
@@ -72,12 +73,12 @@ def write_imported(
     try:
         policy = new_learner(config, single.observation_space, single.action_space).policy
     finally:
-        single.close()
+        close_env(single)
     try:
         policy.load_state_dict(model.weights | statistics)
     except RuntimeError as error:
         raise UserError(
-            f"the model is not made for {env.id}: {str(error).splitlines()[-1].strip()}",
+            f"the model does not fit {env.id}: {str(error).splitlines()[-1].strip()}",
             where=f"command line: --env {env.id}",
             fix="give the env it was trained on",
         ) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 import warnings
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 from torch.nn.utils import parameters_to_vector
 
 import ludus.sb3.policy_outputs  # noqa: F401  # registers the outputs of its policies
@@ -32,7 +34,7 @@ from ludus.rollout.experience import Experience
 from ludus.rollout.stepper import Stepper
 from ludus.sb3.collector import SB3Collector
 from ludus.sb3.hyperparameters import SB3Hyperparameters
-from ludus.sb3.network import policy_arguments, policy_class
+from ludus.sb3.network import policy_arguments, policy_class, unused_policy_keys
 from ludus.sb3.normalizing import normalized
 from ludus.sb3.policy import RecurrentSB3Policy, SB3Policy
 from ludus.sb3.replay import end_open_episodes, load_replay, replay_tensors
@@ -41,7 +43,7 @@ from ludus.types import Metrics
 
 _log = logging.getLogger("ludus.algorithms")
 
-# What of a model is a plain number that goes on counting; not every algorithm has each.
+# Counters of a model; not every algorithm has each.
 _COUNTERS = (
     "num_timesteps",
     "_episode_num",
@@ -54,9 +56,9 @@ _SB3_FOLDERS = tuple(str(Path(package.__path__[0])) for package in (stable_basel
 
 
 class SB3Learner(Learner[Experience, SB3Hyperparameters]):
-    """Wraps `model`, an instance of `cls`. Its two beats are `collect` (for the collector) and `learn`.
+    """Wraps `model`, an instance of `cls`. A round is `collect` (called by the collector) and `learn`.
 
-    `total` is how long the run will be, which SB3 asks for in steps while it collects.
+    `total` is the length of the run, which SB3 needs in steps while it collects.
     """
 
     policy: SB3Policy
@@ -72,6 +74,10 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
         self.model: Any = self._make_model(cls, normalizer)
         self._is_ars = issubclass(cls, ARS)
         self._is_off_policy = issubclass(cls, OffPolicyAlgorithm)
+        self.stops_between_steps = not (self._is_ars or self._is_off_policy)
+        if self.stops_between_steps:
+            for optimizer in self.optimizers().values():
+                optimizer.register_step_pre_hook(lambda *_: self.before_step())
         self.model.set_logger(Logger(folder=None, output_formats=[]))
         recurrent = isinstance(self.model.policy, RecurrentActorCriticPolicy)
         wrapper = RecurrentSB3Policy if recurrent else SB3Policy
@@ -79,18 +85,18 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
         self.total: When | None = None
         self.engine_note = f"Stable-Baselines3 {version('stable-baselines3')}"
 
-    # The two beats
+    # One round
 
-    def collect(self, callback: BaseCallback) -> None:
-        """As the beginning of a round in SB3's `learn`."""
+    def collect(self, callback: BaseCallback, shortened: Callable[[int], int]) -> None:
+        """Collect as a round of SB3's `learn` does; `shortened` limits the number of vector steps."""
         model = self.model
         model._total_timesteps = self._total_steps()
         if self._is_ars:
-            model._do_one_update(callback, None)  # it has no other beat
+            model._do_one_update(callback, None)  # ARS collects and learns in one call
         elif self._is_off_policy:
             model.collect_rollouts(
                 model.env,
-                train_freq=model.train_freq,
+                train_freq=_shorter(model.train_freq, shortened),
                 action_noise=model.action_noise,
                 callback=callback,
                 learning_starts=model.learning_starts,
@@ -98,7 +104,9 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
                 log_interval=None,
             )
         else:
-            model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
+            n_steps = shortened(model.n_steps)
+            _resize(model.rollout_buffer, n_steps)
+            model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=n_steps)
 
     def credit(self, experience: Experience, fraction: float) -> Experience:
         """Return `experience` as it is: SB3 has computed advantages while it collected, or keeps a replay buffer."""
@@ -120,14 +128,14 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
         return SB3Collector(self, stepper)
 
     def begin(self, barrier: int, callback: BaseCallback) -> None:
-        """Bring the envs to `barrier`, and the model to what it is when SB3 begins to learn: no open episode."""
+        """Restart the envs from `barrier`, and reset the model to the start of SB3's `learn`: no open episode."""
         model = self.model
         if self._is_off_policy:
             end_open_episodes(model.replay_buffer)
         if hasattr(model, "_last_lstm_states"):
             model._last_lstm_states = _forgotten(model._last_lstm_states)
         self.envs.next_barrier = barrier
-        model._last_obs = None  # asks for a reset
+        model._last_obs = None  # makes SB3 reset the envs
         normalize = model.get_vec_normalize_env()
         if normalize is not None and barrier > 0:
             normalize.training = (
@@ -137,11 +145,15 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
         if normalize is not None:
             normalize.training = True
 
-    # What a checkpoint holds
+    # Content of a checkpoint
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         named = {name: self._part(name) for name in self.model._get_torch_save_params()[0]}
         return {name: part for name, part in named.items() if isinstance(part, torch.optim.Optimizer)}
+
+    def unused_keys(self) -> dict[str, str]:
+        unused = {"kernels": "Stable-Baselines3 computes with plain torch"}
+        return unused | unused_policy_keys(type(self.model), self.context)
 
     def warm_start(self, policy: dict[str, torch.Tensor]) -> None:
         super().warm_start(policy)
@@ -177,7 +189,7 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
         self.model.action_space.np_random.bit_generator.state = values["action_space"]
         self._follow_policy()
 
-    # Within
+    # Internals
 
     def _make_model(
         self, cls: type[BaseAlgorithm], normalizer: ObservationNormalizer | None
@@ -202,7 +214,7 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
                 if not _is_sb3s(error):
                     raise  # the user's own network
                 raise ConfigError(
-                    f"Stable-Baselines3 refuses to make this {cls.__name__}: {error}",
+                    f"Stable-Baselines3 cannot create this {cls.__name__}: {error}",
                     key="hyperparams",
                     fix="change what it names",
                 ) from error
@@ -211,14 +223,14 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
         return model
 
     def _total_steps(self) -> float:
-        """The whole run in steps: as configured, or as the progress so far would have it."""
+        """Return the length of the run in steps: as configured, or estimated from the progress so far."""
         if self.total is not None and self.total.unit == "steps":
             return self.total.amount
         done = 1.0 - self.model._current_progress_remaining
         return float(self.model.num_timesteps / done) if done > 0 else float("inf")
 
     def _take_metrics(self) -> Metrics:
-        """What SB3 logged since the last call, without its clock."""
+        """Return the metrics that SB3 logged since the last call, without its times."""
         logger = self.model.logger
         logged = {name: value for name, value in logger.name_to_value.items() if not name.startswith("time/")}
         for kept in (logger.name_to_value, logger.name_to_count, logger.name_to_excluded):
@@ -241,7 +253,7 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
         return part
 
     def _follow_policy(self) -> None:
-        if self._is_ars:  # it keeps its weights beside the policy, too
+        if self._is_ars:  # ARS keeps a second copy of the policy's weights
             self.model.weights = parameters_to_vector(self.model.policy.parameters()).detach()
 
 
@@ -258,12 +270,24 @@ def _require_fitting_actions(cls: type[BaseAlgorithm], space: spaces.Space[Any])
         require_action_space(name, space, (spaces.Box, spaces.Discrete), "PPO or A2C")
 
 
+def _resize(buffer: Any, n_steps: int) -> None:
+    """Make `buffer` hold `n_steps` steps from its next reset on, with which SB3 begins a rollout."""
+    buffer.buffer_size = n_steps
+    if hasattr(buffer, "hidden_state_shape"):
+        buffer.hidden_state_shape = (n_steps, *buffer.hidden_state_shape[1:])
+
+
+def _shorter(train_freq: TrainFreq, shortened: Callable[[int], int]) -> TrainFreq:
+    in_steps = train_freq.unit == TrainFrequencyUnit.STEP
+    return TrainFreq(shortened(train_freq.frequency), train_freq.unit) if in_steps else train_freq
+
+
 def _forgotten(states: RNNStates) -> RNNStates:
     pi, vf = ((torch.zeros_like(hidden), torch.zeros_like(cell)) for hidden, cell in states)
     return RNNStates(pi, vf)
 
 
 def _is_sb3s(error: BaseException) -> bool:
-    """Whether SB3 itself raised it, and not a network that it was building."""
+    """Return True if SB3 itself raised the error, not a network that it was building."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and frames[-1].filename.startswith(_SB3_FOLDERS)

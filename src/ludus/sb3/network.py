@@ -27,10 +27,11 @@ _SAID_BY_LUDUS = {
     "features_extractor_class": "set policy.features_extractor",
     "features_extractor_kwargs": "set policy.features_extractor_kwargs",
     "share_features_extractor": "set policy.share_features_extractor",
-    "use_sde": "set use_sde beside it",
+    "use_sde": "set use_sde next to policy_kwargs",
     "normalize_images": "leave it out",
     "optimizer_class": "a config cannot name a class here: leave it out",
 }
+_OF_SB3 = ("FlattenExtractor", "NatureCNN", "CombinedExtractor")
 _GIVEN_BY_SB3 = {"self", "observation_space", "action_space", "lr_schedule"}
 
 
@@ -64,9 +65,9 @@ def policy_class(
                 "policy", h.policy, known, where="hyperparams.policy", fix=f"one of {', '.join(known)}"
             )
         return h.policy
-    kind = {"CombinedExtractor": "MultiInput", "NatureCNN": "Cnn"}.get(auto_extractor(space), "Mlp")
-    if kind == "Cnn" and _is_own(policy.features_extractor, space):
-        kind = "Mlp"
+    kind = "MultiInput" if isinstance(space, spaces.Dict) else "Mlp"
+    if auto_extractor(space) == "NatureCNN" and not _is_own(policy.features_extractor, space):
+        kind = "Cnn"
     recurrent = "Lstm" if "MlpLstmPolicy" in known else ""
     name = f"{kind}{recurrent}Policy"
     if name not in known:
@@ -83,6 +84,12 @@ def policy_arguments(cls: type[BaseAlgorithm], name: str, place: LearnerContext)
     h = place.hyperparams
     assert isinstance(h, SB3Hyperparameters)
     policy, space = place.policy, place.observation_space
+    if policy.network is not None:
+        raise ConfigError(
+            "policy.network replaces the hidden layers of engine: native",
+            key="policy.network",
+            fix="leave engine: sb3 out, or use policy.features_extractor",
+        )
     accepted = set(inspect.signature(cls.policy_aliases[name]).parameters) - _GIVEN_BY_SB3
     arguments: dict[str, Any] = {}
     chosen: dict[str, tuple[str, Any]] = {}  # argument -> the key that gave it, and its value
@@ -110,7 +117,7 @@ def policy_arguments(cls: type[BaseAlgorithm], name: str, place: LearnerContext)
     for argument, (key, value) in chosen.items():
         if argument not in accepted:
             raise ConfigError(
-                f"the {name} of {cls.__name__} in Stable-Baselines3 takes no {argument}",
+                f"the {name} of {cls.__name__} in Stable-Baselines3 has no argument {argument}",
                 key=key,
                 fix="leave it out",
             )
@@ -118,8 +125,23 @@ def policy_arguments(cls: type[BaseAlgorithm], name: str, place: LearnerContext)
     return arguments | _checked(h.policy_kwargs, accepted, name)
 
 
+def unused_policy_keys(cls: type[BaseAlgorithm], place: LearnerContext) -> dict[str, str]:
+    """Return the keys of the network that this algorithm does not use, each with the reason."""
+    h = place.hyperparams
+    assert isinstance(h, SB3Hyperparameters)
+    name = policy_class(cls, h, place.policy, place.observation_space)
+    unused = {}
+    if "share_features_extractor" not in inspect.signature(cls.policy_aliases[name]).parameters:
+        unused["policy.share_features_extractor"] = (
+            f"{cls.__name__} of Stable-Baselines3 takes no such argument"
+        )
+    if not (issubclass(cls, OnPolicyAlgorithm) or _has_actor(cls)):
+        unused["hyperparams.value_net_arch"] = f"{cls.__name__} of Stable-Baselines3 has one network"
+    return unused
+
+
 def _checked(given: dict[str, Any], accepted: set[str], name: str) -> dict[str, Any]:
-    """The config's own `policy_kwargs`; ConfigError for one that the policy does not take or Ludus says otherwise."""
+    """The config's own `policy_kwargs`; ConfigError for one that the policy lacks or that Ludus sets."""
     for argument in given:
         where = f"hyperparams.policy_kwargs.{argument}"
         if argument in _SAID_BY_LUDUS:
@@ -136,9 +158,11 @@ def _checked(given: dict[str, Any], accepted: set[str], name: str) -> dict[str, 
 
 
 def _is_own(extractor: str, space: spaces.Space[Any]) -> bool:
-    """Whether the extractor is Ludus's to make: SB3 has its own for what auto means, and to flatten a Box."""
-    flattens = extractor == "FlattenExtractor" and not isinstance(space, spaces.Dict)
-    return extractor not in ("auto", auto_extractor(space)) and not flattens
+    """Return True if Ludus must make the extractor: SB3 has its own for flattening, images and most Dicts."""
+    meant = auto_extractor(space)
+    if extractor in ("auto", meant):
+        return meant not in _OF_SB3
+    return extractor != "FlattenExtractor" or isinstance(space, spaces.Dict)
 
 
 def _net_arch(cls: type[BaseAlgorithm], h: SB3Hyperparameters) -> Any:

@@ -1,4 +1,4 @@
-"""SB3's VecNormalize with its statistics kept where Ludus saves them: in the policy, and with the rewards."""
+"""SB3's VecNormalize with statistics that Ludus saves: in the policy, and in the reward normaliser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.types import Array
 
 
 class SharedMoments(RunningMeanStd):
-    """SB3's running mean and variance, its arithmetic and all, written into the buffers of a RunningMoments."""
+    """SB3's running mean and variance, with its arithmetic, stored in the buffers of a RunningMoments."""
 
     def __init__(self, moments: RunningMoments) -> None:  # not SB3's: the values are there already
         self._moments = moments
@@ -48,7 +48,7 @@ def normalized(
     rewards: RewardNormalizer | None,
     gamma: float,
 ) -> VecEnv:
-    """`envs` in a VecNormalize over these statistics, where there is anything to normalise."""
+    """Return `envs` in a VecNormalize with these statistics; `envs` itself if nothing is normalised."""
     keys = [] if observations is None else observations.keys
     if not keys and rewards is None:
         return envs

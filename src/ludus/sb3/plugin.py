@@ -8,6 +8,7 @@ PLUGIN = Plugin(
     name="sb3",
     package="stable_baselines3",
     extra="sb3",
+    vector_envs=("ludus.sb3.given_vec_env:as_vector_env",),
     engines={"sb3": "ludus.sb3.trainer:SB3Trainer"},
     algorithms={"sb3": "ludus.sb3.catalog"},
     exports={"sb3": "ludus.sb3.export"},

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ludus.policies.base import NetworkSpec, Policy, RecurrentActor
 from ludus.policies.extractors import ObservationTensor
-from ludus.policies.observations import ObservationNormalizer
+from ludus.policies.observations import ObservationNormalizer, check_observation
 from ludus.types import Array, BoolArray, Observation
 
 Memory = tuple[Array, Array]
@@ -105,6 +105,7 @@ class RecurrentSB3Policy(SB3Policy, RecurrentActor):
         mask: BoolArray | None = None,
         deterministic: bool = True,
     ) -> tuple[Array, list[Memory]]:
+        check_observation(self.observation_space, obs)
         actions, after = self._act_with_memory(self.prepare(obs), memories, deterministic)
         return self.to_env(actions.cpu().numpy()), after
 

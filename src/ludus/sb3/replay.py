@@ -1,4 +1,4 @@
-"""SB3's replay buffers as tensors: only what is filled, and what an end forced from outside means to them."""
+"""SB3's replay buffers as tensors (filled rows only), and their open episodes ended at a checkpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def replay_tensors(buffer: ReplayBuffer) -> dict[str, torch.Tensor]:
 
 
 def load_replay(buffer: ReplayBuffer, tensors: dict[str, torch.Tensor]) -> None:
-    """Take up what `replay_tensors` gave, into a buffer of the same size."""
+    """Restore the tensors of `replay_tensors` into a buffer of the same size."""
     buffer.pos, buffer.full = int(tensors["position"]), bool(tensors["full"])
     for name, array in _arrays(buffer):
         array[: _rows(buffer)] = tensors[name].numpy()

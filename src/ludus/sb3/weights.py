@@ -1,6 +1,6 @@
-"""Where each weight of a Ludus policy stands in the policy of the same algorithm in Stable-Baselines3.
+"""Names of a Ludus policy's weights in the policy of the same algorithm in Stable-Baselines3.
 
-Needs no Stable-Baselines3: what is in its files can be read without it.
+Does not need Stable-Baselines3: its files can be read without it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 Pairs = list[tuple[str, tuple[str, ...]]]
-"""The beginning of a name in Ludus, and the beginnings it has in SB3, where targets and aliases repeat it."""
+"""Prefix of a name in Ludus, and its prefixes in SB3: target networks and aliases repeat the weights."""
 
 
 def actor_critic_pairs(*, shares_extractor: bool, shares_net: bool) -> Pairs:
@@ -60,7 +60,7 @@ def soft_pairs(*, shares_extractor: bool) -> Pairs:
 
 
 def to_sb3(weights: Mapping[str, Tensor], pairs: Pairs, inner: str = "") -> dict[str, Tensor]:
-    """A Ludus policy's weights under SB3's names; `inner` stands before those of an extractor within another."""
+    """Return a Ludus policy's weights under SB3's names; `inner` is the prefix of a nested extractor."""
     renamed: dict[str, Tensor] = {}
     for name, value in weights.items():
         for ours, theirs in _matching(name, pairs):
@@ -71,7 +71,7 @@ def to_sb3(weights: Mapping[str, Tensor], pairs: Pairs, inner: str = "") -> dict
 
 
 def from_sb3(weights: Mapping[str, Tensor], pairs: Pairs, inner: str = "") -> dict[str, Tensor]:
-    """The other way round. What SB3 keeps besides, target networks and aliases, is left out."""
+    """Return SB3's weights under Ludus's names, without target networks and aliases."""
     renamed: dict[str, Tensor] = {}
     for ours, theirs in pairs:
         beginning = theirs[0] + (inner if ours.endswith("features_extractor.") else "")
@@ -82,12 +82,12 @@ def from_sb3(weights: Mapping[str, Tensor], pairs: Pairs, inner: str = "") -> di
 
 
 def statistics_path(model: Path, suffix: str) -> Path:
-    """Where the statistics of `model` stand, for which SB3's zip has no place: `model_vecnormalize.json`."""
+    """Return the path of the statistics of `model`, which SB3's zip cannot hold: `model_vecnormalize.json`."""
     return model.with_name(f"{model.stem}_vecnormalize{suffix}")
 
 
 def layers(weights: Mapping[str, Tensor], beginning: str) -> list[int]:
-    """The widths that the linear layers under `beginning` put out, in order."""
+    """Return the output widths of the linear layers under `beginning`, in order."""
     numbers = sorted(_layer_numbers(weights, beginning))
     return [int(weights[f"{beginning}{number}.weight"].shape[0]) for number in numbers]
 
@@ -98,7 +98,7 @@ def _layer_numbers(weights: Iterable[str], beginning: str) -> set[int]:
 
 
 def _matching(name: str, pairs: Pairs) -> Pairs:
-    """The pairs for `name`: of several beginnings the longest counts."""
+    """Return the pairs for `name`; of several prefixes the longest counts."""
     found = [pair for pair in pairs if name.startswith(pair[0])]
     longest = max((len(ours) for ours, _ in found), default=0)
     return [pair for pair in found if len(pair[0]) == longest]

@@ -1,7 +1,7 @@
-"""Models in SB3's own format on disk: `model.zip`, and beside it the statistics for which the zip has no place.
+"""Models in SB3's own format on disk: `model.zip`, and next to it the statistics, which the zip cannot hold.
 
-`model_vecnormalize.pkl` is what `VecNormalize.load` of SB3 reads; `model_vecnormalize.json` says the same in plain
-numbers, and is what Ludus reads back. Ludus writes pickle here, for SB3, and reads none.
+`VecNormalize.load` of SB3 reads `model_vecnormalize.pkl`; `model_vecnormalize.json` has the same content as plain
+numbers, for Ludus. Ludus writes the pickle for SB3 and never reads it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ludus.sb3.weights import statistics_path
 
 
 def write_model(model: BaseAlgorithm, path: Path) -> list[Path]:
-    """Write `model` to `path`, and its VecNormalize, if it has one, beside it. Returns the files; raises OSError."""
+    """Write `model` to `path`, and its VecNormalize, if any, next to it. Returns the files. Raises OSError."""
     written = [path]
     buffer = io.BytesIO()
     model.save(buffer)
@@ -32,7 +32,7 @@ def write_model(model: BaseAlgorithm, path: Path) -> list[Path]:
 
 
 def _write_statistics(normalize: VecNormalize, pickled: Path, readable: Path) -> list[Path]:
-    plain = VecNormalize.__new__(VecNormalize)  # a copy with numbers of its own, which `copy` cannot make
+    plain = VecNormalize.__new__(VecNormalize)  # an independent copy, which `copy` cannot make
     plain.__dict__.update(normalize.__dict__)
     if plain.norm_obs:
         shared: Any = normalize.obs_rms

@@ -1,1 +1,1 @@
-"""Beyond one process: what runs on Ray when a config has a `scale:` section."""
+"""Training on several processes or machines with Ray, for configs with a `scale:` section."""

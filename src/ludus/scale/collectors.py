@@ -1,4 +1,4 @@
-"""The collectors of a run whose envs are spread over shards: they publish versions and bring harvests together.
+"""The collectors of a run whose envs are spread over shards: they publish versions and merge the shards' results.
 
 `SyncCollector` waits for every shard, so that what it collects depends on nothing but the config. `AsyncCollector`
 takes what is there, within a bound on how old it may be.
@@ -7,6 +7,7 @@ takes what is there, within a bound on how old it may be.
 from __future__ import annotations
 
 import logging
+import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,20 +21,22 @@ from ludus.policies.base import Policy
 from ludus.policies.observations import Moments, RewardNormalizer
 from ludus.rollout.collector import Collector
 from ludus.rollout.experience import Experience, Rollout, join_rollouts, join_transitions
+from ludus.runs.signals import StopRequested, stop_requested_at
 from ludus.scale.fleet import Fleet, ShardLost
 from ludus.scale.losses import Losses
 from ludus.scale.shard import Memory, ShardResult, Version, statistics
 from ludus.types import Metrics
 
 _log = logging.getLogger("ludus.scale")
-_LOOK_AROUND_SECONDS = 0.2  # between two looks at signals and callbacks while shards play
+_STOP_SECONDS = 2.0  # for shards to answer after a stop signal
+_LOOK_AROUND_SECONDS = 0.2  # between two checks of signals and callbacks while shards play
 REPLAY_SECONDS = 10.0
 """A lost shard plays again what it had played since the barrier if that took no longer; else its episodes are lost."""
 _REWARDS = "reward_normalizer."
 
 
 class ShardedCollector(Collector):
-    """What both have in common: publishing, statistics, losses, and what a checkpoint holds of the shards."""
+    """Base of both collectors: publishing, statistics, losses, and the shards' part of a checkpoint."""
 
     def __init__(self, fleet: Fleet, rewards: RewardNormalizer | None, max_failures: int) -> None:
         super().__init__()
@@ -43,7 +46,7 @@ class ShardedCollector(Collector):
         self._memories: list[Memory | None] = [None] * len(fleet)
         self._number = 0
         self._version: Any = None
-        """What the fleet knows the published policy by."""
+        """Handle of the published policy in the fleet."""
         self._lost: dict[int, list[Any] | None] = {}
         """Shards that are being replaced; once they are there, the tickets of what brings them up."""
 
@@ -102,16 +105,16 @@ class ShardedCollector(Collector):
 
     @abstractmethod
     def _bring_up(self, index: int) -> list[Any]:
-        """Bring a newly built shard to where the lost one was, or to a new start: the tickets of what it is told."""
+        """Send a new shard the state of the lost one, or a new start. Return the tickets of the requests."""
 
     def _lose(self, index: int, lost: ShardLost) -> None:
-        """Send for a shard in place of a lost one. CollectorsLost when that happened too often."""
+        """Request a replacement for a lost shard. CollectorsLost if too many were lost."""
         self.losses.count(str(lost))
         self.fleet.replace(index)
         self._lost[index] = None
 
     def _tend(self) -> list[int]:
-        """See to the shards that were lost, without waiting; returns those that can be asked again."""
+        """Check the replacements of lost shards, without waiting; return those that can be asked again."""
         return [index for index in list(self._lost) if self._is_back(index)]
 
     def _is_back(self, index: int) -> bool:
@@ -129,25 +132,31 @@ class ShardedCollector(Collector):
             self._lose(index, again)
             return False
         del self._lost[index]
-        _log.info("collector %d goes on (%s)", index, self.fleet.place(index))
+        _log.info("collector %d continues (%s)", index, self.fleet.place(index))
         return True
 
     def _tell_all(self, method: str, *args: Any) -> None:
-        """Have all shards that are there do something, and wait until it is done."""
+        """Call a method of all available shards, and wait until it is done."""
         self._hear({index: self.fleet.ask(index, method, *args) for index in self._present()})
 
     def _load_shards(self) -> None:
-        """Give every shard that is there what it is to remember."""
+        """Restore the memory of every available shard."""
         known = {index: memory for index in self._present() if (memory := self._memories[index]) is not None}
         self._hear({index: self.fleet.ask(index, "load", memory) for index, memory in known.items()})
 
     def _present(self) -> list[int]:
-        """The shards that can be told something. Those that are lost learn where to go on when they are back."""
-        self._lost = dict.fromkeys(self._lost)  # what some of them are told at this moment is out of date
+        """Return the shards that can take requests. A lost shard gets its state when it is replaced."""
+        self._lost = dict.fromkeys(self._lost)  # requests already sent to new shards are out of date
         return [index for index in range(len(self.fleet)) if index not in self._lost]
 
     def _hear(self, tickets: dict[int, Any]) -> None:
+        """Wait for all answers. StopRequested some seconds after a stop signal: an env of a shard may hang."""
+        asked = time.monotonic()
         for index, ticket in tickets.items():
+            while not self.fleet.wait([ticket], _LOOK_AROUND_SECONDS):
+                signalled = stop_requested_at()
+                if signalled is not None and time.monotonic() > max(signalled, asked) + _STOP_SECONDS:
+                    raise StopRequested
             try:
                 self.fleet.answer(index, ticket)
             except ShardLost as lost:
@@ -179,7 +188,9 @@ class SyncCollector(ShardedCollector):
 
     def collect(self, policy: Policy) -> Experience:
         there = [index for index in range(len(self.fleet)) if index not in self._lost]
-        pending = {self.fleet.ask(index, "collect", self._version): index for index in there}
+        # every shard has as many envs as the others
+        left = () if self.steps_left is None else (-(-self.steps_left() // len(self.fleet)),)
+        pending = {self.fleet.ask(index, "collect", self._version, *left): index for index in there}
         harvests: dict[int, ShardResult] = {}
         while pending or self._lost:
             for ticket in self.fleet.wait(list(pending), _LOOK_AROUND_SECONDS):
@@ -189,7 +200,7 @@ class SyncCollector(ShardedCollector):
                 except ShardLost as lost:
                     self._lose(index, lost)
             for index in self._tend():
-                pending[self.fleet.ask(index, "collect", self._version)] = index
+                pending[self.fleet.ask(index, "collect", self._version, *left)] = index
             self._call_hook(sum(harvest.experience.steps for harvest in harvests.values()))
         self._number += 1
         in_order = [harvests[index] for index in range(len(self.fleet))]
@@ -200,7 +211,7 @@ class SyncCollector(ShardedCollector):
         return join([harvest.experience for harvest in in_order])
 
     def _merge_statistics(self, policy: Policy, harvests: list[ShardResult]) -> None:
-        """What all shards have seen. The first one's as they are: a single shard leaves what it would have alone."""
+        """Merge the statistics of all shards. The first shard's are taken unchanged: one shard alone is exact."""
         for name, running in statistics(policy, self._rewards).items():
             before = running.moments()
             running.become(harvests[0].statistics[name])
@@ -209,24 +220,24 @@ class SyncCollector(ShardedCollector):
 
     def _bring_up(self, index: int) -> list[Any]:
         memory, diary, latest = self._at_barrier[index], self._diaries[index], self._memories[index]
-        told = [] if memory is None else [self.fleet.ask(index, "load", memory)]
-        told.append(self.fleet.ask(index, "barrier", self._barrier))
+        tickets = [] if memory is None else [self.fleet.ask(index, "load", memory)]
+        tickets.append(self.fleet.ask(index, "barrier", self._barrier))
         if diary.seconds > REPLAY_SECONDS:
             _log.warning(
-                "collector %d had played %.0f s since the last checkpoint: its episodes begin anew",
+                "collector %d had played %.0f s since the last checkpoint: its episodes start again",
                 index,
                 diary.seconds,
             )
-            told.append(self.fleet.ask(index, "begin_anew", self.losses.total))
+            tickets.append(self.fleet.ask(index, "begin_anew", self.losses.total))
         elif diary.actions:
-            told.append(self.fleet.ask(index, "replay", diary.actions))
+            tickets.append(self.fleet.ask(index, "replay", diary.actions))
         if latest is not None:
-            told.append(self.fleet.ask(index, "load", latest))
-        return told
+            tickets.append(self.fleet.ask(index, "load", latest))
+        return tickets
 
 
 class AsyncCollector(ShardedCollector):
-    """Shards play on while the learner learns. An update takes as many collections as there are shards, whoever's.
+    """Shards keep playing while the learner learns. An update takes N collections for N shards, from any of them.
 
     `max_staleness` bounds how many updates old the version of a collection may be when it is learnt from: an update
     waits for one that would be too old at the next. Nothing that was played is thrown away. `away` is how many
@@ -253,7 +264,7 @@ class AsyncCollector(ShardedCollector):
         self._staleness: list[int] = []
 
     def barrier(self, number: int) -> None:
-        """The start of the games, or their new start after `load`. Later there is no common point: games go on."""
+        """Start the games, at first or after `load`. Later calls do nothing: games continue across barriers."""
         if not self._playing:
             self._playing = True
             self._tell_all("barrier", number)
@@ -297,11 +308,14 @@ class AsyncCollector(ShardedCollector):
         ages, self._staleness = self._staleness, []
         if not ages:
             return super().take_metrics()
-        told = {"rollout/staleness_mean": sum(ages) / len(ages), "rollout/staleness_max": float(max(ages))}
-        return super().take_metrics() | told
+        staleness = {
+            "rollout/staleness_mean": sum(ages) / len(ages),
+            "rollout/staleness_max": float(max(ages)),
+        }
+        return super().take_metrics() | staleness
 
     def _may_set_out(self, index: int) -> bool:
-        """Whether shard `index` may play once more before what it has played is learnt from."""
+        """Return True if shard `index` may start another collection before its last one is learnt from."""
         if index in self._lost:
             return False
         own = [outing for outing in self._outings if outing.shard == index]
@@ -312,7 +326,7 @@ class AsyncCollector(ShardedCollector):
         return away < self._away and len(self._outings) < updates * len(self.fleet)
 
     def _enough(self, number: int) -> list[PendingCollection] | None:
-        """What update `number` learns from; None while some of it is not there yet."""
+        """Return the collections that update `number` learns from; None while some are missing."""
         due = [outing for outing in self._outings if outing.version <= number - self._max_staleness]
         if any(outing.harvest is None for outing in due):
             return None
@@ -321,7 +335,7 @@ class AsyncCollector(ShardedCollector):
         return taken if len(taken) >= len(self.fleet) else None
 
     def _bring_home(self) -> None:
-        """Wait for a harvest, and take all that are there."""
+        """Wait for a result, and take all that are there."""
         away = {outing.ticket: outing for outing in self._outings if outing.harvest is None}
         for ticket in self.fleet.wait(list(away), _LOOK_AROUND_SECONDS):
             outing = away[ticket]
@@ -344,13 +358,13 @@ class AsyncCollector(ShardedCollector):
 
     def _bring_up(self, index: int) -> list[Any]:
         memory = self._memories[index]
-        told = [] if memory is None else [self.fleet.ask(index, "load", memory)]
-        return [*told, self.fleet.ask(index, "begin_anew", self.losses.total)]
+        tickets = [] if memory is None else [self.fleet.ask(index, "load", memory)]
+        return [*tickets, self.fleet.ask(index, "begin_anew", self.losses.total)]
 
 
 @dataclass(eq=False)
 class PendingCollection:
-    """A collection that a shard was sent out for, with which version, and what it brought home."""
+    """A collection requested from a shard: the version it plays with, and its result once there is one."""
 
     shard: int
     version: int
@@ -359,7 +373,7 @@ class PendingCollection:
 
 
 class ActionLog:
-    """What a shard has played since the barrier, while that is little enough to be played again."""
+    """Actions of a shard since the barrier, kept while they are few enough to be replayed."""
 
     def __init__(self) -> None:
         self.actions: list[Any] = []
@@ -374,7 +388,7 @@ class ActionLog:
 
 
 def join(parts: Sequence[Any]) -> Experience:
-    """The experience of several shards as one."""
+    """Concatenate the experience of several shards."""
     return join_rollouts(parts) if isinstance(parts[0], Rollout) else join_transitions(parts)
 
 

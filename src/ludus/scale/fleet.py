@@ -1,6 +1,6 @@
-"""Shards as Ray actors: where they are placed, how they are asked, and what it looks like when one is lost.
+"""Shards as Ray actors: placement, requests and answers, and detection of lost shards.
 
-Arguments and results go through Ray's object store: an array is written there once, by whoever made it, and read in
+Arguments and results go through Ray's object store: an array is written there once, by its producer, and read in
 place by every process of a node. A published version reaches each node once, however many shards play there.
 """
 
@@ -13,26 +13,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ludus.envs.vector.wire import unpack_error
+from ludus.config.own_modules import exported
+from ludus.envs.vector.wire import unpack
 from ludus.errors import UserError
-from ludus.scale.cluster import RaySession, import_ray
+from ludus.scale.cluster import RaySession, check_cluster, import_ray, is_connected, keep_logs
 from ludus.scale.processes import ROOM_SECONDS, ROOM_SECONDS_AGAIN, Fault, ShardProcess
 
 if TYPE_CHECKING:
     from ludus.scale.shard import ShardPlan
 
 _log = logging.getLogger("ludus.scale")
-_LOOK_SECONDS = 0.2  # between two looks at processes that start
+_LOOK_SECONDS = 0.2  # between two checks of processes that start
 _CLOSE_SECONDS = 3.0  # for envs to close of their own accord
 
 
 class ShardLost(Exception):
-    """The process of a shard, or its machine, is gone; says how."""
+    """The process of a shard, or its machine, is gone; the message has the cause."""
 
 
 @dataclass
 class _Hire:
-    """A process that was sent for: tickets of its place and of its shard, and until when to wait for room."""
+    """A requested process: tickets of its place and of its shard, and the deadline for free resources."""
 
     placed: Any
     built: Any
@@ -40,12 +41,12 @@ class _Hire:
 
 
 class Fleet:
-    """The shards of a run. `plans` says what they are, `cpus` what Ray sets aside for each."""
+    """The shards of a run. `plans` describes them; Ray reserves `cpus` for each."""
 
     def __init__(self, plans: Sequence[ShardPlan], session: RaySession, cpus: float) -> None:
         self._ray = import_ray()
         self._session = session
-        self._plans = [self._ray.put(plan) for plan in plans]
+        self._plans = [self.publish(plan) for plan in plans]
         self._cpus = cpus
         self._actors: list[Any] = [None] * len(plans)
         self._places: list[str] = [""] * len(plans)
@@ -56,6 +57,7 @@ class Fleet:
             while not all([self.is_there(index) for index in range(len(plans))]):
                 self.wait([hire.built for hire in self._hires.values()], _LOOK_SECONDS)
         except ShardLost as lost:  # shards that never played are not worth another try
+            keep_logs()
             self.close()
             raise UserError(str(lost), where="scale", fix="check the logs of Ray on that machine") from lost
         except BaseException:
@@ -66,26 +68,30 @@ class Fleet:
         return len(self._plans)
 
     def publish(self, thing: Any) -> Any:
-        """Put `thing` where every shard can read it; what this returns can stand in its place as an argument."""
+        """Put `thing` into the object store; return a reference that can be passed to `ask` instead."""
+        check_cluster()
         return self._ray.put(thing)
 
     def ask(self, index: int, method: str, *args: Any) -> Any:
-        """Have shard `index` call a method; returns a ticket for `wait` and `answer`."""
+        """Call a method of shard `index`; return a ticket for `wait` and `answer`."""
+        check_cluster()
         return self._actors[index].ask.remote(method, *args)
 
     def wait(self, tickets: Sequence[Any], seconds: float) -> list[Any]:
-        """The tickets that have an answer, waiting up to `seconds` for the first."""
+        """Return the tickets that have an answer; wait up to `seconds` for the first."""
         if not tickets:
             time.sleep(seconds)
             return []
+        check_cluster()
         ready, _ = self._ray.wait(list(tickets), num_returns=len(tickets), timeout=0)
         if not ready:
             ready, _ = self._ray.wait(list(tickets), num_returns=1, timeout=seconds)
         return list(ready)
 
     def answer(self, index: int, ticket: Any) -> Any:
-        """The answer of shard `index`. ShardLost when it died over it; else raises what the shard raised."""
+        """Return the answer of shard `index`. ShardLost if its process died; else raise the shard's error."""
         errors = self._ray.exceptions
+        check_cluster()
         try:
             answer = self._ray.get(ticket)
         except errors.RayTaskError as error:
@@ -93,16 +99,16 @@ class Fleet:
         except (errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError) as error:
             raise ShardLost(f"collector {index} ({self._places[index]}) was lost: {_cause(error)}") from error
         if isinstance(answer, Fault):
-            raise unpack_error(answer.packed)
+            raise unpack(answer.packed)
         return answer
 
     def replace(self, index: int) -> None:
-        """Send for a new process for shard `index`, wherever there is room; `is_there` tells when it can be asked."""
+        """Request a new process for shard `index`, on any node with room; `is_there` is True once it can be asked."""
         self._let_go(index)
         self._hire(index, self._cpus, ROOM_SECONDS_AGAIN)
 
     def is_there(self, index: int) -> bool:
-        """Whether shard `index` can be asked. ShardLost when it was lost before; else raises what building it raised.
+        """Return True if shard `index` can be asked. ShardLost if it was lost before; else the error of its building.
 
         Where no machine has had room in time, it shares CPUs with others.
         """
@@ -123,12 +129,12 @@ class Fleet:
         return True
 
     def place(self, index: int) -> str:
-        """The machine and process that shard `index` is in."""
+        """Return the machine and process of shard `index`."""
         return self._places[index]
 
     def close(self) -> None:
         """End all shards, and the connection to Ray with them."""
-        if self._ray.is_initialized():
+        if is_connected():
             closing = [
                 actor.ask.remote("close")
                 for index, actor in enumerate(self._actors)
@@ -138,14 +144,16 @@ class Fleet:
                 self._ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_SECONDS)
             for index in range(len(self._plans)):
                 self._let_go(index)
+            if closing:  # a call that a killed shard leaves open would keep this process from ending
+                self._ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_SECONDS)
         self._session.close()
 
     def _hire(self, index: int, cpus: float, seconds: float) -> None:
-        # a lost shard is rebuilt by whoever knows what it had played, not by Ray
+        # the collector rebuilds a lost shard, because it knows what the shard had played; Ray does not
         actor = self._ray.remote(ShardProcess).options(
             num_cpus=cpus, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
         )
-        self._actors[index] = process = actor.remote()
+        self._actors[index] = process = actor.remote(exported())
         placed, built = process.place.remote(), process.build.remote(self._plans[index])
         self._hires[index] = _Hire(placed, built, time.monotonic() + seconds)
 
@@ -157,6 +165,6 @@ class Fleet:
 
 
 def _cause(error: BaseException) -> str:
-    """Ray's explanation in one line."""
+    """Return Ray's explanation in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines)[:400] or type(error).__name__

@@ -1,4 +1,4 @@
-"""A GPU for the process that a run is started in: Ray knows of those it gives out, not of one a driver takes."""
+"""A GPU for the driver process of a run, reserved in Ray: Ray does not see a GPU that a driver uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WAIT_SECONDS = 60.0
 
 
 class HeldGPU:
-    """One GPU of this machine that Ray gives to nobody else. `index` is how torch calls it here."""
+    """One GPU of this machine, reserved in Ray. `index` is its number in torch."""
 
     def __init__(self, session: RaySession) -> None:
         ray = import_ray()
@@ -38,7 +38,7 @@ class HeldGPU:
 
 
 class _Holder:
-    """Holds what Ray has set aside for it."""
+    """Actor that holds the resources Ray has reserved for it."""
 
     def given(self) -> list[Any]:
         return list(import_ray().get_gpu_ids())

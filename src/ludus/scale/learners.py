@@ -1,4 +1,4 @@
-"""Several learners as one: who starts them, how they find each other, and what those after the first do.
+"""Several learners that train as one: their start, their connection, and the loop of those after the first.
 
 The process that a run is started in is the first learner. The others are processes on Ray, or those that torchrun has
 started next to it: they build the same learner, then follow the orders of the first, until it ends.
@@ -21,11 +21,12 @@ import torch.distributed as dist
 
 from ludus.algorithms.learner import LearnerContext
 from ludus.algorithms.peers import DistributedPeers, PeerLost
+from ludus.config.own_modules import exported
 from ludus.config.schema import TrainerConfig
 from ludus.config.sections import ScaleConfig
 from ludus.errors import UserError
 from ludus.runs.streams import Streams
-from ludus.scale.cluster import RaySession, import_ray
+from ludus.scale.cluster import RaySession, import_ray, is_connected, wait_for
 from ludus.scale.processes import LearnerProcess
 
 _log = logging.getLogger("ludus.scale")
@@ -60,7 +61,7 @@ class LearnerGroup:
         self._session = session
 
     def build(self, order: Order) -> None:
-        """Let the others build their learners."""
+        """Have the other ranks build their learners."""
         self.peers.tell("build", order)
 
     def close(self) -> None:
@@ -68,8 +69,9 @@ class LearnerGroup:
             with suppress(PeerLost):  # then it has ended already
                 self.peers.tell("end")
             dist.destroy_process_group()
-        for actor in self._actors:
-            import_ray().kill(actor)
+        if self._actors and is_connected():
+            for actor in self._actors:
+                import_ray().kill(actor)
         if self._session is not None:
             self._session.close()
 
@@ -87,7 +89,7 @@ def lead_torchrun(scale: ScaleConfig, device: torch.device) -> LearnerGroup:
 
 
 def follow_torchrun(config: TrainerConfig) -> None:
-    """Be one of the others, until the first learner ends."""
+    """Run as one of the other learners, until the first one ends."""
     scale = config.scale or ScaleConfig()
     device = torchrun_device(config.device)
     follow(_join(device, scale, "env://", int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])), device)
@@ -109,21 +111,21 @@ def lead_on_ray(
     def start(cpus: float) -> Any:
         # a lost learner has lost its weights: the caller starts another, not Ray
         options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
-        return ray.remote(LearnerProcess).options(**options).remote()
+        return ray.remote(LearnerProcess).options(**options).remote(exported())
 
     actors = [start(1) for _ in range(number - 1)]
     try:
         pending = [actor.place.remote() for actor in actors]
-        _, missing = ray.wait(
-            pending, num_returns=len(pending), timeout=_START_SECONDS if gpus else room_seconds
-        )
+        ready = wait_for(pending, len(pending), _START_SECONDS if gpus else room_seconds)
+        missing = [ticket for ticket in pending if ticket not in ready]
         if missing and not gpus:
             _log.warning("no free CPUs for %d learners: they share those of others", len(missing))
             for place in [place for place, ticket in enumerate(pending) if ticket in missing]:
                 ray.kill(actors[place])
                 actors[place] = start(0)
                 pending[place] = actors[place].place.remote()
-            _, missing = ray.wait(pending, num_returns=len(pending), timeout=_START_SECONDS)
+            ready = wait_for(pending, len(pending), _START_SECONDS)
+            missing = [ticket for ticket in pending if ticket not in ready]
         if missing:
             raise UserError(
                 f"no room for {len(missing)} of {number} learners within {_START_SECONDS:.0f} s",
@@ -139,13 +141,14 @@ def lead_on_ray(
     except ray.exceptions.RayActorError as error:
         raise PeerLost(f"a learner was lost while it started: {error}") from error
     except BaseException:
-        for actor in actors:
-            ray.kill(actor)
+        if is_connected():
+            for actor in actors:
+                ray.kill(actor)
         raise
 
 
 def follow_on_ray(address: str, rank: int, size: int, kind: str, scale: ScaleConfig) -> None:
-    """Be learner `rank` of those that meet at `address`, until the first ends."""
+    """Run as learner `rank` of the group at `address`, until the first learner ends."""
     device = torch.device(kind)
     follow(_join(device, scale, address, rank, size), device)
 

@@ -1,4 +1,4 @@
-"""How many workers a run may lose before it gives up."""
+"""Count lost workers, and end the run when there are too many."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import time
 from collections import deque
 
 from ludus.errors import CollectorsLost
+from ludus.scale.cluster import keep_logs
 
 _log = logging.getLogger("ludus.scale")
 _WITHIN_SECONDS = 3600.0
 
 
 class Losses:
-    """Counts what was lost. `most` of them within an hour are borne."""
+    """Counter of lost workers. A run tolerates `most` of them within an hour."""
 
     def __init__(self, most: int) -> None:
         self.total = 0
@@ -21,16 +22,17 @@ class Losses:
         self._when: deque[float] = deque()
 
     def count(self, cause: str) -> None:
-        """One more. CollectorsLost, with its cause, when that is one too many."""
+        """Count one more loss. CollectorsLost, with its cause, if that is one too many."""
+        keep_logs()
         now = time.monotonic()
         self.total += 1
         self._when.append(now)
         while self._when and now - self._when[0] > _WITHIN_SECONDS:
             self._when.popleft()
-        _log.warning("%s (%d within an hour, %d are borne)", cause, len(self._when), self._most)
+        _log.warning("%s (%d within an hour, %d are tolerated)", cause, len(self._when), self._most)
         if len(self._when) > self._most:
             raise CollectorsLost(
                 f"{len(self._when)} workers were lost within an hour, the last: {cause}",
                 where="scale.max_failures",
-                fix="look into the cause, in logs/train.log and in Ray's logs on that machine; then resume the run",
+                fix="check the cause in logs/train.log and in Ray's logs on that machine; then resume the run",
             )

@@ -1,4 +1,4 @@
-"""Ray on the machines of a cluster: start a node that stays, and say who belongs together."""
+"""Ray on the machines of a cluster: start a permanent node, and list the nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 
 from ludus.errors import UserError
-from ludus.scale.cluster import find_token, import_ray, join_cluster, make_token
+from ludus.scale.cluster import find_own_cluster, find_token, import_ray, join_cluster, make_token
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ def start_node(
         raise UserError(
             "this machine has no token to join the cluster with",
             where="~/.ray/auth_token",
-            fix=f"copy that file from {join.rpartition(':')[0]}, for your eyes only (chmod 600)",
+            fix=f"copy that file from {join.rpartition(':')[0]}, readable by you only (chmod 600)",
         )
     token = make_token()
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats"]
+    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--disable-usage-stats"]
     if join is None:
         command += ["--head", f"--node-ip-address={host}", f"--port={port}", "--include-dashboard=false"]
         command.append(f"--ray-client-server-port={client_port}")
@@ -45,8 +45,8 @@ def start_node(
         command.append("--block")
     done = subprocess.run(command, capture_output=not block, text=True, check=False)
     if done.returncode:
-        told = "" if block else done.stdout + done.stderr
-        lines = [line.strip() for line in told.splitlines() if line.strip()]
+        printed = "" if block else done.stdout + done.stderr
+        lines = [line.strip() for line in printed.splitlines() if line.strip()]
         raise UserError(
             f"Ray did not start: {lines[-1] if lines else f'exit code {done.returncode}'}",
             where="ray start",
@@ -56,14 +56,14 @@ def start_node(
 
 
 def _free_resources() -> dict[str, dict[str, float]]:
-    """What is free, by node; to be called in a process of the cluster."""
+    """Return the free resources of each node. Call it in a process of the cluster."""
     found: dict[str, dict[str, float]] = import_ray()._private.state.available_resources_per_node()
     return found
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """A machine of a cluster, or one that was."""
+    """A machine that is or was part of a cluster."""
 
     host: str
     alive: bool
@@ -74,17 +74,17 @@ class NodeFacts:
 
 
 def read_nodes(address: str) -> list[NodeFacts]:
-    """The machines of the cluster at `address`. UserError where none answers."""
+    """Return the machines of the cluster at `address`. UserError if it does not answer."""
     ray = import_ray()
-    try:
-        join_cluster(ray, address)
-    except ConnectionError:
+    found = find_own_cluster(ray) if address == "auto" else address
+    if found is None:
         raise UserError(
             "this machine belongs to no Ray cluster", where="auto", fix="ludus cluster up, or name an address"
-        ) from None
+        )
+    join_cluster(ray, found)
     try:
         look = _free_resources
-        free = ray.get(ray.remote(num_cpus=0)(look).remote()) if address.startswith("ray://") else look()
+        free = ray.get(ray.remote(num_cpus=0)(look).remote()) if found.startswith("ray://") else look()
         return [
             NodeFacts(
                 host=str(node["NodeManagerHostname"]),

@@ -1,4 +1,4 @@
-"""From a config to shards: how many there are, what each gets, and the collector over them."""
+"""Plan the shards of a config: their number, the envs of each, and the collector over them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAKES_WAY = 5
 
 @dataclass(frozen=True)
 class EnvShare:
-    """What shards need to know of the envs."""
+    """Env settings that the shards need."""
 
     make: Callable[[int], VectorEnv[Any, Any, Any]]
     reports_episodes: bool
@@ -34,7 +34,7 @@ class EnvShare:
 
 
 def choose_collectors(config: TrainerConfig, scale: ScaleConfig, cpus: float) -> int:
-    """How many collectors share the envs, evenly. ConfigError when that many cannot."""
+    """Return the number of collectors, which share the envs evenly. ConfigError if the envs do not divide."""
     if scale.collectors == "auto":
         room = max(1, min(int(cpus / scale.cpus_per_collector), config.n_envs))
         return next(count for count in range(room, 0, -1) if config.n_envs % count == 0)
@@ -48,16 +48,16 @@ def choose_collectors(config: TrainerConfig, scale: ScaleConfig, cpus: float) ->
 
 
 def open_session(scale: ScaleConfig) -> tuple[RaySession, float]:
-    """The connection to Ray that a run asks for, and the CPUs it finds there."""
+    """Connect to Ray as the config says; return the connection and the cluster's CPUs."""
     wanted = 1 if scale.collectors == "auto" else scale.collectors
     session = connect(scale.ray, cpus=wanted * scale.cpus_per_collector)
     return session, float(import_ray().cluster_resources().get("CPU", 1.0))
 
 
 def cores_to_learn(scale: ScaleConfig, cores: int) -> int:
-    """How many of this machine's `cores` are left to the learner while it learns; `scale` is resolved.
+    """Return how many of this machine's `cores` the learner may use; `scale` is resolved.
 
-    Where collectors play on meanwhile, a second core of the learner would be one of theirs, and two that have to wait
+    While collectors play, a second core of the learner would be one of theirs, and two threads that have to wait
     for each other get less done than one. Ray spreads collectors out: a machine gets about its part of them.
     """
     if scale.mode == "sync":
@@ -77,7 +77,7 @@ def make_collector(
     learner: Learner[Any, Any],
     session: RaySession,
 ) -> ShardedCollector:
-    """The shards of a run, and the collector over them; `config` and `scale` are resolved."""
+    """Create the shards of a run and the collector over them; `config` and `scale` are resolved."""
     fleet = Fleet(plan_shards(config, scale, share, learner), session, scale.cpus_per_collector)
     rewards = learner.context.reward_normalizer
     if scale.mode == "sync":
@@ -89,11 +89,11 @@ def make_collector(
 def plan_shards(
     config: TrainerConfig, scale: ScaleConfig, share: EnvShare, learner: Learner[Any, Any]
 ) -> list[ShardPlan]:
-    """What each shard of a run is built from."""
+    """Return the plan of each shard of a run."""
     assert isinstance(scale.collectors, int)
     count, together = scale.collectors, scale.mode == "sync"
     h = learner.h
-    if isinstance(h, OffPolicyHyperparameters):  # random actions first: of all shards together so many
+    if isinstance(h, OffPolicyHyperparameters):  # random actions first: the number is the total of all shards
         h = h.model_copy(update={"learning_starts": -(-h.learning_starts // count)})
     each = config.n_envs // count
     return [
@@ -121,5 +121,5 @@ def plan_shards(
 
 
 def _threads(scale: ScaleConfig) -> int:
-    """What a collector may use."""
+    """Return the number of threads of a collector."""
     return max(1, int(scale.cpus_per_collector))

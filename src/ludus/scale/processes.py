@@ -1,4 +1,4 @@
-"""Processes of shards and learners on Ray: they answer before torch is imported, so room for them shows at once."""
+"""Processes of shards and learners on Ray. They answer before torch is imported: free resources show at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
-from ludus.envs.vector.wire import pack_error
+from ludus.config.own_modules import adopt
+from ludus.envs.vector.wire import pack
 from ludus.errors import LudusError
 
 if TYPE_CHECKING:
@@ -20,22 +21,26 @@ ROOM_SECONDS_AGAIN = 6.0
 
 
 class Fault:
-    """A LudusError on its way to the driver: its constructor need not take what pickle would give it."""
+    """A LudusError on its way to the driver, which raises it there."""
 
     def __init__(self, error: LudusError) -> None:
-        self.packed = pack_error(error)
+        self.packed = pack(error)
 
 
 class _Process:
-    """Says where it is."""
+    """Base of the processes. `policy` is the driver's `exported` trust settings for imports."""
+
+    def __init__(self, policy: str = "") -> None:
+        if policy:
+            adopt(policy)
 
     def place(self) -> str:
-        """The machine and process this is."""
+        """Return the machine and the id of this process."""
         return f"{socket.gethostname()}, process {os.getpid()}"
 
 
 class ShardProcess(_Process):
-    """Builds a shard when it is told to, and does what it is asked."""
+    """Builds a shard on request, and runs its methods."""
 
     shard: Shard | None = None
 
@@ -61,7 +66,7 @@ class LearnerProcess(_Process):
     """A learner after the first: joins the others, and does what the first does."""
 
     def prepare(self) -> None:
-        """Import what `follow` needs; whoever is lost over that has joined nobody who would wait for it."""
+        """Import what `follow` needs. A process that dies here has joined no group, so no peer waits for it."""
         import ludus.scale.learners  # noqa: F401
 
     def follow(self, address: str, rank: int, size: int, kind: str, scale: ScaleConfig) -> None:

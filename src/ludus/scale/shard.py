@@ -1,6 +1,6 @@
-"""A share of a run's envs with a policy of its own to play them: what one collector on Ray is, without Ray.
+"""A share of a run's envs, and a policy of its own that plays them: a collector without its Ray process.
 
-A shard is a function of what it is told: the plan, the barrier, the versions it plays with. Nothing about it depends
+A shard is a function of its inputs: the plan, the barrier, the versions it plays with. Nothing about it depends
 on where or when it runs, so that placing it elsewhere, or building it again after a loss, changes nothing.
 """
 
@@ -30,7 +30,7 @@ from ludus.types import Array
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """What a shard is built from; the same for all but `index` and `first_env`."""
+    """Everything a shard is built from; the same for all shards except `index` and `first_env`."""
 
     index: int
     first_env: int
@@ -47,16 +47,16 @@ class ShardPlan:
     rebuild: bool
     threads: int = 1
     keeps_cuts: bool = False
-    """Whether the learner may have moved on when it gets what was played."""
+    """True if the learner may have a newer policy by the time it gets the experience."""
     keeps_diary: bool = True
-    """Whether harvests tell the actions, for `Shard.replay`."""
+    """True if results contain the actions, for `Shard.replay`."""
     niceness: int = 0
-    """How far its process makes way for others on its machine, as in nice(1)."""
+    """Niceness of the shard's process, as in nice(1)."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """A policy as it is published: all it takes to act as the learner would, and to go on with its statistics."""
+    """A published policy: its weights and statistics, enough to act exactly as the learner would."""
 
     number: int
     arrays: dict[str, Array]
@@ -84,7 +84,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a shard must remember from one collection to the next, apart from its games."""
+    """State of a shard between two collections, apart from its games."""
 
     streams: dict[str, Any]
     stream_states: dict[str, Array]
@@ -94,7 +94,7 @@ class Memory:
     """Running returns of its envs, for the scale of rewards; None at a barrier, where they are zero."""
 
     def copied(self) -> Memory:
-        """The same in memory of its own: as it came, it keeps the whole harvest in Ray's store."""
+        """Return a copy in separate memory: the original keeps the whole result in Ray's object store."""
         return replace(
             self,
             stream_states={name: state.copy() for name, state in self.stream_states.items()},
@@ -104,7 +104,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What a shard brings back: experience, what its statistics are now, and what it must remember."""
+    """Result of a collection: experience, current statistics, and the shard's memory."""
 
     shard: int
     version: int
@@ -116,7 +116,7 @@ class ShardResult:
 
 
 class Shard:
-    """Plays its envs with whatever version it is given. Raises what envs and models raise."""
+    """Plays its envs with the version it is given. Errors of envs and models are raised unchanged."""
 
     def __init__(self, plan: ShardPlan) -> None:
         torch.set_num_threads(plan.threads)
@@ -165,7 +165,7 @@ class Shard:
         self._collector.begin(number)  # open games are not saved here: a lost shard begins and plays again
 
     def begin_anew(self, losses: int) -> None:
-        """Begin new episodes: those that were open are lost. `losses` makes their seeds other ones than before."""
+        """Begin new episodes: those that were open are lost. `losses` gives them new seeds."""
         run = Streams(self.plan.seed)
         first = self.plan.first_env
         seeds = [run.derive("anew", losses, first + index) for index in range(self.plan.n_envs)]
@@ -173,9 +173,10 @@ class Shard:
         if self._rewards is not None:
             self._rewards.reset_returns()
 
-    def collect(self, version: Version) -> ShardResult:
-        """Play with `version` until there is enough for this shard's part of an update."""
+    def collect(self, version: Version, steps_left: int | None = None) -> ShardResult:
+        """Play with `version` until there is enough for this shard's part of an update, or of what is left."""
         started = time.monotonic()
+        self._collector.steps_left = None if steps_left is None else lambda: steps_left
         version.load_into(self.policy, self._rewards)
         self._stepper.diary = [] if self.plan.keeps_diary else None
         experience = self._collector.collect(self.policy)
@@ -192,14 +193,14 @@ class Shard:
         )
 
     def replay(self, actions: list[Array]) -> None:
-        """Play again what was played since the barrier, a harvest's actions at a time."""
+        """Replay the actions since the barrier, one collection at a time."""
         self._stepper.diary = None
         for part in actions:
             for chosen in part:
                 self._stepper.step(chosen)
 
     def memory(self) -> Memory:
-        """What `load` needs for a shard built from the same plan to go on as this one would."""
+        """Return the state for `load`: a shard built from the same plan then continues as this one would."""
         plain, tensors = self.streams.named_state_dict()
         return Memory(
             streams=plain,
@@ -210,7 +211,7 @@ class Shard:
         )
 
     def load(self, memory: Memory) -> None:
-        """Take up what `memory` gave, here or in another process."""
+        """Restore the state that `memory` returned, here or in another process."""
         states = {name: torch.tensor(array) for name, array in memory.stream_states.items()}
         self.streams.load_named_state_dict(memory.streams, states)
         self._collector.load_counters(memory.counters)
@@ -223,7 +224,7 @@ class Shard:
 
 
 def statistics(policy: Policy, rewards: RewardNormalizer | None) -> dict[str, RunningMoments]:
-    """The running statistics that playing moves, by name."""
+    """Return the running statistics that playing updates, by name."""
     found = {} if rewards is None else {"rewards": rewards.moments}
     if policy.obs_normalizer is not None:
         for key in policy.obs_normalizer.keys:
@@ -232,7 +233,7 @@ def statistics(policy: Policy, rewards: RewardNormalizer | None) -> dict[str, Ru
 
 
 class _DiaryStepper(Stepper):
-    """A stepper that writes down the actions it is given, while it has a diary."""
+    """A stepper that records its actions while it has a diary."""
 
     diary: list[Array] | None = None
 

@@ -1,1 +1,1 @@
-"""Metrics and what shows them: JSONL files are the truth; TensorBoard, W&B and the terminal follow them."""
+"""Metrics and their displays. JSONL files are the source; TensorBoard, W&B and the terminal follow them."""

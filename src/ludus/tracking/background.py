@@ -1,6 +1,6 @@
-"""A tracker behind a queue, in a thread of its own: it may be late, fail or hang, and training goes on all the same.
+"""Runs a tracker in its own thread, behind a queue. Training continues when the tracker is late, fails or hangs.
 
-Whatever goes wrong is reported once. Nothing is lost by it: every row stands in `metrics.jsonl`. `RunFiles` finds new
+A failure is reported once. No row is lost: `metrics.jsonl` has every row. `RunFiles` finds new
 checkpoints and videos of the run.
 """
 
@@ -23,17 +23,17 @@ from ludus.tracking.tracker import FileTracker, RowValue
 
 _log = logging.getLogger("ludus.tracking")
 
-_LOOK_SECONDS = 2.0  # between two looks for new files
+_LOOK_SECONDS = 2.0  # between two scans for new files
 _SETTLED_SECONDS = 1.0  # a checkpoint is marked best a moment after it was saved
 _LARGEST_JSON = 1 << 20
 _VIDEOS = (".mp4", ".gif", ".webm")
 
 
 class Background:
-    """Opens, feeds and closes a tracker in a thread; to the run it is a tracker that never takes time.
+    """Opens, feeds and closes a tracker in a thread. To the run it is a tracker whose calls return at once.
 
-    `name` is what reports call it, `advice` how to make up for what it missed. At most `room` rows wait for it.
-    It has failed to answer when one call takes longer than `patience` seconds; at the end of the run it gets
+    `name` is its name in warnings, `advice` says how to add missed rows later. At most `room` rows wait for it.
+    A call that takes longer than `patience` seconds is reported; at the end of the run the tracker gets
     `last_patience` seconds to write out what is pending.
     """
 
@@ -64,31 +64,31 @@ class Background:
         self._thread.start()
 
     def row(self, row: Mapping[str, RowValue], step: int) -> None:
-        """Leave a row for the thread; returns at once."""
+        """Queue a row for the thread; returns at once."""
         with self._changed:
             if self._over:
                 return
             if len(self._waiting) >= self._room:
                 self._waiting.popleft()
-                self._report(f"cannot keep up: {self._room:,} rows wait for it, and the oldest are left out")
+                self._report(f"cannot keep up: {self._room:,} rows are waiting, and the oldest are dropped")
             self._waiting.append((row, step))
             self._changed.notify()
             if self._busy > self._patience:
                 self._report(f"has not answered for {self._busy:.0f} s")
 
     def close(self) -> None:
-        """Let the thread finish what is pending, but not for longer than it was granted."""
+        """Wait for the thread to write pending rows, at most `last_patience` seconds."""
         with self._changed:
             self._ending = True
             self._changed.notify()
             hangs = self._busy > self._patience
         self._thread.join(0.0 if hangs else self._last_patience)
         if self._thread.is_alive():
-            self._report(f"did not end within {self._last_patience:.0f} s and is left behind")
+            self._report(f"did not end within {self._last_patience:.0f} s and is abandoned")
 
     @property
     def _busy(self) -> float:
-        """For how many seconds the tracker has been at one call."""
+        """Seconds since the tracker's current call began."""
         return 0.0 if self._busy_since is None else time.monotonic() - self._busy_since
 
     def _work(self) -> None:
@@ -105,15 +105,15 @@ class Background:
             tracker.close()
         except UserError as error:
             self._report(f"does not follow this run: {error.what}. {error.fix}".strip())
-        except Exception as error:  # a tracker is someone else's service; the truth is already in the file
-            self._report(f"failed and is left out from here on: {type(error).__name__}: {error}")
+        except Exception as error:  # a tracker is an outside service; the row is in the file already
+            self._report(f"failed and is dropped for the rest of the run: {type(error).__name__}: {error}")
         finally:
             with self._changed:
                 self._over = True
                 self._waiting.clear()
 
     def _next(self) -> tuple[Mapping[str, RowValue], int] | None:
-        """The next row, once there is one; None when the run has ended."""
+        """Wait for the next row and return it; None when the run has ended."""
         with self._changed:
             while not self._waiting:
                 self._busy_since = None
@@ -136,7 +136,7 @@ class Background:
             first, self._reported = not self._reported, True
         if first:
             rest = f" {self._advice}" if self._advice else ""
-            _log.warning("%s %s. Training goes on, metrics.jsonl has every row.%s", self._name, what, rest)
+            _log.warning("%s %s. Training continues, metrics.jsonl has every row.%s", self._name, what, rest)
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,11 @@ class RunFile:
     path: Path
     step: int
     best: bool = False
-    """Of a checkpoint: it is the best so far."""
+    """For a checkpoint: it is the best so far."""
 
 
 class RunFiles:
-    """Looks for what is new in the run directory `run`; what `known` says is there already is no news."""
+    """Finds new files in the run directory `run`; with `known`, files that exist already do not count as new."""
 
     def __init__(self, run: Path, *, known: bool = False) -> None:
         self._run = run
@@ -160,7 +160,7 @@ class RunFiles:
             self.news(last=True)
 
     def news(self, *, last: bool = False) -> list[RunFile]:
-        """What has appeared since the last look, oldest step first; `last` also takes what is a moment old."""
+        """Return files that appeared since the last call, oldest step first; `last` includes those just written."""
         best = self._best()
         found = []
         for path in [*self._entries("checkpoints"), *self._entries("videos")]:
@@ -170,7 +170,7 @@ class RunFiles:
             try:
                 written = marker.stat().st_mtime_ns
             except OSError:
-                continue  # taken away meanwhile
+                continue  # removed meanwhile
             if (str(path), written) in self._told or not (last or _is_settled(written)):
                 continue
             self._told.add((str(path), written))

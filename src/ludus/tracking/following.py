@@ -1,4 +1,4 @@
-"""Reads a JSON Lines file as it grows: from where the last look ended, whole lines only.
+"""Reads a JSON Lines file as it grows: from where the last read ended, whole lines only.
 
 A resumed run cuts its files back to its checkpoint. A reader notices by the bytes before its position, and starts over.
 """
@@ -26,12 +26,12 @@ _TAIL = 48
 _LARGEST = sys.float_info.max
 _MOST_NAMES, _LONGEST_NAME = 4_000, 500
 _MOST_POINTS = 8_000_000
-_FEW_POINTS = 1_000  # of one name: so few are kept whatever the others have
+_FEW_POINTS = 1_000  # of one name: this many are always kept
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a file, behind a whole line; `tail` are the last bytes before it, by which it is known again."""
+    """A position in a file, after a whole line; `tail`, the last bytes before it, detects a changed file."""
 
     offset: int = 0
     tail: str = ""
@@ -41,20 +41,20 @@ START = Position()
 
 
 class Follower:
-    """The rows of `path`, in as many looks as one likes; after each, `position` is where the next begins."""
+    """Reads the rows of `path` in any number of calls; after each, `position` is where the next begins."""
 
     def __init__(self, path: Path | str, since: Position = START) -> None:
         self.path = Path(path)
         self.position = since
         self.rewound = False
-        """The last look began at the start again, because the file is not the one that was read before."""
+        """The last read started at the beginning, because the file is not the one that was read before."""
         self.damaged = 0
-        """Lines that the last look left out because they are no rows."""
+        """Number of invalid lines that the last read skipped."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The rows since the last look, to be taken to the end.
+        """Yield the rows since the last read; consume the iterator to its end.
 
-        A file that is not there has none; lines that are no row are skipped, and counted.
+        A missing file has no rows; invalid lines are skipped and counted.
         """
         self.rewound, self.damaged = False, 0
         try:
@@ -80,13 +80,13 @@ class Follower:
                     offset = self.position.offset + dropped + sum(len(line) + 1 for line in lines)
                     self.position = Position(offset, lines[-1][-_TAIL:].decode("latin-1"))
                     dropped = 0
-                if len(rest) > LONGEST_LINE or dropped:  # no row is so long
+                if len(rest) > LONGEST_LINE or dropped:  # no row is this long
                     dropped += len(rest)
                     rest = b""
 
 
 def last_row(path: Path | str) -> dict[str, Any] | None:
-    """The newest whole row of `path` without reading the rest; None where there is none."""
+    """Return the newest whole row of `path` without reading the rest; None if the file has no row."""
     try:
         with _open_plain(Path(path)) as file:
             end, size = file.seek(0, os.SEEK_END), 8192
@@ -118,7 +118,7 @@ class MetricSeries:
         return len(self.steps)
 
     def thinned(self, max_points: int | None) -> MetricSeries:
-        """At most `max_points` of the points: of every stretch its lowest and its highest, so that no peak is lost."""
+        """Return at most `max_points` points: the lowest and the highest of every interval, which keeps the peaks."""
         if max_points is None or len(self) <= max_points:
             return self
         keep = thin(self.values, max_points)
@@ -127,19 +127,19 @@ class MetricSeries:
 
 @dataclass
 class Columns:
-    """Rows taken apart into numbers, one column per name.
+    """The numbers of rows, one column per name.
 
-    Of more points than a picture could show, each column keeps the lowest and highest of every stretch: memory is
-    bounded, whatever the file.
+    A column with more points than a plot can show keeps the lowest and highest of every interval: memory is
+    bounded for any file.
     """
 
     names: Collection[str] | None = None
-    """Only these; None takes all."""
+    """Names of the columns to read; None reads all."""
     clock: str | None = None
-    """The column that says the time of training, in seconds."""
+    """The column with the training time, in seconds."""
     rows: int = 0
     stray: int = 0
-    """Rows that say no step and were left out."""
+    """Number of rows left out because they have no step."""
     _steps: dict[str, array[float]] = field(default_factory=dict)
     _values: dict[str, array[float]] = field(default_factory=dict)
     _ticks: array[float] = field(default_factory=lambda: array("d", [0.0]))
@@ -147,7 +147,7 @@ class Columns:
     _points: int = 0
 
     def take(self, row: Mapping[str, Any]) -> None:
-        """Add what of `row` is a number; null (a number that was not finite), text and lists are left out."""
+        """Add the numbers of `row`; null (a number that was not finite), text and lists are left out."""
         step = row.get("step")
         if not is_number(step):
             self.stray += 1
@@ -170,11 +170,11 @@ class Columns:
             self._thin_out()
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is a column of that name: of too many, the first are kept."""
+        """Return True if there is a column of that name. Of too many columns, the first are kept."""
         return name in self._steps
 
     def series(self, max_points: int | None = None) -> dict[str, MetricSeries]:
-        """What was taken so far. Rows without a time, as evaluations are, lie between those that have one."""
+        """Return all series so far. The time of rows without one, such as evaluations, is interpolated."""
         return {name: self.one(name).thinned(max_points) for name in self._steps}
 
     def _thin_out(self) -> None:
@@ -191,8 +191,8 @@ class Columns:
         self._points = sum(map(len, self._values.values()))
 
     def one(self, name: str) -> MetricSeries:
-        """One column; empty where there is none of that name."""
-        # copies: an array whose memory is lent cannot grow
+        """Return one column; empty if no column has that name."""
+        # copies: an array whose memory is exported cannot grow
         steps = np.array(self._steps.get(name, ()), dtype=float)
         values = np.array(self._values.get(name, ()), dtype=float)
         return MetricSeries(steps, values, np.interp(steps, np.array(self._ticks), np.array(self._times)))
@@ -203,7 +203,7 @@ def _thinned(column: array[float], keep: Array) -> array[float]:
 
 
 def thin(values: Array, max_points: int) -> Array:
-    """At most `max_points` indices of `values`, in order: both ends, and the lowest and highest of equal stretches."""
+    """Return at most `max_points` sorted indices: both ends, and the lowest and highest of equal intervals."""
     count = len(values)
     if count <= max_points:
         return np.arange(count)
@@ -223,12 +223,12 @@ def thin(values: Array, max_points: int) -> Array:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether it is finite, and a float holds it."""
+    """Return True if `value` is a finite number that fits a float."""
     return isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST
 
 
 def _open_plain(path: Path) -> BinaryIO:
-    """For reading; a link, which may lead to any file, and a pipe, which would be waited at, count as missing."""
+    """Open a regular file for reading. Links (to any file) and pipes (which block) count as missing."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         file = os.fdopen(os.open(path, flags | getattr(os, "O_BINARY", 0)), "rb")
@@ -251,7 +251,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 def _is_here(file: Any, position: Position) -> bool:
-    """Whether what was read up to `position` still stands before it."""
+    """Return True if the bytes before `position` are still those that were read."""
     tail = position.tail.encode("latin-1")
     if position.offset == 0:
         return True

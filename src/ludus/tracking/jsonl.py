@@ -1,6 +1,6 @@
-"""JSON Lines files: one row a line, always valid JSON, cut back at resume to what a checkpoint knows of them.
+"""JSON Lines files: one row per line, always valid JSON. Resume truncates them to the rows of its checkpoint.
 
-A checkpoint keeps the size of such a file and the sha256 of what it held (`Extent`), so that a change to any row
+A checkpoint keeps the size and the sha256 of such a file (`Extent`). This way a change to any row
 before it is noticed, also one that leaves valid JSON.
 
 JSON has no NaN and no infinity, so a non-finite number is written as null. A process killed while writing
@@ -9,11 +9,13 @@ leaves at most one torn line, the last; readers skip it and the next writer cuts
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
 import math
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +28,7 @@ from ludus.errors import CheckpointError
 _log = logging.getLogger("ludus.tracking")
 
 LONGEST_LINE = 4 << 20
-"""Bytes of a row; what is longer counts as damaged, and is never held in memory."""
+"""Most bytes of a row; a longer line counts as damaged and is never held in memory."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,15 @@ class Extent:
 class JsonlWriter:
     """Appends rows to `path`, which is created with its folders when missing.
 
-    Rows wait in memory until `flush`. Where that fails nothing is lost: they wait on, and the next one tries again.
+    Rows wait in memory until `flush`. If it fails, they stay in memory and the next `flush` tries again.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         _cut_torn_tail(self.path)
-        self._file = self.path.open("ab", buffering=0)
+        self._file = self.path.open("a+b", buffering=0)
+        self._folder = os.stat(self.path.parent)
         self._waiting = bytearray()
         self._digest = hashlib.sha256()
         with self.path.open("rb") as file:
@@ -56,7 +59,7 @@ class JsonlWriter:
 
     @property
     def extent(self) -> Extent:
-        """What is safely on disk: the file as of the last `sync()` (or when it was opened)."""
+        """Part of the file that is safely on disk: up to the last `sync()` (or when it was opened)."""
         return self._synced
 
     @property
@@ -74,29 +77,69 @@ class JsonlWriter:
         self._waiting += data
         self._digest.update(data)
 
+    def require_in_place(self) -> None:
+        """Check that `path` is still the open file; otherwise restore it from the open file.
+
+        Raises FileNotFoundError when its folder is gone: what is written now would be lost with the open file.
+        """
+        try:
+            if os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno())):
+                return
+        except FileNotFoundError:
+            pass
+        folder = self.path.parent
+        if not (folder.is_dir() and os.path.samestat(os.stat(folder), self._folder)):
+            raise FileNotFoundError(
+                errno.ENOENT, "the folder was removed or renamed while Ludus was writing to it", str(folder)
+            )
+        self._put_back()
+
     def flush(self) -> None:
-        """Make the rows visible to readers."""
+        """Make the rows visible to readers. Raises OSError as `require_in_place` does."""
+        if self._waiting:
+            self.require_in_place()
         while self._waiting:
-            # a disk that fills up takes a part; the rest of that row goes behind it
+            # a full disk may accept a part of a row; the rest is appended later
             del self._waiting[: self._file.write(self._waiting) or 0]
 
     def sync(self) -> None:
         """Put the rows safely on disk and move `extent` to the end of the file."""
+        self.require_in_place()
         self.flush()
         os.fsync(self._file.fileno())
         self._synced = Extent(self._file.tell(), self._digest.hexdigest())
 
     def close(self) -> None:
-        """Sync and close; closing twice is harmless. It is closed also where that failed."""
+        """Sync and close, even if the sync fails; closing twice is harmless."""
         if not self._file.closed:
             try:
                 self.sync()
             finally:
                 self._file.close()
 
+    def _put_back(self) -> None:
+        """Write the content of the open file to `path` again; what is there now is kept as `NAME.damaged`."""
+        replaced = self.path.exists()
+        if replaced:
+            os.replace(self.path, self.path.with_name(f"{self.path.name}.damaged"))
+        _log.error(
+            "ALARM: %s was %s while Ludus was writing to it; its content was restored",
+            self.path,
+            "replaced" if replaced else "removed",
+        )
+        draft = self.path.with_name(f".tmp-{self.path.name}-{os.getpid()}")
+        with draft.open("wb") as copy:
+            self._file.seek(0)
+            shutil.copyfileobj(self._file, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+        os.replace(draft, self.path)
+        self._file.close()
+        self._file = self.path.open("a+b", buffering=0)
+
 
 def check_extent(path: str | Path, saved: Extent) -> None:
-    """CheckpointError unless `path` begins with what was `saved` of it."""
+    """Raise CheckpointError unless `path` begins with the bytes of `saved`."""
     path = Path(path)
     if not path.is_file():
         raise _mismatch(path, f"{path.name} is missing")
@@ -123,10 +166,10 @@ def check_extent(path: str | Path, saved: Extent) -> None:
 
 
 def truncate(path: str | Path, saved: Extent, *, whatever_it_holds: bool = False) -> None:
-    """Cut `path` back to what a checkpoint knows of it.
+    """Truncate `path` to the extent that a checkpoint saved.
 
-    Raises CheckpointError as `check_extent` does, leaving the file as it is. `whatever_it_holds` takes the rows as they
-    are, if fewer or others: then a missing file is all that is refused.
+    Raises CheckpointError as `check_extent` does, and leaves the file as it is. `whatever_it_holds` accepts the rows as
+    they are, also fewer or other rows; only a missing file is an error then.
     """
     path = Path(path)
     if not whatever_it_holds or not path.is_file():
@@ -137,7 +180,7 @@ def truncate(path: str | Path, saved: Extent, *, whatever_it_holds: bool = False
 
 
 def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
-    """The rows of `path` in order, also while another process is appending to it.
+    """Yield the rows of `path` in order, also while another process is appending to it.
 
     A torn last line is skipped; any other damaged line is skipped with a warning that names it. Raises
     FileNotFoundError when there is no such file.
@@ -166,7 +209,7 @@ def _feed(digest: hashlib._Hash, file: BinaryIO, size: int) -> None:
 
 
 def _skip_line(file: BinaryIO, read: bytes) -> None:
-    """Go to the end of the line of which `read` was read last."""
+    """Skip the rest of the line that `read` is the beginning of."""
     while read and not read.endswith(b"\n"):
         read = file.readline(LONGEST_LINE)
 
@@ -213,5 +256,5 @@ def _mismatch(path: Path, what: str) -> CheckpointError:
     return CheckpointError(
         what,
         where=str(path),
-        fix="restore the file from a copy; `--checkpoint latest` goes on behind the rows as they are",
+        fix="restore the file from a copy; `--checkpoint latest` continues after the rows as they are",
     )

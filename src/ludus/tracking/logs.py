@@ -2,41 +2,52 @@
 
 The console shows what the user asked for; a log file always gets INFO and up, so that a quiet run still
 leaves a full `train.log`.
+
+Terminal output may get lost, on a full disk or a closed pipe, but must not end a training: `lossy_output`.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from numbers import Integral
 from pathlib import Path
+from typing import Any, TextIO, TypeVar, cast
 
+from ludus.errors import NONE, UnknownName, UserError, printable, require_types
 from ludus.secret_values import without_secrets
 
 _log = logging.getLogger("ludus")
+run_log = logging.getLogger("ludus.run")
+"""Logger of run events, for the log file only: on the terminal the progress display shows them."""
 _configured: list[logging.Handler] = []
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _Discreet(logging.Formatter):
-    """A formatter that hides the secrets of the environment."""
+    """Formatter that hides secrets from environment variables, and escapes terminal control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return without_secrets(super().format(record))
+        return printable(without_secrets(super().format(record)), keep="\n\t")
 
 
 class _StderrHandler(logging.Handler):
-    """Writes to whatever `sys.stderr` is now, so that the live display can put lines above its bar."""
+    """Writes to the current `sys.stderr`, which the live display replaces to print lines above its bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             sys.stderr.write(self.format(record) + "\n")
             sys.stderr.flush()
-        except Exception:  # logging's own custom: a failing handler reports itself and never raises
+        except Exception:  # as in the logging module: a failing handler reports itself and never raises
             self.handleError(record)
 
 
 class LogFile(logging.FileHandler):
-    """A log file of a run. A disk that takes no more is told once; lines are lost, training goes on."""
+    """Log file of a run. A write error (disk full) is reported once; lines are lost, training continues."""
 
     def __init__(self, path: Path, layout: str) -> None:
         super().__init__(path, encoding="utf-8")
@@ -45,23 +56,25 @@ class LogFile(logging.FileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         error = sys.exc_info()[1]
-        if not isinstance(error, OSError | ValueError):  # ValueError: closed by an earlier trouble
+        if not isinstance(error, OSError | ValueError):  # ValueError: closed after an earlier error
             super().handleError(record)
         elif not self._failing:
             self._failing = True
-            _tell(f"ALARM: {self.baseFilename} could not be written: {error}. Training goes on without it")
+            _print_error(
+                f"ALARM: {self.baseFilename} could not be written: {error}. Training continues without it"
+            )
 
     def close(self) -> None:
         try:
             super().close()
         except OSError as error:
-            _tell(f"ALARM: the end of {self.baseFilename} could not be written: {error}")
+            _print_error(f"ALARM: the end of {self.baseFilename} could not be written: {error}")
 
 
-def _tell(text: str) -> None:
-    """For trouble with the log itself, past the log."""
+def _print_error(text: str) -> None:
+    """Print an error of the log itself to stderr, without the logger."""
     with suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(f"error: {text}\n")
+        sys.stderr.write(f"error: {printable(text)}\n")
         sys.stderr.flush()
 
 
@@ -76,17 +89,24 @@ def setup_logging(
 ) -> logging.Logger:
     """Configure and return the `ludus` logger. Calling again replaces what the last call set up.
 
-    `level` is what the console shows; `log_file` gets at least INFO. Raises ValueError on an unknown level.
+    `level` is what the console shows; `log_file` gets at least INFO. Raises UserError on an unknown level.
     """
+    require_types("setup_logging", level=(level, (str, Integral)), log_file=(log_file, (str, Path, NONE)))
     threshold = logging.getLevelNamesMapping().get(level.upper()) if isinstance(level, str) else level
     if threshold is None:
-        raise ValueError(f"unknown log level '{level}': DEBUG, INFO, WARNING, ERROR or CRITICAL")
+        known = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+        raise UnknownName(
+            "log level", str(level), known, where="setup_logging", fix=f"one of {', '.join(known)}"
+        )
+    if log_file is not None and Path(log_file).is_dir():
+        raise UserError(f"log_file is a folder: {log_file}", where="setup_logging", fix="name a file")
     while _configured:
         detach(_configured.pop())
     _log.setLevel(min(threshold, logging.INFO))
     if console:
         handler = _StderrHandler(threshold)
         handler.setFormatter(_ConsoleFormatter("%(message)s"))
+        handler.addFilter(lambda record: record.name != run_log.name)
         _log.addHandler(handler)
         _configured.append(handler)
     if log_file is not None:
@@ -111,10 +131,92 @@ def attach_log_file(path: str | Path) -> logging.Handler:
     path.parent.mkdir(parents=True, exist_ok=True)
     file = LogFile(path, "%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     _log.addHandler(file)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, LossyStream) and stream.failed:  # it failed before this log file was attached
+            file.handle(_log.makeRecord(_log.name, logging.ERROR, __file__, 0, stream.failed, (), None))
     return file
 
 
 def detach(handler: logging.Handler) -> None:
-    """Take `handler` off the `ludus` logger and close it."""
+    """Remove `handler` from the `ludus` logger and close it."""
     _log.removeHandler(handler)
     handler.close()
+
+
+class LossyStream:
+    """Passes text on to `stream` and drops what it refuses. The first failure is logged as an alarm."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self._stream = stream
+        self._name = name
+        self.failed = ""
+        """Warning to log, set after the first lost text."""
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except OSError as error:
+            self._drop(error)
+        return len(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        self.write("".join(lines))
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._drop(error)
+
+    def settle(self) -> None:
+        """Redirect unwritten text to the null device: the interpreter flushes the stream again at exit."""
+        if not self.failed:
+            return
+        try:
+            self._stream.flush()
+        except OSError:
+            with suppress(OSError, ValueError, AttributeError):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, self._stream.fileno())
+                os.close(null)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _drop(self, error: OSError) -> None:
+        if not self.failed:
+            # set first: the log itself may write to this stream
+            self.failed = (
+                f"ALARM: {self._name} could not be written: {error.strerror or error}. "
+                "Its output is lost; the command continues"
+            )
+            _log.error("%s", self.failed)
+
+
+@contextmanager
+def lossy_output() -> Iterator[None]:
+    """Replace `sys.stdout` and `sys.stderr` by streams that drop text that cannot be written."""
+    before = sys.stdout, sys.stderr
+    streams = [
+        None if stream is None else LossyStream(stream, name)
+        for stream, name in zip(before, ("stdout", "stderr"), strict=True)
+    ]
+    sys.stdout, sys.stderr = cast(Any, streams)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for stream in streams:
+            if stream is not None:
+                stream.settle()
+
+
+def works_without_output(command: Command) -> Command:
+    """Decorate a command that must finish even if its output cannot be written."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with lossy_output():
+            return command(*args, **kwargs)
+
+    return run  # type: ignore[return-value]  # the same signature

@@ -1,6 +1,6 @@
-"""How hard training works its machine: processor, memory, GPU. Cheap enough for every metrics row, and it never fails.
+"""Load of the machine during training: processor, memory, GPU. Cheap enough for every metrics row, and never fails.
 
-What a system does not tell is left out. Who only looks on lets training go first (`step_back`).
+Values that a system does not report are left out. Threads that only observe get a low priority (`step_back`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ludus.posix import page_size
 from ludus.types import Metrics
 
 _SECONDS = 1.0
@@ -23,14 +24,14 @@ Result = TypeVar("Result")
 
 
 def step_back() -> None:
-    """From here on this thread, and what it starts, leaves the cores to whoever else wants them. On Linux."""
+    """Lower the priority of this thread and of the threads and processes it starts from now on (Linux only)."""
     if sys.platform == "linux":  # elsewhere it would be the whole process, training included
         with contextlib.suppress(OSError):  # a sandbox may not allow it
             os.setpriority(os.PRIO_PROCESS, 0, max(_NICE, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def stepped_back(start: Callable[[], Result]) -> Result:
-    """What `start()` returns or raises; the threads and processes that it starts have stepped back."""
+    """Return or raise what `start()` does; threads and processes that it starts have the lower priority."""
     future: Future[Result] = Future()
 
     def work() -> None:
@@ -45,17 +46,17 @@ def stepped_back(start: Callable[[], Result]) -> Result:
 
 
 class MachineLoad:
-    """`sample()` at most once a second: the load since the sample before, under `time/` names."""
+    """Measures the load since the last `sample()`, at most once a second, under `time/` names."""
 
     def __init__(self, device: str = "cpu") -> None:
-        """`device`: where training computes, as torch names it."""
+        """`device` is the training device, as torch names it."""
         self._gpu = _gpu_of(device)
         self._at = time.monotonic()
         self._own = _own_cpu_seconds()
         self._machine = _machine_jiffies()
 
     def sample(self) -> Metrics:
-        """The load by name; empty where the last sample is less than a second old."""
+        """Return the load by name; empty if the last sample is less than a second old."""
         now = time.monotonic()
         if now - self._at < _SECONDS:
             return {}
@@ -76,28 +77,28 @@ class MachineLoad:
         try:
             free, total = self._gpu.mem_get_info()
             found: Metrics = {"time/gpu_memory_gb": round((total - free) / 1e9, 3)}
-        except Exception:  # a driver's own errors; the load is not worth a failure
+        except Exception:  # errors of the driver: a missing value must not end a training
             self._gpu = None
             return {}
-        with contextlib.suppress(Exception):  # without NVIDIA's library for Python nobody knows
+        with contextlib.suppress(Exception):  # unknown without NVIDIA's Python library
             found["time/gpu_percent"] = float(self._gpu.utilization())
         return found
 
 
 def _gpu_of(device: str) -> Any:
-    # torch is there if it computes on a GPU; it is not imported for this
+    # training on a GPU has imported torch already; it is not imported for this
     torch = sys.modules.get("torch")
     return torch.cuda if torch is not None and device.startswith("cuda") else None
 
 
 def _own_cpu_seconds() -> float:
-    """Of this process, all threads, and of worker processes that have ended."""
+    """Return the CPU time of all threads of this process and of worker processes that have ended."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
 def _machine_jiffies() -> tuple[int, int] | None:
-    """Busy and all processor time of the machine since it started, in the kernel's own unit."""
+    """Return the busy and the total CPU time of the machine since boot, in kernel ticks."""
     try:
         with open("/proc/stat", "rb") as file:
             fields = [int(field) for field in file.readline().split()[1:9]]
@@ -108,8 +109,8 @@ def _machine_jiffies() -> tuple[int, int] | None:
 
 
 def _memory() -> int | None:
-    """Bytes of this process that are in memory."""
+    """Return the resident memory of this process in bytes."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(Path("/proc/self/statm").read_text().split()[1]) * page_size()
     except (OSError, ValueError, IndexError):
         return None

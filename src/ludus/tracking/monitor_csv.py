@@ -1,7 +1,7 @@
 """Episodes as Stable-Baselines3's Monitor writes them (`r,l,t`), for tools that read `monitor.csv`.
 
-The file follows `episodes.jsonl` and is written anew when a run is opened, so that a resumed run, which cuts
-episodes back to its checkpoint, has each of them once.
+The file follows `episodes.jsonl` and is rewritten when a run is opened. A resumed run truncates the
+episodes to its checkpoint, so each of them occurs once.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class MonitorCsv:
         self._file: IO[str] | None = None
 
     def row(self, row: Mapping[str, RowValue], step: int) -> None:
-        """Take over the episodes that have ended since the last row that tells the time."""
+        """Copy the episodes that have ended since the last row with a time."""
         seconds = row.get("time/seconds")
         if seconds is None:
             return
-        if self._file is None:  # only now, when a resumed run has cut its episodes back
+        if self._file is None:  # only now: a resumed run has truncated its episodes
             self._file = self._begin()
         with self._episodes.open("rb") as source:
             source.seek(self._read)
             lines = source.read().splitlines(keepends=True)
         for line in lines:
             if not line.endswith(b"\n"):
-                break  # torn: the next row will find it whole
+                break  # incomplete line: complete at the next call
             self._read += len(line)
-            # a row that is none, as in a run that was changed, is left out
+            # skip an invalid row, as in an edited file
             with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
                 episode = json.loads(line)
                 self._file.write(f"{float(episode['reward'])},{int(episode['length'])},{seconds}\n")

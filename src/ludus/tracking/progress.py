@@ -1,4 +1,4 @@
-"""What training shows in the terminal: a bar with the reward curve growing beneath it, or plain lines.
+"""Terminal display of a training: a progress bar with the reward curve beneath it, or plain lines.
 
 On a terminal a background thread redraws a few times a second; `update()` only notes the newest values, so
 that the training loop can call it at every iteration. Elsewhere a short line appears now and then.
@@ -7,15 +7,19 @@ that the training loop can call it at every iteration. Elsewhere a short line ap
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeGuard
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal, TypeGuard
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.live import Live
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.text import Text
 
+from ludus.errors import printable
 from ludus.tracking.tracker import CLOCK, RowValue
 
 Verbosity = Literal["quiet", "normal", "verbose"]
@@ -28,16 +32,19 @@ _CURVE_SLOTS = 512
 _CURVE_HEIGHT = 2
 _LINE_SECONDS = 5.0
 _LINE_FRACTION = 0.05
+_NOTE_SECONDS = 1.0  # work that takes less is not named
+_STOPPING = "stopping after this minibatch, then saving (Ctrl-C again: exit at once)"
 
 _REWARD = "rollout/ep_rew_mean"
 _EVAL = "eval/mean_reward"
+_ENTROPY_LOSS = "train/entropy_loss"  # the negative entropy
 _RESULTS = {
     _REWARD: "reward",
     "rollout/ep_len_mean": "length",
     "rollout/success_rate": "success",
     _EVAL: "eval",
 }
-# what the display calls the training metrics people watch, most telling first
+# labels of the training metrics on display, most informative first
 _TRAINING = {
     "train/policy_gradient_loss": "policy",
     "train/policy_loss": "policy",
@@ -45,12 +52,26 @@ _TRAINING = {
     "train/critic_loss": "critic",
     "train/value_loss": "value",
     "train/loss": "loss",
-    "train/entropy_loss": "entropy",
+    _ENTROPY_LOSS: "entropy",
     "train/approx_kl": "kl",
     "train/clip_fraction": "clip",
     "train/explained_variance": "expl",
     "train/learning_rate": "lr",
 }
+
+
+class PlainConsole(Console):
+    """Console that escapes characters with which a text could control the terminal."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(highlight=False, **arguments)
+
+    def render(self, renderable: RenderableType, *arguments: Any, **named: Any) -> Iterable[Segment]:
+        for segment in super().render(renderable, *arguments, **named):
+            if segment.control or segment.text.isprintable() or segment.text == "\n":
+                yield segment
+            else:  # same length: the layout is done already
+                yield segment._replace(text=printable(segment.text, keep="\n\t", sign="\ufffd"))
 
 
 class ProgressDisplay:
@@ -74,15 +95,28 @@ class ProgressDisplay:
         self._total, self._unit = 0.0, "steps"
         self._started = clock()
         self._fraction, self._step = 0.0, 0
-        self._note: str | None = None
+        self._note: tuple[str, float] | None = None  # what the run is busy with, and since when
+        self._stopping = False
+        self._progress: Callable[[], tuple[float, int]] | None = None
         self._base: tuple[float, int, float] | None = None  # fraction, step and time that speed counts from
+        self._estimate: tuple[float, float] | None = None  # seconds left, and when that was estimated
         self._newest: dict[str, RowValue] = {}
         self._curve: list[float | None] = [None] * _CURVE_SLOTS
         self._best_eval = -math.inf
         self._line_time, self._line_fraction = self._started, 0.0
 
-    def start(self, header: Sequence[tuple[str, str]], total: float, unit: str) -> None:
-        """Print the header's (label, value) pairs and begin; `unit` says what `total` counts ("steps")."""
+    def start(
+        self,
+        header: Sequence[tuple[str, str]],
+        total: float,
+        unit: str,
+        progress: Callable[[], tuple[float, int]] | None = None,
+    ) -> None:
+        """Print the header's (label, value) pairs and begin; `unit` says what `total` counts ("steps").
+
+        `progress` returns fraction and step between two calls of `update`; the drawing thread calls it.
+        """
+        self._progress, self._estimate = progress, None
         self._total, self._unit = total, unit
         self._started = self._line_time = self._clock()
         self._line_fraction = self._fraction
@@ -117,11 +151,16 @@ class ProgressDisplay:
 
         Rows given before `start()`, the past of a resumed run, only fill the curve and the best evaluation.
         """
-        self._fraction, self._step, self._note = fraction_done, step, note
+        self._fraction, self._step = fraction_done, step
+        self._note = None if note is None else (note, -math.inf)
         if row is not None:
             self._take(row)
         if self._base is None:
             self._base = (fraction_done, step, self._clock())
+        elif fraction_done > self._base[0]:
+            now = self._clock()
+            per_fraction = (now - self._base[2]) / (fraction_done - self._base[0])
+            self._estimate = ((1.0 - fraction_done) * per_fraction, now)
         if not self._running:
             return
         if row is not None and self._verbosity == "verbose":
@@ -130,6 +169,17 @@ class ProgressDisplay:
             now = self._clock()
             if now - self._line_time >= _LINE_SECONDS:
                 self._plain_line(now)
+
+    def note(self, text: str | None) -> None:
+        """Name what the run is busy with; shown when it takes longer than a moment."""
+        self._note = None if text is None else (text, self._clock())
+
+    def acknowledge_stop(self) -> None:
+        """Show that the run was asked to stop. Safe in a signal handler: it takes no lock."""
+        self._stopping = True
+        if self._running and self._live is None:
+            with suppress(OSError, ValueError, AttributeError):  # a console without a file descriptor
+                os.write(self._console.file.fileno(), f" {_STOPPING}\n".encode())
 
     def message(self, text: str) -> None:
         """Print `text` above the bar."""
@@ -146,7 +196,7 @@ class ProgressDisplay:
             self._print(Text(text))
 
     def close(self) -> None:
-        """Let go of the terminal (also after an error); harmless when it has been done."""
+        """Release the terminal (also after an error); calling it twice is harmless."""
         self._running = False
         if self._live is not None:
             live, self._live = self._live, None
@@ -176,10 +226,12 @@ class ProgressDisplay:
         return (self._step - self._base[1]) / seconds if seconds > 0 and self._step > self._base[1] else None
 
     def _seconds_left(self) -> float | None:
-        if self._base is None or self._fraction <= self._base[0]:
+        """As estimated at the last update, less what has passed since; None before that, and when it is over."""
+        if self._estimate is None:
             return None
-        per_fraction = (self._clock() - self._base[2]) / (self._fraction - self._base[0])
-        return max(0.0, (1.0 - self._fraction) * per_fraction)
+        seconds, then = self._estimate
+        left = seconds - (self._clock() - then)
+        return left if left > 0 else None
 
     def _plain_line(self, now: float) -> None:
         self._line_time, self._line_fraction = now, self._fraction
@@ -204,12 +256,16 @@ class ProgressDisplay:
 
     def frame(self, width: int, ascii_only: bool = False) -> list[Text]:
         """The lines drawn on a terminal of `width` columns, each of them short enough to fit."""
+        if self._progress is not None and self._running:
+            self._fraction, self._step = self._progress()
         width = min(width - 1, _WIDEST)
         bar_width = max(width - 2 - _GUTTER, 4)
         lines = [self._bar(bar_width, ascii_only)]
         if not ascii_only:
             lines += self._curve_lines(bar_width)
         lines += [self._status(), self._results(width), self._losses(width)]
+        if self._stopping:
+            lines.append(Text(f"  {_STOPPING}", "yellow"))
         for line in lines:
             line.rstrip()
             line.truncate(width, overflow="crop" if ascii_only else "ellipsis")
@@ -252,8 +308,8 @@ class ProgressDisplay:
         if left is not None and self._fraction < 1:
             parts.append(f"{duration(left)} left")
         text = Text("  " + "   ".join(parts))
-        if self._note:
-            text.append(f"   {self._note}", "yellow")
+        if self._note is not None and self._clock() - self._note[1] > _NOTE_SECONDS:
+            text.append(f"   {self._note[0]}", "yellow")
         return text
 
     def _results(self, width: int) -> Text:
@@ -266,13 +322,17 @@ class ProgressDisplay:
     def _losses(self, width: int) -> Text:
         newest = self._newest
         others = sorted(name for name in newest if name.startswith("train/") and name not in _TRAINING)
-        cells = [(label, number(newest[name])) for name, label in _TRAINING.items() if name in newest]
+        cells = [
+            (label, number(_as_shown(name, newest[name])))
+            for name, label in _TRAINING.items()
+            if name in newest
+        ]
         cells += [(name.removeprefix("train/"), number(newest[name])) for name in others]
         return _cells(cells, width)
 
 
 class _Frame:
-    """Asks the display for its lines anew at every redraw."""
+    """Asks the display for its current lines at every redraw."""
 
     def __init__(self, display: ProgressDisplay) -> None:
         self._display = display
@@ -294,6 +354,15 @@ def number(value: RowValue) -> str:
         return f"{value:.1e}"
     decimals = 1 if size >= 100 else 2 if size >= 1 else 3 if size >= 0.1 else 4
     return f"{value:.{decimals}f}"
+
+
+def mean_and_spread(mean: float, std: float) -> str:
+    """`mean ± std` in few characters; a deviation that is only a rounding error of equal numbers is 0."""
+    return f"{number(mean)} ± {number(0.0 if std <= 1e-9 * abs(mean) else std)}"
+
+
+def _as_shown(name: str, value: RowValue) -> RowValue:
+    return -value if name == _ENTROPY_LOSS and isinstance(value, int | float) else value
 
 
 def duration(seconds: float) -> str:

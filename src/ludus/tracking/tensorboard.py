@@ -1,6 +1,6 @@
 """TensorBoard event files, written with TensorBoard's own record writer (torch is not needed).
 
-A resumed run writes a new event file that begins by telling readers to forget what the interrupted run wrote
+A resumed run writes a new event file whose first event makes readers discard what the interrupted run wrote
 after the checkpoint, so the curves show every step once.
 """
 
@@ -22,7 +22,7 @@ _FLUSH_SECONDS = 10.0
 _HEADLINES = ("eval/mean_reward", "rollout/ep_rew_mean")
 _BINS = 30
 _MAX_TENSORS = 100
-_MAX_VALUES = 200_000  # of one tensor that are counted
+_MAX_VALUES = 200_000  # most values of one tensor in a histogram
 _FRAMES, _FRAME_WIDTH, _FRAMES_PER_SECOND = 60, 240, 10
 _log = logging.getLogger("ludus.tracking")
 
@@ -76,7 +76,7 @@ class TensorBoardTracker:
             self._flush()
 
     def checkpoint(self, path: Path, step: int, *, best: bool) -> None:
-        """The policy's weights as histograms, one per tensor."""
+        """Write the policy's weights as histograms, one per tensor."""
         values = [
             self._summary.Value(tag=f"weights/{name}", histo=self._counted(array))
             for name, array in _weights(path)
@@ -85,11 +85,11 @@ class TensorBoardTracker:
             self._write(self._event(wall_time=time.time(), step=step, summary=self._summary(value=values)))
 
     def video(self, path: Path, step: int) -> None:
-        """The video among the images, small and short. Without the extra `video` only GIFs are shown."""
-        film = _animation(path)
-        if film is None:
+        """Add the video to the images, small and short. Without the extra `video` only GIFs are shown."""
+        animation = _animation(path)
+        if animation is None:
             return
-        data, width, height = film
+        data, width, height = animation
         image = self._summary.Image(height=height, width=width, colorspace=3, encoded_image_string=data)
         value = self._summary.Value(tag="video", image=image)
         self._write(self._event(wall_time=time.time(), step=step, summary=self._summary(value=[value])))
@@ -148,7 +148,7 @@ def _weights(checkpoint: Path) -> Iterator[tuple[str, Array]]:
                 if np.isfinite(flat).all():
                     yield name, flat
     except (OSError, SafetensorError, TypeError, ValueError) as error:
-        # pruned meanwhile, or of a kind that NumPy does not know: curves matter more than these
+        # pruned meanwhile, or of a dtype that NumPy lacks: skip the histograms
         _log.debug("no histograms of %s: %s", checkpoint, error)
 
 
@@ -158,8 +158,8 @@ def _animation(path: Path) -> tuple[bytes, int, int] | None:
         from PIL import Image
 
         if path.suffix == ".gif":
-            with Image.open(path) as film:
-                return path.read_bytes(), film.width, film.height
+            with Image.open(path) as image:
+                return path.read_bytes(), image.width, image.height
         import av
 
         with av.open(str(path)) as container:
@@ -173,7 +173,7 @@ def _animation(path: Path) -> tuple[bytes, int, int] | None:
                     frames.append(picture.to_image(width=_FRAME_WIDTH, height=height))
     except ImportError:
         return None
-    except Exception as error:  # a film that cannot be read is no reason to stop following the run
+    except Exception as error:  # an unreadable video must not stop the tracker
         _log.debug("no video of %s: %s", path, error)
         return None
     if not frames:

@@ -1,7 +1,7 @@
 """The run's metrics: every row goes to `metrics.jsonl` first, then to the trackers that follow it.
 
 The JSONL files are what resume, reports and comparisons read. A tracker only follows: one that fails is
-dropped with a warning and training goes on; it can be filled again from the file. Those that write elsewhere
+dropped with a warning and training continues; it can be filled again from the file. Those that write elsewhere
 than into the run's own small files do so in a thread, see background.py.
 """
 
@@ -39,7 +39,7 @@ class Tracker(Protocol):
 
 
 class FileTracker(Tracker, Protocol):
-    """A tracker that also shows the checkpoints and videos of a run. Either may be gone by the time it looks."""
+    """Tracker that also shows checkpoints and videos of a run. Their files may be removed before it reads them."""
 
     def checkpoint(self, path: Path, step: int, *, best: bool) -> None:
         """Take the checkpoint in directory `path`."""
@@ -83,8 +83,8 @@ class MetricsLog:
         return row
 
     def flush(self) -> None:
-        """Write the rows taken since the last time, then hand them on. An OSError loses none: they wait."""
-        # together, so that a reader never sees a row before the episodes it speaks of
+        """Write the rows taken since the last call, then pass them to the followers. An OSError loses no row."""
+        # episodes first: a reader never sees a row before its episodes
         self._episodes.flush()
         self._metrics.flush()
         rows, self._untold = self._untold, []
@@ -102,6 +102,11 @@ class MetricsLog:
             row = {**row, **{name: value for name, value in plain.items() if name not in row}}
         self._episodes.write(row | extra)
 
+    def require_in_place(self) -> None:
+        """Check that both files are where they were opened, as `JsonlWriter.require_in_place` does."""
+        for writer in (self._metrics, self._episodes):
+            writer.require_in_place()
+
     def extents(self) -> dict[str, Extent]:
         """Sync both files and return what each holds by file name, for a checkpoint to keep."""
         for writer in (self._metrics, self._episodes):
@@ -109,10 +114,10 @@ class MetricsLog:
         return {writer.path.name: writer.extent for writer in (self._metrics, self._episodes)}
 
     def rewind(self, saved: Mapping[str, Extent], *, whatever_they_hold: bool = False) -> None:
-        """Cut both files back to what `extents()` gave when the checkpoint was saved.
+        """Truncate both files to the extents that the checkpoint saved.
 
         Raises CheckpointError when a file or its extent is missing, or the file does not begin with it;
-        `whatever_they_hold` goes on behind the rows that are there.
+        `whatever_they_hold` continues after the rows that are there.
         """
         self._metrics = _rewound(self._metrics, saved, whatever_they_hold)
         self._episodes = _rewound(self._episodes, saved, whatever_they_hold)
@@ -132,7 +137,7 @@ class MetricsLog:
     def _guarded(self, follower: Tracker, method: Callable[..., None], *arguments: object) -> None:
         try:
             method(*arguments)
-        except Exception as error:  # a tracker is someone else's service; the truth is already in the file
+        except Exception as error:  # a tracker is an outside service; the row is in the file already
             with suppress(ValueError):  # closed with the run
                 self._followers.remove(follower)
             _log.warning(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from ludus.config.own_modules import foreign_folder
 from ludus.errors import MissingExtra, UserError
 from ludus.tracking.machine import stepped_back
 from ludus.tracking.tracker import RowValue
@@ -20,16 +21,28 @@ _POLICY_FILES = ("policy.safetensors", "state.json")
 
 
 def require_wandb() -> None:
-    """MissingExtra where wandb is not installed; nothing is imported."""
+    """Raise MissingExtra if wandb is not installed; nothing is imported."""
     if importlib.util.find_spec("wandb") is None:
         raise MissingExtra("tracking with Weights & Biases", "wandb")
 
 
+def _refuse_settings_of_runs(run: Path) -> None:
+    """Raise UserError if W&B would read its settings, and with them the server address, from a file in a run."""
+    for folder in (Path.cwd(), run):
+        settings = folder / "wandb" / "settings"
+        if os.path.lexists(settings) and foreign_folder(folder) is not None:
+            raise UserError(
+                "W&B would read its settings, including the server address, from a file in a run",
+                where=str(settings),
+                fix="remove the file, and use a working directory that is not inside a run",
+            )
+
+
 class WandbTracker:
-    """One W&B run, fed from the run directory `run`, where its local files stand too.
+    """One W&B run for the run directory `run`, which also holds W&B's local files.
 
     `mode` None leaves the choice to W&B (and to `WANDB_MODE`). A `run_id` seen before continues that W&B run. `note`
-    is told the id (`wandb_run_id`) and up to which env step W&B has every row (`wandb_step`), now and then. Of a
+    is called with the id (`wandb_run_id`) and the env step up to which W&B has every row (`wandb_step`). Of a
     checkpoint, `checkpoints` names what becomes an artifact: what it takes to play, or to resume, or nothing.
     Raises MissingExtra without wandb, UserError when W&B refuses (no login, no network).
     """
@@ -48,6 +61,7 @@ class WandbTracker:
         checkpoints: Literal["policy", "whole"] | None = "policy",
         note: Callable[..., None] = lambda **fields: None,
     ) -> None:
+        _refuse_settings_of_runs(Path(run))
         try:
             import wandb
         except ImportError as error:
@@ -58,7 +72,7 @@ class WandbTracker:
         self._name, self._checkpoints, self._note = run_name, checkpoints, note
         try:
             self._log_in(mode)
-            # W&B has a process of its own, which must not take a core from training
+            # W&B starts a process, which must not take a core from training
             self._run: Any = stepped_back(
                 lambda: wandb.init(
                     name=run_name,
@@ -98,7 +112,7 @@ class WandbTracker:
             self._noted_at = time.monotonic()
 
     def checkpoint(self, path: Path, step: int, *, best: bool) -> None:
-        """The checkpoint as a version of the artifact `<run>-policy`: a run that `ludus play` takes as it is."""
+        """Log the checkpoint as a version of the artifact `<run>-policy`, a run that `ludus play` can load."""
         if self._checkpoints is None:
             return
         artifact = self._wandb.Artifact(f"{self._artifact_name}-policy", "model", metadata={"step": step})
@@ -111,14 +125,14 @@ class WandbTracker:
         self._run.log_artifact(artifact, aliases=["latest", f"step-{step}", *(["best"] if best else [])])
 
     def video(self, path: Path, step: int) -> None:
-        """The video among the run's media, and as a version of the artifact `<run>-videos`."""
+        """Log the video with the run's media, and as a version of the artifact `<run>-videos`."""
         artifact = self._wandb.Artifact(f"{self._artifact_name}-videos", "video", metadata={"step": step})
         try:
             artifact.add_file(str(path), name=path.name)
-            film = self._wandb.Video(str(path), format=path.suffix[1:])
+            video = self._wandb.Video(str(path), format=path.suffix[1:])
         except (OSError, ValueError):
             return  # gone meanwhile
-        self._run.log({"video": film, "step": step})
+        self._run.log({"video": video, "step": step})
         self._run.log_artifact(artifact, aliases=["latest", f"step-{step}"])
 
     def close(self) -> None:
@@ -132,7 +146,7 @@ class WandbTracker:
         return re.sub(r"[^\w.-]", "-", self._name)[:100]
 
     def _log_in(self, mode: str | None) -> None:
-        """Use the login that is there. Nobody is asked for one: the terminal is not ours, and training has begun."""
+        """Use the saved login. Do not prompt for one: training has begun and its display uses the terminal."""
         if (mode or os.environ.get("WANDB_MODE", "online")) != "online":
             return
         try:
@@ -144,12 +158,12 @@ class WandbTracker:
 
 
 def _add_checkpoint(artifact: Any, path: Path, *, whole: bool) -> None:
-    """The files of a checkpoint; if not the whole of it, with a manifest that says so."""
+    """Add the files of a checkpoint; without `whole`, a manifest says that files are missing."""
     manifest = json.loads((path / "MANIFEST.json").read_text("utf-8"))
     if not whole:
         files = {name: entry for name, entry in manifest["files"].items() if name in _POLICY_FILES}
         manifest |= {"files": files, "resumable": False, "exact": False}
-    manifest.pop("sha256", None)  # the seal of the file as it stands in the run
+    manifest.pop("sha256", None)  # checksum of the original file
     folder = f"checkpoints/{path.name}"
     for name in manifest["files"]:
         artifact.add_file(str(path / name), name=f"{folder}/{name}")

@@ -1,4 +1,4 @@
-"""Models kept at Weights & Biases, brought to this machine. Files are only downloaded, never opened.
+"""Download of models from Weights & Biases. Files are only downloaded, never opened.
 
 `wandb:entity/project/artifact` (newest version, or `artifact:v3`), or the files of a run as its page shows them:
 `wandb:entity/project/runs/ID/model.zip`.
@@ -31,7 +31,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Read one of the forms above; UserError that shows them."""
+        """Parse one of the forms above. Raises a UserError that lists them."""
         path = text.removeprefix(SCHEME)
         of_run, artifact = _RUN_FILE.fullmatch(path), _ARTIFACT.fullmatch(path)
         if of_run is not None:
@@ -43,7 +43,7 @@ class Reference:
 
     @property
     def folder(self) -> str:
-        """A name for the folder it is put into."""
+        """Name of the download folder."""
         return self.name.replace(":", "-")
 
 
@@ -72,9 +72,9 @@ def download(reference: Reference, folder: Path) -> list[Path]:
             run.file(reference.file).download(root=str(folder), replace=False)
     except UserError:
         raise
-    except Exception as error:  # the service and its client raise many kinds; none of them is ours to mend
+    except Exception as error:  # the W&B client raises many kinds of errors
         raise UserError(
-            f"Weights & Biases did not give it: {type(error).__name__}: {' '.join(str(error).split()):.200}",
+            f"download from Weights & Biases failed: {type(error).__name__}: {' '.join(str(error).split()):.200}",
             where=f"{SCHEME}{reference.project}/{reference.name}",
             fix="check the name and the network; `wandb login` once for private projects",
         ) from error
@@ -82,13 +82,13 @@ def download(reference: Reference, folder: Path) -> list[Path]:
 
 
 def mark_as_download(folder: Path) -> None:
-    """Say of a folder, before anything is in it, that nothing in it is the user's own code."""
+    """Mark an empty folder as a download, whose files are never trusted as the user's own code."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / DOWNLOADED).touch()
 
 
 def _check_inside(name: str) -> None:
-    """UserError for a file that would land outside the folder."""
+    """Raise UserError for a file name that leads outside the folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:
         raise UserError(

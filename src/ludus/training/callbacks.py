@@ -1,15 +1,15 @@
 """Callbacks under the names that Stable-Baselines3 users know.
 
-Subclass `BaseCallback` and override `_on_step` and friends. A callback written for Stable-Baselines3 that uses
-`self.model`, `self.num_timesteps`, `self.training_env` and `self.logger.record` works as it is.
+Subclass `BaseCallback` and override `_on_step` and friends. A callback written for Stable-Baselines3 works as it is,
+also its own `EvalCallback`, `CheckpointCallback` and `ProgressBarCallback`: `self.model` is the trainer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ludus.errors import UserError
+from ludus.errors import ConfigError, UserError, require_types
 from ludus.types import Metrics
 
 
@@ -18,18 +18,48 @@ class CallbackLogger:
 
     def __init__(self) -> None:
         self._values: Metrics = {}
+        self._counts: dict[str, int] = {}
 
-    def record(self, key: str, value: float, exclude: Any = None) -> None:
-        self._values[key] = float(value)
+    def record(self, key: str, value: Any, exclude: Any = None) -> None:
+        """Record a number for the next row, in the place of one recorded before in the same update."""
+        self._values[key] = _number(key, value)
+
+    def record_mean(self, key: str, value: Any, exclude: Any = None) -> None:
+        """Record the mean of all numbers that this is called with in the same update."""
+        if value is None:
+            return
+        count = self._counts.get(key, 0)
+        mean = self._values.get(key, 0.0) if count else 0.0
+        self._values[key] = mean + (_number(key, value) - mean) / (count + 1)
+        self._counts[key] = count + 1
+
+    def dump(self, step: int = 0) -> None:
+        """Do nothing: a row is written when the config's `tracking.every` says so."""
 
     def take(self) -> Metrics:
         """Return what was recorded since the last call."""
         values, self._values = self._values, {}
+        self._counts.clear()
         return values
 
 
+def _number(key: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"a metric is a number; '{key}' was given {type(value).__name__}",
+            where="self.logger.record(key, value)",
+            fix="record a number; pictures, figures and texts go to a tracker of your own",
+        ) from None
+
+
 class BaseCallback:
-    """Called by the trainer: `_on_step` after every vector step; returning False from it stops training."""
+    """Called by the trainer: `_on_step` after every vector step; returning False from it stops training.
+
+    `self.locals` has the step: `infos`, `rewards`, `dones`, `actions`, `obs` and `new_obs`. `self.model` is the
+    trainer, `self.training_env` its envs, `self.logger.record(name, value)` adds to the next metric row.
+    """
 
     def __init__(self, verbose: int = 0) -> None:
         self.model: Any = None
@@ -65,7 +95,7 @@ class BaseCallback:
         self._init_callback()
 
     def update_locals(self, locals_: dict[str, Any]) -> None:
-        """Update the local variables of the loop, for engines that have them (SB3: `infos`, `rewards`, …)."""
+        """Update the variables of the step: `infos`, `rewards`, `dones`, …"""
         self.locals.update(locals_)
 
     def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
@@ -93,6 +123,7 @@ class CallbackList(BaseCallback):
 
     def __init__(self, callbacks: Sequence[Any]) -> None:
         super().__init__()
+        require_types("CallbackList", callbacks=(callbacks, (list, tuple)))
         self.callbacks = list(callbacks)
 
     def init_callback(self, model: Any) -> None:
@@ -147,3 +178,41 @@ def as_callback(callback: Any) -> Any:
         where="train(callback=…)",
         fix="give a BaseCallback, a list, or a function",
     )
+
+
+def load_callbacks(named: Sequence[str | Mapping[str, Mapping[str, Any]]]) -> list[Any]:
+    """Return the callbacks that a config names as `module:Class`, made with their arguments.
+
+    UserError for a run that somebody else trained, ConfigError for what is not a callback.
+    """
+    from ludus.config.own_modules import import_own_module
+
+    made = []
+    for index, entry in enumerate(named):
+        where = f"callbacks.{index}"
+        references = {entry: {}} if isinstance(entry, str) else entry
+        for reference, arguments in references.items():
+            module_name, colon, class_name = reference.partition(":")
+            if not colon:
+                raise ConfigError(
+                    f"'{reference}' does not name a callback", where=where, fix="write module:Class"
+                )
+            try:
+                module = import_own_module(module_name, reference, where=where)
+            except ModuleNotFoundError as error:
+                if error.name is None or not (module_name + ".").startswith(error.name + "."):
+                    raise  # one that is missing inside the user's code
+                raise ConfigError(
+                    f"the module '{module_name}' of callback '{reference}' cannot be found",
+                    where=where,
+                    fix="install it, or run from the folder that holds it",
+                ) from error
+            cls = getattr(module, class_name, None)
+            if not isinstance(cls, type) or not hasattr(cls, "on_step"):
+                raise ConfigError(
+                    f"'{class_name}' in '{module_name}' is not a callback class",
+                    where=where,
+                    fix="let it inherit from ludus.BaseCallback",
+                )
+            made.append(cls(**arguments))
+    return made

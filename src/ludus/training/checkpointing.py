@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from ludus.algorithms.gradient_step import first_bad_weight
 from ludus.algorithms.learner import AnyLearner, with_prefix
-from ludus.algorithms.norms import first_bad_weight
 from ludus.config.loading import dump_yaml, sealed
 from ludus.config.schema import TrainerConfig
-from ludus.errors import CheckpointError, NotFinite
+from ludus.errors import NotFinite
 from ludus.policies.base import load_policy_tensors
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory
+from ludus.tracking.logs import run_log
 from ludus.training.failure import Storage
-from ludus.training.resume import copies, extents_from
+from ludus.training.resume import copies, extents_from, set_aside
 from ludus.types import Metrics, Progress
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ class BestPolicy:
     metric: str
     value: float | None = None
     is_new: bool = False
-    """Whether the policy as it is now is the best one and is not saved yet."""
+    """True if the current policy is the best one and is not saved yet."""
     mark: dict[str, Any] | None = None
     """Step and value of the checkpoint that is marked best."""
     evaluations_since: int = 0
@@ -48,6 +50,15 @@ class BestPolicy:
             self.evaluations_since = -1  # the evaluation that is counted next makes it 0
 
 
+@dataclass(frozen=True)
+class ReturnPoint:
+    """Content of a checkpoint of one moment, in memory."""
+
+    progress: Progress
+    tensors: dict[str, dict[str, torch.Tensor]]
+    state: dict[str, Any]
+
+
 class SessionCheckpoints:
     """Saves the state of a session and restores it. `barriers` counts the resumable checkpoints."""
 
@@ -58,6 +69,8 @@ class SessionCheckpoints:
         self.saved_at = -1
         self.keep_changed_rows = False
         """At resume: continue after the metric rows on disk, also where they differ from what the checkpoint knew."""
+        self.set_later_aside = False
+        """At resume: keep checkpoints that are later than the one restored, instead of deleting them."""
         self._config = config
         self._directory = directory
         self._storage = storage
@@ -67,23 +80,64 @@ class SessionCheckpoints:
     def save(self, session: Session, *, exact: bool = False, resumable: bool = True) -> Checkpoint:
         """Write a checkpoint of this moment, and mark it best if it is. Raises OSError, and NotFinite."""
         require_finite(session.learner)
+        session.log.require_in_place()  # in a run that was removed or renamed nobody would find it
         if resumable:
             self.barriers += 1
-        policy, best, step = session.learner.policy, self.best, session.progress.steps
+        tensors, state = self._contents(session, resumable)
+        checkpoint = self._write(session.progress.steps, tensors, state, exact=exact, resumable=resumable)
+        self.best.is_new = False
+        return checkpoint
+
+    def return_point(self, session: Session) -> ReturnPoint:
+        """Return what a checkpoint of this moment would hold."""
+        self.barriers += 1
+        tensors, state = self._contents(session, resumable=True)
+        self.barriers -= 1
+        copied = {
+            # in main memory, since a GPU may have no room for a second copy
+            part: {name: tensor.detach().to("cpu", copy=True) for name, tensor in values.items()}
+            for part, values in tensors.items()
+        }
+        return ReturnPoint(replace(session.progress), copied, copy.deepcopy(state))
+
+    def return_to(self, point: ReturnPoint, session: Session) -> None:
+        """Give the policy and the progress of `point` back to `session`, and save `point` as the last checkpoint."""
+        session.progress = point.progress
+        session.learner.policy.load_state_dict(point.tensors["policy"])
+        if point.progress.steps > self.saved_at:
+            self.barriers += 1
+            exact = session.collector.saves_games
+            self._write(point.progress.steps, point.tensors, point.state, exact=exact, resumable=True)
+
+    def _contents(
+        self, session: Session, resumable: bool
+    ) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
+        policy, best = session.learner.policy, self.best
         tensors = {"policy": dict(policy.state_dict())}
         state = policy_state(policy, session.progress)
         state["reward_scale"] = session.collector.reward_scale
         if resumable:
             tensors["learner"], training = self._training_state(session)
             state |= training
-        mark = best.mark
+        state["best_mark"] = best.mark
         if best.is_new and best.value is not None:
-            mark = {"step": step, "value": best.value}
-        state["best_mark"] = mark
+            state["best_mark"] = {"step": session.progress.steps, "value": best.value}
+        return tensors, state
+
+    def _write(
+        self,
+        step: int,
+        tensors: dict[str, dict[str, torch.Tensor]],
+        state: dict[str, Any],
+        *,
+        exact: bool,
+        resumable: bool,
+    ) -> Checkpoint:
         checkpoint = self.manager.save(step, tensors, state, exact=exact, resumable=resumable)
+        run_log.info("checkpoint %s saved%s", checkpoint.name, "" if resumable else ", policy only")
         if resumable:
             self.saved_at = step
-        best.is_new, best.mark = False, mark
+        self.best.mark = state["best_mark"]
         self._mark_best()  # also one that a failing disk did not take before
         return checkpoint
 
@@ -92,7 +146,8 @@ class SessionCheckpoints:
 
         StorageError after three failures in a row.
         """
-        next_one = f"after {self._config.checkpoint.every}" if resumable else "with the next evaluation"
+        every = self._config.checkpoint.every
+        next_one = f"after {every.in_words()}" if resumable and every else "with the next evaluation"
         step = f"{session.progress.steps:,}"
         with self._storage.tolerating(
             "checkpoints",
@@ -112,11 +167,11 @@ class SessionCheckpoints:
         self._usable = True
 
     def newest_intact(self) -> Checkpoint | None:
-        """Return the newest intact checkpoint; None without one, or when the last one could not be restored."""
-        try:
-            return self.manager.newest_intact() if self._usable else None
-        except (CheckpointError, OSError):
-            return None
+        """Return the newest intact checkpoint; None without one, or when the last one could not be restored.
+
+        CheckpointError if all are damaged, OSError if they cannot be read.
+        """
+        return self.manager.newest_intact() if self._usable else None
 
     def _training_state(self, session: Session) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         learner, collector = session.learner, session.collector
@@ -146,6 +201,9 @@ class SessionCheckpoints:
         self.best.evaluations_since = int(state["evaluations_since_best"])
         self.best.mark = state.get("best_mark")
         self.saved_at = session.progress.steps
+        if self.set_later_aside:
+            set_aside(self._directory, checkpoint.step)
+            self.set_later_aside = False
         session.log.rewind(extents_from(state["files"]), whatever_they_hold=self.keep_changed_rows)
         for damage in self.manager.damaged_hints():
             _log.warning("%s", damage)
@@ -171,7 +229,7 @@ def require_finite(learner: AnyLearner) -> None:
         raise NotFinite(
             f"what was learnt is not finite: {bad}; it is not saved\n"
             "  where: the learner\n"
-            "  fix:   lower hyperparams.learning_rate, and go on from the last checkpoint"
+            "  fix:   lower hyperparams.learning_rate, and resume from the last checkpoint"
         )
 
 

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ludus.config.loading import LoadedConfig, load_config
-from ludus.config.registry import LANGUAGE, NATIVE
+from ludus.config.loading import load_config
+from ludus.config.own_modules import current_trust, trust_folders
+from ludus.config.registry import LANGUAGE, NATIVE, find_algorithm
+from ludus.config.requests import ConsentRequest, requests_to_train, require_all
 from ludus.config.schema import TrainerConfig
+from ludus.envs.make import EnvSpec
 from ludus.errors import ConfigError, MissingExtra, UserError
 from ludus.plugins import load, plugins
 from ludus.runs.directory import RunDirectory
 from ludus.training.base import RLTrainer
+from ludus.training.env_source import require_env
 from ludus.training.native import NativeTrainer
 from ludus.training.resume import repair_run_files
 from ludus.training.trainer import RunTrainer
 
 
-def create_trainer(env: Any = None, config: TrainerConfig | None = None, **options: Any) -> RLTrainer:
+def create_trainer(
+    env: Any = None, config: TrainerConfig | Mapping[str, Any] | str | None = None, **options: Any
+) -> RLTrainer:
     """Return a trainer for `config`'s algorithm.
 
-    `env` is an id, a function returning a new env (replicated `n_envs` times), or an env instance (used as the
-    one env it is); None takes `config.env`. `options` go to the trainer (`display`).
+    `env` is an id, a function returning a new env (replicated `n_envs` times), an env object (stepped itself, with
+    copies next to it where `n_envs` was set), or a vector env (Gymnasium's or SB3's, stepped as it is); None takes
+    `config.env`. `config` may also be a dict of its keys, or the
+    name of an algorithm. `options` go to the trainer (`display`).
     """
-    config = TrainerConfig() if config is None else config
+    config = _as_config(config)
     if config.language is not None:
         return _engine_trainer(LANGUAGE)(env, config, **options)
-    if env is None and config.env is None:
-        raise ConfigError(
-            "no env is given", key="env", fix="set env in the config, or pass one to create_trainer"
-        )
+    require_env(env, config)
     entry = config.algorithm_entry()
     if entry.trainer is not None:
         trainer: RLTrainer = entry.trainer(env if env is not None else config.env.id, config)  # type: ignore[union-attr]
@@ -41,6 +48,23 @@ def create_trainer(env: Any = None, config: TrainerConfig | None = None, **optio
 
         return ScaledTrainer(env, config, **options)
     return NativeTrainer(env, config, **options)
+
+
+def _as_config(given: Any) -> TrainerConfig:
+    """`given` as a config; UserError where it is not one."""
+    if isinstance(given, TrainerConfig):
+        return given
+    if given is None:
+        return TrainerConfig()
+    if isinstance(given, str):
+        return TrainerConfig(algorithm=find_algorithm(given).name)
+    if isinstance(given, Mapping):
+        return TrainerConfig.model_validate(dict(given))
+    raise UserError(
+        f"expected a TrainerConfig, got {type(given).__name__}",
+        where="create_trainer(env, config)",
+        fix='give TrainerConfig(algorithm="PPO", …), a dict of its keys, or the name of an algorithm',
+    )
 
 
 def _refuse_scale(config: TrainerConfig) -> None:
@@ -65,20 +89,61 @@ def _engine_trainer(engine: str) -> type[RLTrainer]:
     return trainer
 
 
-def open_trainer(run: RunDirectory, **options: Any) -> RunTrainer:
-    """Return the trainer of an existing run, from its `config.yaml`, ready to `resume`; see `repair_run_files`."""
+def open_trainer(run: RunDirectory, *, ray: str | None = None, **options: Any) -> RunTrainer:
+    """Return the trainer of an existing run, from its `config.yaml`, ready to `resume`; see `repair_run_files`.
+
+    `ray` is where a run on Ray finds its cluster now. `options` go to the trainer. UserError where the run was not
+    trained here and asks for consent.
+    """
     repair_run_files(run)
-    loaded: LoadedConfig = load_config(run.config_path)
-    if loaded.config.env is None and loaded.config.language is None:
+    config = load_config(run.config_path).config
+    if config.env is None and config.language is None:
         raise UserError(
             "this run trained on an env object, which a config cannot name",
             where=str(run.path),
             fix="in Python: create_trainer(env, config).resume(run), with the same env",
         )
-    trainer = create_trainer(None, loaded.config, **options)
+    from ludus.config.trained_here import trust_in_run
+
+    trust, current = trust_in_run(config), current_trust()
+    if current.own:
+        trust_folders([*trust.folders, *(current.folders or (os.curdir,))])
+    elif trust.own:  # code of the user's own is where it was when the run was trained
+        trust_folders(trust.folders)
+    if ray is not None:
+        config = on_cluster(config, ray)
+    require_all(requests_of(config), str(run.config_path))
+    trainer = create_trainer(None, config, **options)
     if not isinstance(trainer, RunTrainer):
         raise UserError(
-            f"the algorithm '{loaded.config.algorithm}' brings its own trainer, which does not resume",
+            f"the algorithm '{config.algorithm}' brings its own trainer, which does not resume",
             where=str(run.path),
         )
     return trainer
+
+
+def requests_of(config: TrainerConfig) -> Iterator[ConsentRequest]:
+    """Return everything outside the run that training with `config` would use. Raises ConfigError."""
+    if config.env is not None:
+        yield from EnvSpec(**config.env.model_dump()).requests()
+    yield from requests_to_train(config)
+
+
+def on_cluster(config: TrainerConfig, ray: str) -> TrainerConfig:
+    """Return `config` with another cluster than the run was started on."""
+    scale = config.scale
+    if scale is None:
+        raise UserError(
+            "this run has no collectors on Ray, and would not be the same with them",
+            where="command line: --scale",
+            fix="leave --scale out, or start a new run with it",
+        )
+    try:
+        moved = type(scale)(**scale.model_dump() | {"ray": ray})
+    except ValueError:
+        raise UserError(
+            f"'{ray}' is not an address of a Ray cluster",
+            where="command line: --scale",
+            fix="auto, local, HOST:6379 or ray://HOST:10001",
+        ) from None
+    return config.model_copy(update={"scale": moved})

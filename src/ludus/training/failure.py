@@ -13,9 +13,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ludus.algorithms.norms import first_bad_weight
-from ludus.errors import LudusError, NotFinite, SimulatorLost, StorageError
+from ludus.algorithms.gradient_step import first_bad_weight
+from ludus.errors import (
+    CheckpointError,
+    LudusError,
+    NotFinite,
+    SimulatorLost,
+    StorageError,
+    UserError,
+    describe_error,
+)
 from ludus.secret_values import without_secrets
+from ludus.tracking.logs import run_log
 
 if TYPE_CHECKING:
     from ludus.training.session import Session
@@ -32,12 +41,13 @@ def record_failure(session: Session, error: BaseException) -> None:
     note = _keep_evidence(session, error) if isinstance(error, LudusError) else ""
     if note:
         error.add_note(note)
-    with suppress(OSError):
+    with suppress(OSError, UserError):  # a damaged run.json is repaired at resume; the error at hand counts
         session.directory.update_info(
             status="failed",
             steps=session.progress.steps,
-            error=without_secrets(f"{type(error).__name__}: {error}" + (f"\n{note}" if note else "")),
+            error=without_secrets(describe_error(error) + (f"\n{note}" if note else "")),
         )
+    run_log.error("failed: %s", describe_error(error))
     hint = resume_hint(session)
     if hint and not isinstance(error, StorageError):  # which contains the hint itself
         error.add_note(f"Nothing saved is lost: {hint}")
@@ -45,14 +55,33 @@ def record_failure(session: Session, error: BaseException) -> None:
 
 def resume_hint(session: Session) -> str:
     """Return which checkpoint is intact and how to resume from it; empty without a usable checkpoint."""
-    newest = session.checkpoints.newest_intact()
-    if newest is None:
-        return ""
     path = str(session.directory.path)
     command = f"ludus resume {shlex.quote(path)}"
     if session.config.env is None and session.config.language is None:
         command = f"create_trainer(env, config), then resume({path!r}) and train()"
-    return f"checkpoint {newest.name} is intact. Go on with: {command}"
+    if not session.directory.info_path.is_file():
+        return (
+            f"{path} was removed or renamed. Resume the run under its new name, or put it back and: {command}"
+        )
+    try:
+        newest = session.checkpoints.newest_intact()
+    except CheckpointError:
+        return ""
+    except OSError as error:
+        reason = error.strerror or error
+        return f"its checkpoints cannot be read now ({reason}). Once they can, resume with: {command}"
+    return "" if newest is None else f"checkpoint {newest.name} is intact. Resume with: {command}"
+
+
+def after_a_full_disk(session: Session) -> str:
+    """Return the command that resumes once the disk works again; if no checkpoint was saved, say so."""
+    try:
+        none_saved = session.checkpoints.newest_intact() is None
+    except (CheckpointError, OSError):
+        none_saved = False
+    if none_saved and session.directory.info_path.is_file():
+        return "no checkpoint was saved before: start the run again"
+    return resume_hint(session) or f"its checkpoints are damaged, see {session.directory.checkpoints_dir}"
 
 
 def _keep_evidence(session: Session, error: LudusError) -> str:
@@ -102,7 +131,7 @@ class Storage:
                 raise self._ended(
                     f"{what} could not be saved {MAX_FAILURES} times in a row", error
                 ) from error
-            _log.error("ALARM: %s: %s. Training goes on", alarm, error)
+            _log.error("ALARM: %s: %s. Training continues", alarm, error)
         else:
             del self._failures[what]
 
@@ -115,7 +144,6 @@ class Storage:
             raise self._ended(f"{what} could not be saved", error) from error
 
     def _ended(self, what: str, error: OSError) -> StorageError:
-        hint = self._hint() or "no checkpoint was saved before: start the run again"
         return StorageError(
-            f"{what}: {error}\n  where: {self._where}\n  fix:   mend or empty the disk; {hint}"
+            f"{what}: {error}\n  where: {self._where}\n  fix:   repair the disk or free space on it; {self._hint()}"
         )

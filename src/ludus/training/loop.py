@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ludus.algorithms.learner import AnyLearner
+from ludus.algorithms.learner import AnyLearner, UpdateStopped
 from ludus.evaluation.evaluate import EvaluationStopped
 from ludus.rollout.collector import CollectionStopped, Collector
+from ludus.runs.signals import StopRequested
 from ludus.training.base import Publisher
 from ludus.training.session import Session
 
@@ -14,6 +15,7 @@ def train_loop(session: Session, collector: Collector, learner: AnyLearner, publ
     publisher.send(learner)
     try:
         while not session.done:
+            session.before_collect()
             experience = collector.collect(learner.policy)
             session.count(experience)  # steps and episodes, which schedules depend on
             session.after_collect(experience)
@@ -26,5 +28,5 @@ def train_loop(session: Session, collector: Collector, learner: AnyLearner, publ
             if session.stop_requested:
                 return session.preempt()
         return session.finish()
-    except (CollectionStopped, EvaluationStopped):
+    except (CollectionStopped, UpdateStopped, EvaluationStopped, StopRequested):
         return session.preempt()

@@ -42,7 +42,7 @@ class MetricRows:
 
     @property
     def pending(self) -> bool:
-        """Whether an update was added that no row contains yet."""
+        """Return True if an update was added that no row contains yet."""
         return bool(self._sums)
 
     def start_clock(self, steps: int) -> None:
@@ -112,13 +112,22 @@ class MetricRows:
         return metrics
 
     def _report_metrics(self) -> Metrics:
-        """Return the numbers of the last games' reports; the whole summary goes to `games.json`."""
-        reports = gather_reports(self._reported)
-        if reports is None:
+        """Return the numbers of the last games' reports; the whole summary goes to `games.json`.
+
+        With several kinds of reports, those after the first are in its `others`.
+        """
+        gathered = gather_reports(self._reported)
+        if not gathered:
             return {}
-        summary = {"kind": reports.kind, **reports.get_summary()}
+        summary, *others = ({"kind": reports.kind, **reports.get_summary()} for reports in gathered)
+        if others:
+            summary["others"] = others
         with self._storage.tolerating(
             "games.json", "games.json could not be written, and is tried again with the next row"
         ):
             write_atomic(self._directory.games_path, json.dumps(summary, indent=1))
-        return {f"{reports.kind}/{name}": value for name, value in reports.metrics().items()}
+        return {
+            f"{reports.kind}/{name}": value
+            for reports in gathered
+            for name, value in reports.metrics().items()
+        }

@@ -1,7 +1,7 @@
 """Resolve a config: replace every `auto` and missing value. `config.yaml` of a run contains each choice.
 
 A trainer calls `check_config` before it builds envs, `resolve_config` once the spaces are known, and `resolve_threads`
-once the learner is built.
+once the learner is built. `warn_unused_keys` names the keys that were set and that the run does not use.
 """
 
 from __future__ import annotations
@@ -9,23 +9,28 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import torch
-from pydantic import ConfigDict
+from pydantic import BaseModel, ConfigDict
 from threadpoolctl import threadpool_limits
 
 from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.schema import EnvConfig, PolicyConfig, TrainerConfig
 from ludus.errors import ConfigError
+from ludus.policies.extractors import auto_extractor
 from ludus.policies.observations import is_image_space
 from ludus.training.env_source import EnvSource
 
 _log = logging.getLogger("ludus.training")
 SMALL_NETWORK = 1_000_000
+_WIDTH_FOLLOWS = ("FlattenExtractor", "CombinedExtractor")
+_LANGUAGE_SECTIONS = ("games", "league", "rewards", "guard", "warmup")
+_SCALE_FOR_LANGUAGE = ("num_actors", "cpus_per_actor", "gpus_per_actor")
 WORTH_A_GPU = 20_000_000  # PPO with two 64x64 networks from batches of 2,048 on; SAC with 256x256
 
 
@@ -55,9 +60,17 @@ def check_config(config: TrainerConfig, source: EnvSource) -> TrainerConfig:
         }
     )
     if source.support.no_spare_simulator:
-        config = _on_training_envs_alone(config)
-    typed = config.typed_hyperparams()
-    return config.model_copy(update={"hyperparams": HyperparameterConfig(**typed.model_dump())})
+        config = _on_training_envs_alone(
+            config, "an engine of its own, and all engines are used for training"
+        )
+    elif not source.makes_single:
+        _log.warning("no evaluations while training: no single env can be made from this vector env")
+        config = _on_training_envs_alone(config, "an env of its own, which this vector env cannot make")
+    typed = config.typed_hyperparams().resolved(config.n_envs)
+    hyperparams = HyperparameterConfig(**typed.model_dump())
+    return config.model_copy(
+        update={"hyperparams": hyperparams, "normalize_reward": config.normalizes_reward()}
+    )
 
 
 def resolve_config(config: TrainerConfig, backend: str, observation_space: gym.Space[Any]) -> ResolvedConfig:
@@ -67,13 +80,13 @@ def resolve_config(config: TrainerConfig, backend: str, observation_space: gym.S
     return ResolvedConfig.of(config, vector=backend, device=str(torch.device(device)), precision=precision)
 
 
-def _on_training_envs_alone(config: TrainerConfig) -> TrainerConfig:
+def _on_training_envs_alone(config: TrainerConfig, needs: str) -> TrainerConfig:
     """Return `config` without evaluations. ConfigError if the user asked for evaluations or videos."""
     for name, command in (("evaluation", "ludus eval RUN"), ("video", "ludus play RUN --video")):
         asked = name in config.model_fields_set and getattr(config, name).every is not None
         if asked:
             raise ConfigError(
-                f"{name} while training needs an engine of its own, and all engines are used for training",
+                f"{name} while training needs {needs}",
                 key=f"{name}.every",
                 fix=f"set {name}: null, and afterwards: {command}",
             )
@@ -190,3 +203,68 @@ def _named_env(config: TrainerConfig, source: EnvSource) -> EnvConfig | None:
     known = gym.spec(registered.id).max_episode_steps
     limit = registered.max_episode_steps
     return EnvConfig(id=registered.id, kwargs=kwargs, max_episode_steps=None if limit == known else limit)
+
+
+def warn_unused_keys(config: TrainerConfig, reasons: Mapping[str, str]) -> None:
+    """Log one line for each key of `reasons` that `config` sets to another value than its default."""
+    for key, reason in (unused_under_condition(config) | dict(reasons)).items():
+        if _is_set(config, key):
+            _log.warning("%s has no effect: %s", key, reason)
+
+
+def unused_under_condition(config: TrainerConfig) -> dict[str, str]:
+    """Return the keys that another key of `config` switches off, each with the reason."""
+    unused: dict[str, str] = {}
+    if config.evaluation.every is None:
+        off = "evaluation.every is null, so that nothing is evaluated while training"
+        unused |= {"early_stopping.reward_threshold": off, "early_stopping.patience": off}
+    if config.video.every is None:
+        off = "video.every is null, so that no video is recorded while training"
+        unused |= {"video.length": off, "video.overlay": off}
+    if not config.tracking.tensorboard:
+        unused["tracking.tensorboard_dir"] = "tracking.tensorboard is false"
+    if config.scale is not None and config.scale.mode == "sync":
+        unused["scale.max_staleness"] = "scale.mode is sync: every update waits for all collectors"
+    return unused
+
+
+def unused_by_env_run() -> dict[str, str]:
+    """Return the keys that only language runs use."""
+    unused = dict.fromkeys(_LANGUAGE_SECTIONS, "only runs with a language section use it")
+    return unused | {
+        f"scale.{name}": "only self-play of language models uses it" for name in _SCALE_FOR_LANGUAGE
+    }
+
+
+def unused_by_extractor(config: TrainerConfig, observation_space: gym.Space[Any]) -> dict[str, str]:
+    """Return the keys of the policy that its feature extractor does not use.
+
+    Warns of `feature_extractor_type`, another name of `policy.features_extractor`, where it names another game's.
+    """
+    asked, meant = config.policy.features_extractor, auto_extractor(observation_space)
+    named = config.feature_extractor_type
+    if asked == "auto" and named not in ("auto", meant):
+        _log.warning(
+            "feature_extractor_type: %s has no effect: %s reads these observations (%s)",
+            named,
+            meant,
+            type(observation_space).__name__,
+        )
+    used = meant if asked == "auto" else asked
+    if used in _WIDTH_FOLLOWS:
+        return {"policy.features_dim": f"the width of {used} follows from the observation space"}
+    return {}
+
+
+def _is_set(config: TrainerConfig, key: str) -> bool:
+    """Return True if `key` was given and differs from its default. A resumed run has every key written out."""
+    node: Any = config
+    for part in key.split("."):
+        if not isinstance(node, BaseModel) or part not in node.model_fields_set:
+            return False
+        default = type(node).model_fields.get(part)
+        node, usual = (
+            getattr(node, part),
+            None if default is None else default.get_default(call_default_factory=True),
+        )
+    return bool(node != usual)

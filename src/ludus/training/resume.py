@@ -1,4 +1,4 @@
-"""What to resume a run from: the newest intact checkpoint whose files outside of it are unchanged.
+"""Choose the checkpoint to resume a run from: the newest intact one whose files outside of it are unchanged.
 
 Damage is reported, and something older is used instead: an earlier checkpoint for a damaged one, for metrics that were
 changed and for a frozen version that is missing; the copy in a checkpoint for `config.yaml` and `run.json`.
@@ -7,7 +7,10 @@ changed and for a frozen version that is missing; the copy in a checkpoint for `
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from typing import Any
 from ludus.config.loading import check_seal
 from ludus.config.plain_yaml import read_yaml
 from ludus.errors import CheckpointError, UserError
+from ludus.plain_files import is_refusal
 from ludus.runs import atomic, strict_json
 from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory, walk_runs
@@ -33,19 +37,23 @@ class ResumePoint:
     run: RunDirectory
     checkpoint: Checkpoint
     rows_changed: bool
-    """Whether the metric rows differ from what the checkpoint knew, which only a checkpoint named by the user may."""
+    """True if the metric rows differ from the checkpoint's record. Allowed only for a checkpoint the user named."""
+    chosen: bool
+    """True if the user chose this checkpoint: later ones are then set aside, not deleted."""
     known: list[tuple[int, str]]
     """The checkpoints that there were when this one was chosen."""
 
     @classmethod
-    def at(cls, run: RunDirectory, checkpoint: Checkpoint, rows_changed: bool = False) -> ResumePoint:
-        return cls(run, checkpoint, rows_changed, _checkpoints_of(run))
+    def at(
+        cls, run: RunDirectory, checkpoint: Checkpoint, rows_changed: bool = False, chosen: bool = False
+    ) -> ResumePoint:
+        return cls(run, checkpoint, rows_changed, chosen, _checkpoints_of(run))
 
     def require_unchanged(self) -> None:
         """Raise UserError if another process has trained the run since."""
         if self.known != _checkpoints_of(self.run):
             raise UserError(
-                "another process has trained this run since its checkpoints were looked at",
+                "another process has trained this run since its checkpoints were read",
                 where=str(self.run.path),
                 fix="resume it once more",
             )
@@ -55,6 +63,24 @@ def find_resume_point(
     run: RunDirectory, checkpoint: str | int | None = None, *, exact: bool = False
 ) -> ResumePoint:
     """Choose the named `checkpoint`, or the newest intact (and exact) one. UserError when there is none."""
+    with readable_checkpoints(run):
+        return _find_resume_point(run, checkpoint, exact)
+
+
+@contextmanager
+def readable_checkpoints(run: RunDirectory) -> Iterator[None]:
+    """Turn an OSError about the checkpoints into a UserError: there may be some, and none is lost by it."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"the run's checkpoints cannot be read: {error.strerror or error}",
+            where=str(error.filename or run.checkpoints_dir),
+            fix="nothing was lost: make the folder readable (rights, `ulimit -n`, the disk), then resume",
+        ) from error
+
+
+def _find_resume_point(run: RunDirectory, checkpoint: str | int | None, exact: bool) -> ResumePoint:
     rows_changed = False
     if checkpoint is not None:
         found: Checkpoint | None = CheckpointManager(run.checkpoints_dir).find(checkpoint)
@@ -69,7 +95,7 @@ def find_resume_point(
         try:
             check_rows(run, found.state())
         except CheckpointError as error:
-            _log.warning("%s; the run goes on behind the rows that are there", error.what)
+            _log.warning("%s; the run continues after the rows that are there", error.what)
             rows_changed = True
     else:
         found = newest_resumable(run, exact_only=exact)
@@ -79,7 +105,32 @@ def find_resume_point(
             where=str(run.path),
             fix="start it again: " + (run.info().get("command") or "ludus train"),
         )
-    return ResumePoint.at(run, found, rows_changed)
+    return ResumePoint.at(run, found, rows_changed, chosen=exact or checkpoint is not None)
+
+
+def set_aside(run: RunDirectory, step: int) -> None:
+    """Move the checkpoints later than `step` into a folder inside `run`, which can be used as a run like any other."""
+    manager = CheckpointManager(run.checkpoints_dir)
+    later = manager.movable_after(step)
+    if not later:
+        return
+    folder, number = run.path / "set_aside" / f"after-{step}", 1
+    while folder.exists():
+        number += 1
+        folder = folder.with_name(f"after-{step}-{number}")
+    folder.mkdir(parents=True)
+    kept = RunDirectory(folder)
+    for path in (run.config_path, run.info_path, run.metrics_path, run.episodes_path):
+        if path.is_file():
+            shutil.copyfile(path, folder / path.name)
+    manager.move_after(step, kept.checkpoints_dir)
+    _log.warning(
+        "%d checkpoints later than step %d were moved to %s. To use them, give this folder as the run: ludus resume %s",
+        len(later),
+        step,
+        folder,
+        shlex.quote(str(folder)),
+    )
 
 
 def newest_resumable(run: RunDirectory, *, exact_only: bool = False) -> Checkpoint | None:
@@ -110,6 +161,8 @@ def check_versions(folder: Path, roster: Mapping[str, Mapping[str, Any]]) -> Non
         try:
             found = file_digest(path)
         except OSError as error:
+            if is_refusal(error):
+                raise
             raise CheckpointError(
                 f"the frozen version {path.name} cannot be read ({error.strerror})", where=str(path)
             ) from error
@@ -155,7 +208,12 @@ def repair_run_files(run: RunDirectory) -> None:
         with RunLock(run.path):
             source, copy = _find_copy(run, path.name)
             if source is None:
-                raise trouble
+                raise UserError(
+                    f"{trouble.what}, and no checkpoint has a copy of it",
+                    where=str(path),
+                    fix="restore the file from a backup, or remove the run: "
+                    f"ludus runs rm {shlex.quote(str(run.path))}",
+                ) from trouble
             if path.exists():
                 atomic.rename(path, path.with_name(f"{path.name}.damaged"))
             atomic.write_atomic(path, copy if isinstance(copy, str) else strict_json.dumps_sealed(copy))
@@ -167,14 +225,23 @@ def repair_run_files(run: RunDirectory) -> None:
         )
 
 
-def repair_all_runs(root: Path | str) -> None:
+def repair_all_runs(root: Path | str) -> list[tuple[RunDirectory, UserError]]:
     """Repair every run under `root` whose `run.json` is damaged, so that a search by config finds it.
 
-    Raises UserError for a run that cannot be repaired: it may be the one the user searches for.
+    Returns those that could not be repaired, and why. OSError or UserError where the machine refuses to read now.
     """
+    unrepaired = []
     for run in walk_runs(Path(root)):
-        if run.info_path.is_file() and _info_trouble(run) is not None:
-            repair_run_files(run)
+        if not run.info_path.is_file() or _info_trouble(run) is None:
+            continue
+        try:
+            with readable_checkpoints(run):
+                repair_run_files(run)
+        except UserError as error:
+            if error.__cause__ is not None and is_refusal(error.__cause__):
+                raise  # nothing is known of the run: it may be the one the user searches for
+            unrepaired.append((run, error))
+    return unrepaired
 
 
 def _config_trouble(path: Path) -> UserError | None:
@@ -182,8 +249,10 @@ def _config_trouble(path: Path) -> UserError | None:
         check_seal(path)
         read_yaml(path)
     except UserError as error:
-        return error
+        return _unless_refused(error)
     except OSError as error:
+        if is_refusal(error):
+            raise
         return UserError(f"{path.name} cannot be read ({error.strerror})", where=str(path))
     return None
 
@@ -192,8 +261,15 @@ def _info_trouble(run: RunDirectory) -> UserError | None:
     try:
         run.info()
     except UserError as error:
-        return error
+        return _unless_refused(error)
     return None
+
+
+def _unless_refused(error: UserError) -> UserError:
+    """Return `error`, unless the file was only refused to us: then it is not damaged, and must not be put back."""
+    if error.__cause__ is not None and is_refusal(error.__cause__):
+        raise error.__cause__
+    return error
 
 
 def _checkpoints_of(run: RunDirectory) -> list[tuple[int, str]]:

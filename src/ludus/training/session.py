@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ludus.algorithms.learner import AnyLearner
-from ludus.algorithms.norms import optimizer_norms
+from ludus.algorithms.gradient_step import optimizer_norms
+from ludus.algorithms.learner import AnyLearner, StoppableLearner, UpdateStopped
 from ludus.config.schema import TrainerConfig
 from ludus.config.when import When
 from ludus.evaluation.evaluate import EvaluationResult, EvaluationStopped
@@ -19,14 +21,19 @@ from ludus.runs.checkpoints import Checkpoint
 from ludus.runs.directory import RunDirectory
 from ludus.runs.signals import StopSignals
 from ludus.runs.streams import Streams
+from ludus.tracking.logs import run_log
 from ludus.tracking.tracker import MetricsLog
-from ludus.training.checkpointing import SessionCheckpoints
-from ludus.training.failure import Storage, resume_hint
+from ludus.training.checkpointing import ReturnPoint, SessionCheckpoints
+from ludus.training.failure import Storage, after_a_full_disk
 from ludus.training.metric_rows import MetricRows
 from ludus.types import Metrics, Progress
 
 if TYPE_CHECKING:
     from ludus.tracking.progress import ProgressDisplay
+
+LONG_UPDATE = 2.0
+"""Seconds. A stop signal waits for the end of an update that is shorter."""
+_log = logging.getLogger("ludus.training")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -52,12 +59,19 @@ class Session:
         self.stop_reason: str | None = None
         self.unlearned: Experience | None = None
         """Experience that was collected and not yet learned from."""
-        self.storage = Storage(self.directory.path, lambda: resume_hint(self))
+        self.storage = Storage(self.directory.path, lambda: after_a_full_disk(self))
         self.rows = MetricRows(self.directory, self.log, self.storage, self.config.device)
         self.checkpoints = SessionCheckpoints(self.config, self.directory, self.storage)
         self._before = Progress()
         """Progress after the last update: an interval that ended since then is due."""
         self._steps_in_collection = 0
+        self._return_point: ReturnPoint | None = None
+        """The state before the collection, where the update may be so long that a stop signal ends it."""
+        self._collecting_since: float | None = None
+        """When the open collection began; None between collections."""
+        self._counted_at = 0.0
+        self._update_seconds = math.inf
+        """Duration of the last update, with its collection where the games of a collection are saved."""
         self._evaluated_at = -1
         self._waiting = False
         """True while training waits for an evaluation or a video."""
@@ -66,6 +80,10 @@ class Session:
         self._seconds_before = 0.0
         self._steps_before = 0
         self.collector.step_hook = self._after_step
+        if isinstance(self.learner, StoppableLearner):
+            self.learner.before_step = self._raise_if_update_stops
+        total = self.config.total_timesteps
+        self.collector.steps_left = self._steps_left if total.unit == "steps" else None
 
     @property
     def done(self) -> bool:
@@ -73,7 +91,7 @@ class Session:
 
     @property
     def stop_requested(self) -> bool:
-        """Whether a signal asked the process to stop."""
+        """Return True if a signal asked the process to stop."""
         return self.signals.received is not None
 
     @property
@@ -84,6 +102,11 @@ class Session:
     def num_timesteps(self) -> int:
         """Env steps so far, the open collection included."""
         return self.progress.steps + self._steps_in_collection
+
+    def progress_now(self) -> tuple[float, int]:
+        """Return the fraction done and the env steps, the open collection included. Another thread may call it."""
+        steps = self.num_timesteps
+        return self.config.total_timesteps.fraction(replace(self.progress, steps=steps)), steps
 
     @property
     def seconds(self) -> float:
@@ -109,9 +132,23 @@ class Session:
 
     # Called by the loop
 
+    def before_collect(self) -> None:
+        """Keep the state to return to if the update that follows is stopped in the middle."""
+        stops = isinstance(self.learner, StoppableLearner) and self.learner.stops_between_steps
+        self._return_point = None
+        self._collecting_since = time.monotonic()
+        if stops and self._update_seconds > LONG_UPDATE:
+            self._return_point = self.checkpoints.return_point(self)
+
     def count(self, experience: Experience) -> None:
         """Count the steps and episodes of `experience`."""
         self._steps_in_collection = 0
+        self._counted_at = time.monotonic()
+        if self.collector.saves_games and self._collecting_since is not None:
+            self._counted_at = (
+                self._collecting_since
+            )  # such a collection is not stopped without a return point
+        self._collecting_since = None
         self.unlearned = experience
         self.progress.steps += experience.steps
         self.progress.episodes += len(experience.episodes)
@@ -119,6 +156,7 @@ class Session:
 
     def after_collect(self, experience: Experience) -> None:
         """Called between collecting and learning."""
+        self._note("learning")
         if self.callback is not None:
             self.callback.on_rollout_end()
 
@@ -129,6 +167,7 @@ class Session:
     def record(self, experience: Experience, metrics: Metrics) -> None:
         """Record the metrics of an update; a row is written when `tracking.every` steps have passed."""
         self.unlearned = None
+        self._update_seconds = time.monotonic() - self._counted_at
         self.progress.updates += 1
         self.progress.seconds = self._seconds_before + self.seconds
         self.rows.add_update(metrics | self.callback_metrics())
@@ -142,7 +181,7 @@ class Session:
         if self._due(self.config.evaluation.every):
             self.run_evaluation()
         if self.record_video is not None and self._due(self.config.video.every):
-            with self._stoppable_work():
+            with self._stoppable_work("recording a video"):
                 self.record_video(self.progress.steps)
         self._stop_early()
         every = self.config.checkpoint.every
@@ -158,7 +197,14 @@ class Session:
 
     def preempt(self) -> str:
         """Save a checkpoint after a stop request. It is exact only when it holds the open games."""
-        if self.progress.steps > self.checkpoints.saved_at:
+        point = self._return_point
+        collecting = self.collector.saves_games and self._collecting_since is not None
+        unfinished = self.unlearned is not None or collecting
+        if point is not None and unfinished and self.stop_requested:
+            with self.storage.requiring("the last checkpoint"):
+                self.checkpoints.return_to(point, self)
+            self.unlearned, self._steps_in_collection = None, 0
+        elif self.progress.steps > self.checkpoints.saved_at:
             with self.storage.requiring("the last checkpoint"):
                 complete = self._steps_in_collection == 0 and not self._work_stopped
                 self.checkpoints.save(self, exact=self.collector.saves_games and complete)
@@ -196,11 +242,22 @@ class Session:
 
     def run_evaluation(self) -> None:
         """Evaluate the policy and write the result as a row."""
-        with self._stoppable_work():
+        with self._stoppable_work("evaluating"):
             result = self.evaluate()
+        if result.capped:
+            _log.warning(
+                "%d of %d evaluation episodes did not end and were cut (evaluation.max_steps)",
+                result.capped,
+                len(result.episodes),
+            )
+        if not result.episodes:
+            _log.warning("no episode of this evaluation could be played to its end: it has no result")
         self.last_evaluation = result
         self._evaluated_at = self.progress.steps
         metrics = result.metrics()
+        run_log.info(
+            "evaluation at step %s: reward %s", f"{self.progress.steps:,}", f"{result.mean_reward:.6g}"
+        )
         self.checkpoints.best.compare(metrics)
         row = self.rows.write(self.progress, metrics)
         self.checkpoints.best.evaluations_since += 1
@@ -215,6 +272,9 @@ class Session:
         self.rows.load_state_dict(state)
         self._evaluated_at = int(state["evaluated_at"])
         self.stop_reason = state["stop_reason"]
+
+    def _steps_left(self) -> int:
+        return int(self.config.total_timesteps.amount) - self.progress.steps
 
     def _due(self, every: When | None) -> bool:
         return every is not None and every.count(self.progress) > every.count(self._before)
@@ -244,19 +304,34 @@ class Session:
             self.stop_reason = f"ran for {rule.time}"
 
     @contextmanager
-    def _stoppable_work(self) -> Iterator[None]:
+    def _stoppable_work(self, note: str) -> Iterator[None]:
         self._waiting = True
+        self._note(note)
         try:
             yield
         finally:
             self._waiting = False
+            self._note(None)
+
+    def _note(self, note: str | None) -> None:
+        if self.display is not None:
+            self.display.note(note)
+
+    def _raise_if_update_stops(self) -> None:
+        """Called by the learner between two gradient steps."""
+        if self.signals.received is not None and self._return_point is not None:
+            raise UpdateStopped
 
     def _after_step(self, steps: int) -> bool:
         """Called by the collector after every vector step."""
         self._steps_in_collection = steps
-        if self.signals.received is not None and not self.collector.saves_games:
-            return False  # games that are saved are played to the end of the collection, so nothing is lost
-        if self.callback is not None and self.callback.on_step() is False:
-            self.stop_reason = "a callback asked for it"
-            return False
+        if self.signals.received is not None and (
+            self._return_point is not None or not self.collector.saves_games
+        ):
+            return False  # games that are saved are played to the end of a short collection: nothing is lost
+        if self.callback is not None:
+            self.callback.update_locals(self.collector.step_locals())
+            if self.callback.on_step() is False:
+                self.stop_reason = "a callback asked for it"
+                return False
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ludus.algorithms.learner import AnyLearner, Learner
 from ludus.algorithms.peers import PeerLost
-from ludus.config.loading import config_hash, dump_yaml, sealed
+from ludus.config.loading import config_hash, dump_yaml, learning_hash, sealed
+from ludus.config.own_modules import named_code
+from ludus.config.requests import requests_to_train, require_all
 from ludus.config.schema import TrainerConfig
 from ludus.config.when import When
 from ludus.errors import UserError
@@ -23,13 +26,13 @@ from ludus.runs.checkpoints import Checkpoint, CheckpointManager
 from ludus.runs.directory import RunDirectory, command_line, versions
 from ludus.runs.limits import require_open_files
 from ludus.runs.lock import RunLock
-from ludus.runs.signals import StopSignals
+from ludus.runs.signals import StopRequested, StopSignals
 from ludus.runs.streams import Streams
 from ludus.tracking.jsonl import read_jsonl
-from ludus.tracking.logs import attach_log_file, detach
+from ludus.tracking.logs import attach_log_file, detach, run_log
 from ludus.tracking.tracker import CLOCK, MetricsLog
 from ludus.training.base import Publisher, RLTrainer, TrainResult
-from ludus.training.callbacks import CallbackLogger, as_callback
+from ludus.training.callbacks import CallbackList, CallbackLogger, as_callback, load_callbacks
 from ludus.training.checkpointing import policy_state
 from ludus.training.failure import record_failure
 from ludus.training.learner_ranks import LearnerRanks, LearnersRescaled
@@ -57,6 +60,7 @@ class RunTrainer(RLTrainer):
         self.display = display
         self.preset: str | None = None
         self.requested_hash = config_hash(config)
+        self.requested_learning_hash = learning_hash(config)
         self.run: RunDirectory | None = None
         self.session: Session | None = None
         """The training in progress, or the last one."""
@@ -66,7 +70,9 @@ class RunTrainer(RLTrainer):
         self.publisher = Publisher()
         self.ranks = LearnerRanks()
         self._resume_point: ResumePoint | None = None
-        self._loaded: Checkpoint | None = None
+        self._discard_later = False
+        self._load_again: Callable[[AnyLearner], None] | None = None
+        """Loads weights that were chosen after the last session, once the next one has restored its checkpoint."""
         self._header: list[tuple[str, str]] = []
 
     @property
@@ -90,10 +96,14 @@ class RunTrainer(RLTrainer):
         return self.learner.policy
 
     def train(self, total_timesteps: Any = None, callback: Any = None) -> TrainResult:
-        callback = as_callback(callback)
+        callback = self._callbacks(callback)
         if total_timesteps is not None:
             self.config = self.config.model_copy(update={"total_timesteps": _parse_total(total_timesteps)})
         require_open_files(0, "a run")
+        if self.config.exports:
+            from ludus.training.exports import require_known_targets
+
+            require_known_targets(self.config.exports)
         self.create_model()
         point = self._take_resume_point()
         if self.config.mirror is not None:
@@ -110,7 +120,13 @@ class RunTrainer(RLTrainer):
                 remove_stale_temporaries(folder)  # left by a process that was killed while it wrote
             if total_timesteps is not None:  # a new total also holds when the run is resumed once more
                 write_atomic(self.run.config_path, sealed(dump_yaml(self.config)))
-            signals = stack.enter_context(StopSignals())
+            require_all(requests_to_train(self.config), str(self.run.config_path))
+            if named_code():
+                from ludus.config.trained_here import remember_trained
+
+                remember_trained(self.config)
+            acknowledge = (lambda: None) if self.display is None else self.display.acknowledge_stop
+            signals = stack.enter_context(StopSignals(acknowledge))
             stack.callback(detach, attach_log_file(self.run.logs_dir / "train.log"))
             if self.display is not None:
                 stack.callback(self.display.close)
@@ -119,13 +135,28 @@ class RunTrainer(RLTrainer):
             stack.enter_context(closing(session.log, session.storage))
             return self._run_session(session, None if point is None else point.checkpoint)
 
+    def _callbacks(self, callback: Any) -> Any:
+        """Return the callbacks of the config and the one given to `train`, as one callback or None."""
+        given = as_callback(callback)
+        named = load_callbacks(self.config.callbacks)
+        if not named:
+            return given
+        return CallbackList([*named, *([] if given is None else [given])])
+
     def resume(
-        self, run: RunDirectory | str | Path, checkpoint: str | int | None = None, *, exact: bool = False
+        self,
+        run: RunDirectory | str | Path,
+        checkpoint: str | int | None = None,
+        *,
+        exact: bool = False,
+        discard_later: bool = False,
     ) -> Checkpoint:
         """Resume `run` when `train` is called; return the checkpoint that it resumes from.
 
-        The newest intact one, the newest exact one, or the one named. UserError when there is none.
+        The newest intact one, the newest exact one, or the one named. UserError when there is none. Checkpoints later
+        than a chosen one are kept in `set_aside/` of the run, unless `discard_later`.
         """
+        self._discard_later = discard_later
         self.run = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
         self._resume_point = find_resume_point(self.run, checkpoint, exact=exact)
         return self._resume_point.checkpoint
@@ -161,9 +192,14 @@ class RunTrainer(RLTrainer):
         self.create_model()
         assert self.learner is not None
         _, checkpoint = find_checkpoint(str(path), self.config.save_dir)
-        load_weights(self.learner, checkpoint)
+        self._load_now_and_again(lambda learner: load_weights(learner, checkpoint))
+
+    def _load_now_and_again(self, load: Callable[[AnyLearner], None]) -> None:
+        """Load weights into the learner, and again when the next `train` has restored its checkpoint."""
+        assert self.learner is not None
+        load(self.learner)
         if self.session is not None:
-            self._loaded = checkpoint  # the next train() restores a checkpoint and then loads these once more
+            self._load_again = load
 
     def close(self) -> None:
         self.ranks.close()
@@ -192,6 +228,7 @@ class RunTrainer(RLTrainer):
         run.update_info(
             status=status,
             config_hash=self.requested_hash,
+            learning_hash=self.requested_learning_hash,
             preset=self.preset,
             tags=self.config.tags,
             seed=self.config.seed,
@@ -253,6 +290,7 @@ class RunTrainer(RLTrainer):
             callback_metrics=self.logger.take,
         )
         session.checkpoints.keep_changed_rows = point is not None and point.rows_changed
+        session.checkpoints.set_later_aside = point is not None and point.chosen and not self._discard_later
         self.session = session
         return session
 
@@ -262,14 +300,19 @@ class RunTrainer(RLTrainer):
     def _run_session(self, session: Session, checkpoint: Checkpoint | None) -> TrainResult:
         """Run the session to its end and write how it ended to `run.json`."""
         try:
-            self._begin(session, checkpoint)
-            status = self._train_on_ranks(session)
+            try:
+                self._begin(session, checkpoint)
+            except StopRequested:  # nothing was trained yet, so there is nothing to save
+                status = "interrupted"
+            else:
+                status = self._train_on_ranks(session)
         except BaseException as error:
             record_failure(session, error)
             raise
         if session.callback is not None:
             session.callback.on_training_end()
-        evaluation = None if session.last_evaluation is None else session.last_evaluation.summary()
+        last = session.last_evaluation
+        evaluation = last.summary() if last is not None and last.episodes else None
         with session.storage.requiring("how the run ended, in run.json,"):
             session.directory.update_info(
                 status=status,
@@ -278,6 +321,9 @@ class RunTrainer(RLTrainer):
                 seconds=round(session.progress.seconds, 3),
                 evaluation=evaluation,
             )
+        self._write_exports(session)
+        reason = f" ({session.stop_reason})" if session.stop_reason else ""
+        run_log.info("%s%s at step %s", status, reason, f"{session.progress.steps:,}")
         if self.display is not None:
             self.display.update(session.fraction_done, session.progress.steps)
         return TrainResult(
@@ -292,6 +338,14 @@ class RunTrainer(RLTrainer):
             exit_code=session.signals.exit_code,
         )
 
+    def _write_exports(self, session: Session) -> None:
+        """Write the policy for other programs, as the config asks for it; see `exports.write_exports`."""
+        checkpoint = session.checkpoints.manager.latest()
+        if self.config.exports and checkpoint is not None:
+            from ludus.training.exports import write_exports
+
+            write_exports(self.config.exports, session.directory.path, checkpoint)
+
     def _begin(self, session: Session, checkpoint: Checkpoint | None) -> None:
         """Bring the session to its first step, or to `checkpoint`, and start callback and display."""
         callback, directory = session.callback, session.directory
@@ -300,21 +354,30 @@ class RunTrainer(RLTrainer):
         session.begin(checkpoint)
         if checkpoint is None and self.ranks.peers.size > 1:
             session.save_start()
-        if self._loaded is not None:
-            load_weights(session.learner, self._loaded)
-            self._loaded = None
+        if self._load_again is not None:
+            self._load_again(session.learner)
+            self._load_again = None
         if callback is not None:
-            callback.on_training_start({"self": self}, {})
+            total = self.config.total_timesteps
+            steps = int(total.amount) if total.unit == "steps" else math.inf  # not known in advance
+            callback.on_training_start({"self": self, "total_timesteps": steps}, {})
             if not session.done:
                 callback.on_rollout_start()
         with session.storage.requiring("run.json"):
             directory.update_info(status="running", pid=os.getpid())
+        run_log.info(
+            "%s to %s; %s",
+            "started" if checkpoint is None else f"resumed at checkpoint {checkpoint.name}",
+            self.config.total_timesteps.in_words(),
+            "; ".join(f"{label}: {value}" for label, value in self._header),
+        )
         if self.display is not None:
             total = self.config.total_timesteps
             if checkpoint is not None:
                 for row in filter(_has_clock, read_jsonl(directory.metrics_path)):
                     self.display.update(total.fraction(_progress_at(row)), int(row["step"]), row)
-            self.display.start([("run", str(directory.path)), *self._header], total.amount, total.unit)
+            header = [("run", str(directory.path)), *self._header]
+            self.display.start(header, total.amount, total.unit, session.progress_now)
             self.display.update(session.fraction_done, session.progress.steps)
 
     def _train_on_ranks(self, session: Session) -> str:

@@ -45,6 +45,20 @@ def write(folder: Path, block: str, name: str = "ppo.yml") -> Path:
     return path
 
 
+@pytest.mark.parametrize("engine", ["native", "sb3"])
+@pytest.mark.parametrize(
+    ("algorithm", "given", "taken"), [("dqn", "", 1), ("dqn", "gradient_steps: 3", 3), ("td3", "", 1)]
+)
+def test_gradient_steps_left_out_are_those_of_sb3_whatever_the_number_of_envs(
+    tmp_path: Path, engine: str, algorithm: str, given: str, taken: int
+) -> None:
+    if (engine, algorithm) == ("native", "td3"):
+        pytest.skip("only Stable-Baselines3 has it")
+    path = write(tmp_path, f"n_envs: 4\nn_timesteps: 100\npolicy: MlpPolicy\n{given}", f"{algorithm}.yml")
+    config = load_config(path, flags={"env.id": "CartPole-v1", "engine": engine}).config
+    assert config.typed_hyperparams().resolved(config.n_envs).gradient_steps == taken
+
+
 @pytest.mark.parametrize(("file", "entry"), ENTRIES)
 def test_every_entry_converts_and_each_of_its_keys_is_kept_noted_or_listed(file: str, entry: str) -> None:
     loaded = convert(file, entry)
@@ -53,10 +67,10 @@ def test_every_entry_converts_and_each_of_its_keys_is_kept_noted_or_listed(file:
     given = yaml.safe_load((ZOO / file).read_text("utf-8"))[entry]
     lost = {remark.key.removeprefix(f"{entry}.") for remark in imported.lost}
     assert lost <= LOSSES
-    told = {remark.key.removeprefix(f"{entry}.").partition(".")[0] for remark in imported.remarks}
+    remarked = {remark.key.removeprefix(f"{entry}.").partition(".")[0] for remark in imported.remarks}
     kept = {place.rpartition("(")[2].rstrip(")") for place in imported.places.values()}
     kept = {key.removeprefix(f"{entry}.").partition(".")[0] for key in kept}
-    assert set(given) <= told | kept
+    assert set(given) <= remarked | kept
 
     typed = config.typed_hyperparams().model_dump()
     assert config.n_envs == given.get("n_envs", 1)
@@ -178,7 +192,7 @@ def test_another_version_of_the_env_takes_the_entry_and_says_so() -> None:
     assert any("'LunarLander-v2' are used for 'LunarLander-v3'" in note.why for note in loaded.imported.notes)
 
 
-def test_atari_games_take_the_atari_block_and_strangers_the_default_one(tmp_path: Path) -> None:
+def test_atari_games_take_the_atari_block_and_unknown_envs_the_default_one(tmp_path: Path) -> None:
     pong = load_config(ZOO / "dqn.yml", flags={"env.id": "PongNoFrameskip-v4"}).config
     assert pong.env is not None
     assert (pong.env.wrappers, pong.env.frame_stack) == (["atari"], 4)

@@ -80,16 +80,8 @@ def test_serial_plays_as_gymnasiums_same_step_autoreset(name: str) -> None:
     assert ours.action_space == reference.action_space
     ended = 0
     for own, theirs in zip(play(ours), play(reference), strict=True):
-        own_infos, their_infos = dict(own[-1]), dict(theirs[-1])
-        their_infos.pop("_action_mask", None)
-        assert ("action_mask" in own_infos) == ("action_mask" in their_infos)
-        for infos in (own_infos, their_infos):
-            ended += "final_obs" in infos
-            for i in np.flatnonzero(infos.get("_final_obs", [])):
-                # an env may hand out python numbers where rows hold numpy's
-                if isinstance(infos["final_obs"][i], dict):
-                    infos["final_obs"][i] = {k: np.asarray(v) for k, v in infos["final_obs"][i].items()}
-        assert_same(_sorted(own_infos), _sorted(their_infos))
+        ended += "final_obs" in own[-1]
+        assert_same(_sorted(own[-1]), _sorted(theirs[-1]))
         assert_same(own[:-1], theirs[:-1])
     assert ended >= 2
 
@@ -126,7 +118,7 @@ def test_masks_belong_to_the_returned_observation_also_after_an_end() -> None:
         assert legal[0].shape == (2, 3)
 
 
-def test_an_env_without_masks_beside_one_with_may_do_anything() -> None:
+def test_env_without_masks_next_to_one_with_masks_may_do_anything() -> None:
     for env in both([Counting, partial(Counting, masks=True)]):
         for infos in (env.reset(seed=0)[1], env.step(np.zeros(2, int))[4]):
             assert infos["action_mask"][0].all()
@@ -259,15 +251,10 @@ def test_wrapper_states_make_the_round_trip_outermost_first() -> None:
     assert states[0] == states[1] == [[{"level": 10 * i + 1}, {"level": i + 1}] for i in (1, 2, 3)]
 
 
-def test_envs_that_differ_and_spaces_that_cannot_be_batched_are_user_errors() -> None:
-    class Pair(Counting):
-        observation_space = gym.spaces.Tuple([gym.spaces.Discrete(2)] * 2)
-
+def test_envs_that_differ_are_user_errors() -> None:
     for make in (SerialVectorEnv, partial(ProcessVectorEnv, n_workers=2)):
         with pytest.raises(UserError, match="space of env 1"):
             make([Counting, DictObs])
-        with pytest.raises(UserError, match="cannot be batched"):
-            make([Pair, Pair])
         with pytest.raises(UserError, match="at least one env"):
             make([])
 

@@ -39,7 +39,7 @@ def gone_within(seconds: float, pids: list[int]) -> bool:
 
 
 def interrupted_step(env: ProcessVectorEnv) -> None:
-    """What a KeyboardInterrupt in the driver leaves: a step that was asked for and never waited for."""
+    """Send a step without waiting for it, as a KeyboardInterrupt in the driver does."""
     for worker in env._workers:
         worker.send(Kind.STEP, timeout=1.0)
 
@@ -119,7 +119,7 @@ def test_a_worker_that_dies_in_reset_is_replaced_and_reset_with_the_seed_asked_f
     untroubled.close()
 
 
-def test_a_worker_lost_between_steps_is_told_of_in_the_next_one() -> None:
+def test_worker_lost_between_steps_is_reported_in_the_next_one() -> None:
     env = ProcessVectorEnv([lambda: Stateful(Counting(50))] * 2, n_workers=2)
     env.reset(seed=0)
     env.load_wrapper_states([[{"level": 3}], [{"level": 4}]])

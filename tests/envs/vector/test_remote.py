@@ -1,4 +1,4 @@
-"""A simulator that goes away costs its own env's steps and nobody else's, until its attempts are used up."""
+"""A lost simulator affects only its own env, until its attempts are used up."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_each_env_has_a_worker_of_its_own(envs: RemoteVectorEnv) -> None:
     assert len(set(envs.worker_pids)) == 3
 
 
-def test_the_others_play_on_while_one_is_away_and_it_comes_back_with_a_new_episode(
+def test_other_envs_continue_while_one_is_away_and_it_returns_with_a_new_episode(
     envs: RemoteVectorEnv, files: list[Path]
 ) -> None:
     envs.reset(seed=1)
@@ -62,7 +62,7 @@ def test_the_others_play_on_while_one_is_away_and_it_comes_back_with_a_new_episo
     assert obs[1, 0] == 1.0 and obs[0, 0] == obs[2, 0] > 2.0
 
 
-def test_who_steps_them_counts_no_step_of_one_that_is_away(envs: RemoteVectorEnv, files: list[Path]) -> None:
+def test_stepper_counts_no_steps_of_an_env_that_is_away(envs: RemoteVectorEnv, files: list[Path]) -> None:
     stepper = Stepper(envs, lambda barrier, index: index, rebuild=False)
     stepper.barrier(0)
     files[0].unlink()

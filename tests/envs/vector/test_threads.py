@@ -12,7 +12,7 @@ from ludus.envs.vector import threads
 from ludus.envs.vector.threads import PartThreads, on_rows
 
 
-def test_results_come_in_the_order_of_the_parts_whoever_is_done_first() -> None:
+def test_results_are_in_the_order_of_the_parts() -> None:
     def work(seconds: float) -> float:
         time.sleep(seconds)
         return seconds
@@ -20,7 +20,7 @@ def test_results_come_in_the_order_of_the_parts_whoever_is_done_first() -> None:
     assert PartThreads(3).begin(work, [0.05, 0.0, 0.02, 0.01])() == [0.05, 0.0, 0.02, 0.01]
 
 
-def test_the_caller_goes_on_meanwhile() -> None:
+def test_caller_continues_meanwhile() -> None:
     go_on = threading.Event()
     wait = PartThreads(2).begin(lambda part: go_on.wait(10), [0, 1])
     go_on.set()  # would never be reached, if `begin` waited

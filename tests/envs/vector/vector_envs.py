@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import time
@@ -68,6 +69,26 @@ class DictObs(Counting):
             "place": self.count,
             "xy": super()._obs(),
         }
+
+
+class AnySpace(Counting):
+    """Observes and acts in `space`; every observation is drawn from it."""
+
+    def __init__(self, space: spaces.Space, length: int) -> None:
+        super().__init__(length)
+        self.observation_space, self.action_space = copy.deepcopy(space), copy.deepcopy(space)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        if seed is not None:
+            self.observation_space.seed(seed)
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert action in self.action_space, action
+        return super().step(action)
+
+    def _obs(self) -> Any:
+        return self.observation_space.sample()
 
 
 class MultiChoice(Counting):

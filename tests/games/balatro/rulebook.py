@@ -1,10 +1,10 @@
-"""Which actions the rules permit, told in plain Python from the state of a game: the referee of the masks.
+"""Reference rules in plain Python: the legal actions of a game, to check the masks against.
 
-Written from the rules of the game, not from the engine: it shares with it the layout of a row, the names and the
-numbers of `facts.json`. The conventions of the action space are taken as they are documented: sets reach the first
-positions of the hand only; jokers and hand are reordered a limited number of times between two other actions, the hand
-only where a rule in sight reads its order or a card lies out of reach (the one that Cerulean Bell wants can always be
-fetched); and at the cash-out there is nothing to do but cash out.
+It is written from the rules of the game, not from the engine; both share the layout of a row, the names and the
+numbers of `facts.json`. The conventions of the action space are the documented ones: sets contain only the first
+positions of the hand; jokers and hand can be reordered a limited number of times between two other actions, the hand
+only if its order matters or a card is out of reach (a card forced by Cerulean Bell can always be moved); at the
+cash-out, cashing out is the only action.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TAROTS, PLANETS, SPECTRALS = (
 _ITEMS = [{}, *FACTS["jokers"], *FACTS["tarots"], *FACTS["planets"], *FACTS["spectrals"], {"cost": 1}]
 _SURCHARGE = {0: 0, n.FOIL: 2, n.HOLOGRAPHIC: 3, n.POLYCHROME: 5, n.NEGATIVE: 5}
 
-# how many cards of the hand a consumable wants, from their descriptions
+# number of target cards of consumables, from their descriptions
 _UP_TO_THREE = (n.C_STAR, n.C_MOON, n.C_SUN, n.C_WORLD)
 _UP_TO_TWO = (n.C_MAGICIAN, n.C_EMPRESS, n.C_HEIROPHANT, n.C_STRENGTH, n.C_HANGED_MAN)
 _JUST_ONE = (
@@ -81,21 +81,21 @@ class Position:
         return bool(self.s[st.VOUCHER + voucher])
 
     @property
-    def purse(self) -> int:
-        """What can be spent: each Credit Card lends 20."""
+    def spendable_money(self) -> int:
+        """The money that can be spent: each Credit Card lends 20."""
         return int(self.s[st.MONEY]) + 20 * self.has(n.J_CREDIT_CARD)
 
     def affords(self, cost: int) -> bool:
-        return cost == 0 or cost <= self.purse
+        return cost == 0 or cost <= self.spendable_money
 
     @property
-    def joker_places(self) -> int:
-        """Free ones; a Negative joker needs none. The row ends at 15."""
+    def free_joker_slots(self) -> int:
+        """The number of free joker slots; a Negative joker needs none. There are at most 15."""
         limit = int(self.s[st.JOKER_SLOTS]) + sum(j.edition == n.NEGATIVE for j in self.jokers)
         return max(0, min(limit, 15) - len(self.jokers))
 
     @property
-    def consumable_places(self) -> int:
+    def free_consumable_slots(self) -> int:
         editions = self.s[st.C_EDITION : st.C_EDITION + len(self.consumables)]
         limit = int(self.s[st.CONSUMABLE_SLOTS]) + sum(int(e) == n.NEGATIVE for e in editions)
         return max(0, min(limit, 10) - len(self.consumables))
@@ -119,17 +119,17 @@ class Position:
         return self.sale(pack["cost"])
 
     def fits(self, item: int, edition: int) -> bool:
-        """Whether there is room for an item of the shop or for a joker of a pack."""
+        """Return whether there is room for an item of the shop or for a joker of a pack."""
         if item == n.PLAYING_CARD:
             return int(self.s[st.N_CARDS]) < st.MAX_CARDS
         if item <= 150:
-            return len(self.jokers) < 15 and (edition == n.NEGATIVE or self.joker_places > 0)
-        return self.consumable_places > 0
+            return len(self.jokers) < 15 and (edition == n.NEGATIVE or self.free_joker_slots > 0)
+        return self.free_consumable_slots > 0
 
     def can_use(self, item: int, own: bool) -> bool:
-        """Whether a consumable can be used now; an own one leaves its place first."""
+        """Return whether a consumable can be used now; a held one frees its slot first."""
         s, hand = self.s, self.hand
-        room_for_one = own or self.consumable_places > 0
+        room_for_one = own or self.free_consumable_slots > 0
         deck_room = st.MAX_CARDS - int(s[st.N_CARDS])
         if item in PLANETS or item in (n.C_BLACK_HOLE, n.C_HERMIT, n.C_TEMPERANCE):
             return True
@@ -138,13 +138,13 @@ class Position:
         if item == n.C_FOOL:
             return room_for_one and s[st.LAST_CONSUMABLE] not in (0, n.C_FOOL)
         if item in (n.C_JUDGEMENT, n.C_SOUL, n.C_WRAITH):
-            return self.joker_places > 0
+            return self.free_joker_slots > 0
         if item in (n.C_WHEEL_OF_FORTUNE, n.C_ECTOPLASM, n.C_HEX):
             return any(j.edition == 0 for j in self.jokers)
         if item == n.C_ANKH:
-            return bool(self.jokers) and self.joker_places > 0 and self._joker_limit() > 1
+            return bool(self.jokers) and self.free_joker_slots > 0 and self._joker_limit() > 1
         if item in _WHOLE_HAND:
-            # the deck has room for what comes: 4 for Incantation at most, after one card went
+            # the deck needs room for the new cards: at most 4 (Incantation), after one was destroyed
             return len(hand) > 1 and (item > n.C_INCANTATION or deck_room >= 3)
         if item == n.C_CRYPTID and deck_room < 2:
             return False
@@ -164,7 +164,7 @@ class Position:
         return 1 <= len(cards) <= (3 if item in _UP_TO_THREE else 2 if item in _UP_TO_TWO else 1)
 
     def order_matters(self) -> bool:
-        """Whether a rule in sight reads the order of the hand, or cards lie beyond the reach of the sets."""
+        """Return whether the order of the hand matters, or cards are out of reach of the sets."""
         first_or_product = (
             *(n.J_HANGING_CHAD, n.J_PHOTOGRAPH, n.J_BLOODSTONE, n.J_ANCIENT, n.J_IDOL, n.J_TRIBOULET),
             *(n.J_BRAINSTORM, n.J_RAISED_FIST, n.J_SHOOT_THE_MOON),
@@ -179,18 +179,18 @@ class Position:
 
 @cache
 def _subsets(size: int) -> tuple[tuple[int, ...], ...]:
-    """All choices of one to five of so many cards."""
+    """Return all sets of one to five of `size` cards."""
     return tuple(chosen for k in range(1, 6) for chosen in combinations(range(size), k))
 
 
 @cache
 def _plays(size: int) -> tuple[tuple[tuple[int, ...], int], ...]:
-    """Those choices with the index of the action that plays them."""
+    """Return these sets with the index of the action that plays them."""
     return tuple((chosen, act.play_action(chosen)) for chosen in _subsets(size))
 
 
 def permitted(s: Any, max_hand: int) -> set[int]:
-    """The indices of all actions that the rules permit in a game, for hands of up to `max_hand` cards."""
+    """Return the indices of all legal actions of a game, for hands of up to `max_hand` cards."""
     game = Position(s, max_hand)
     if game.phase == n.GAME_OVER:
         return set()
@@ -198,7 +198,7 @@ def permitted(s: Any, max_hand: int) -> set[int]:
         return {act.CASH_OUT}
     if game.phase == n.TARGETING:
         return {index for chosen, index in _plays(game.reach) if game.may_target(int(s[st.WAITING]), chosen)}
-    legal = _with_belongings(game)
+    legal = _use_or_sell(game)
     if game.phase == n.CHOOSING_BLIND:
         legal |= _at_the_blinds(game)
     elif game.phase == n.SELECTING_HAND:
@@ -212,7 +212,7 @@ def permitted(s: Any, max_hand: int) -> set[int]:
     return legal | {act.MOVE_CARD + i for i in range(game.reach, len(game.hand)) if game.hand[i].forced}
 
 
-def _with_belongings(game: Position) -> set[int]:
+def _use_or_sell(game: Position) -> set[int]:
     legal = {act.SELL_CONSUMABLE + k for k in range(len(game.consumables))}
     legal |= {act.USE + k for k, item in enumerate(game.consumables) if game.can_use(item, own=True)}
     legal |= {act.SELL_JOKER + i for i, joker in enumerate(game.jokers) if not joker.eternal}
@@ -227,7 +227,7 @@ def _at_the_blinds(game: Position) -> set[int]:
     if s[st.BLIND_ON_DECK] in (0, 1):
         legal.add(act.SKIP_BLIND)
     once = game.voucher(n.V_DIRECTORS_CUT) and not s[st.BOSS_REROLLED]
-    if (game.voucher(n.V_RETCON) or once) and game.purse >= 10:
+    if (game.voucher(n.V_RETCON) or once) and game.spendable_money >= 10:
         legal.add(act.REROLL_BOSS)
     return legal
 
@@ -252,7 +252,7 @@ def _in_the_shop(game: Position) -> set[int]:
             if 150 < item < n.PLAYING_CARD and game.can_use(item, own=False):
                 legal.add(act.BUY_AND_USE + k)
     for k in range(st.VOUCHER_SLOTS):
-        if s[st.SHOP_VOUCHER + k] and game.sale(10) <= game.purse:
+        if s[st.SHOP_VOUCHER + k] and game.sale(10) <= game.spendable_money:
             legal.add(act.REDEEM + k)
     for k in range(st.BOOSTER_SLOTS):
         if s[st.SHOP_BOOSTER + k] and game.affords(game.pack_price(k)):

@@ -1,4 +1,4 @@
-"""A game of Balatro set up at will and played through `step`, for the tests."""
+"""A game of Balatro with a chosen state, played through `step`, for the tests."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _WORDS = {
 
 
 def card(token: str) -> int:
-    """`KS`, `TH:glass:red:foil` as a packed card."""
+    """Return a token like `KS` or `TH:glass:red:foil` as a packed card."""
     name, *words = token.split(":")
     parts = dict(_WORDS[word] for word in words)
     return packed(2 + _RANKS.index(name[0]), _SUITS.index(name[1]), **parts)
 
 
 class Game:
-    """One game. With a `hand` a blind is being played and these cards are drawn; without, a blind is to be chosen."""
+    """One game. With a `hand`, a blind is being played and these cards are drawn; otherwise a blind is to be chosen."""
 
     def __init__(
         self,
@@ -81,18 +81,18 @@ class Game:
         for tag in tags:
             s[st.TAG + s[st.N_TAGS]] = tag
             s[st.N_TAGS] += 1
-        self.look()
+        self.observe()
         if hand:
             cards = [card(token) for token in hand.split()]
-            self._make_sure_of(cards)
+            self._add_missing_cards(cards)
             self.do(act.TAKE_BLIND, [*given, *((chance.GIVEN_DRAW, c & 63) for c in cards)])
-            self._dress(cards)
+            self._enhance_and_order(cards)
             f[st.TARGET] = target
             refresh_debuffs(s)
-            self.look()
+            self.observe()
 
-    def _make_sure_of(self, cards: list[int]) -> None:
-        """The deck holds the cards asked for, even twice the same: others are turned into what is missing."""
+    def _add_missing_cards(self, cards: list[int]) -> None:
+        """Change cards of the deck so that it contains `cards`, also duplicates."""
         s = self.s
         wanted = [c & 63 for c in cards]
         spare = []
@@ -104,8 +104,8 @@ class Game:
         for identity, place in zip(wanted, spare, strict=False):
             s[st.CARD + place] = identity
 
-    def _dress(self, cards: list[int]) -> None:
-        """Gives the drawn cards what the tokens say, and the order of the tokens."""
+    def _enhance_and_order(self, cards: list[int]) -> None:
+        """Give the drawn cards the enhancements of the tokens, and their order."""
         s = self.s
         places = [int(p) for p in s[st.HAND : st.HAND + s[st.N_HAND]]]
         ordered = []
@@ -117,14 +117,14 @@ class Game:
         for i, place in enumerate([*ordered, *places]):
             s[st.HAND + i] = place
 
-    def look(self) -> None:
-        engine.look(self.games.s, self.games.f, self.obs, self.legal, MAX_HAND)
+    def observe(self) -> None:
+        engine.observe(self.games.s, self.games.f, self.obs, self.legal, MAX_HAND)
 
     def can(self, action: int) -> bool:
         return bool(self.legal[0, action])
 
     def do(self, action: int, given: Iterable[tuple[int, int]] = (), *, illegal: bool = False) -> Game:
-        """One step; `given` are outcomes of chance."""
+        """Take one step; `given` are the outcomes of random events."""
         assert self.can(action) or illegal, f"not legal: {act.describe(action)} in phase {self.s[st.PHASE]}"
         engine.step(
             self.games.s,
@@ -158,9 +158,9 @@ class Game:
         return self.play(*positions, given=given) if positions else self
 
     def win_round(self) -> Game:
-        """Beats the blind with the first card, whatever it is worth."""
+        """Beat the blind with the first card, by lowering the target."""
         self.f[st.TARGET] = 1.0
-        for k in range(4):  # Cerulean Bell may want another one
+        for k in range(4):  # Cerulean Bell may force another card
             if self.can(act.play_action((k,))):
                 return self.play(k)
         raise AssertionError("no single card can be played")
@@ -213,7 +213,7 @@ class Game:
 
     def __setitem__(self, cell: int, value: int) -> None:
         self.s[cell] = value
-        self.look()
+        self.observe()
 
 
 def name(packed_card: int) -> str:

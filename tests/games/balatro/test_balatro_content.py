@@ -546,7 +546,7 @@ def money_tags() -> None:
         game[st.BLIND_TAG] = tag
         assert game.do(act.SKIP_BLIND).money == money
         game.games.put_back(saved)
-        game.look()
+        game.observe()
     assert skipped_for(n.TAG_ECONOMY, money=100).money == 140
 
 
@@ -874,12 +874,12 @@ def stakes() -> None:
     assert found == {4: st.ETERNAL, 7: st.ETERNAL | st.PERISHABLE, 8: st.ETERNAL | st.PERISHABLE | st.RENTAL}
 
 
-def test_stickers_keep_what_they_say() -> None:
+def test_stickers_have_their_effects() -> None:
     game = Game("KS", ["Joker", "Egg"], money=50)
     game.s[st.J_STICKERS] = st.ETERNAL
     game.s[st.J_STICKERS + 1] = st.PERISHABLE | st.RENTAL
     game.s[st.J_PERISH + 1] = 1
-    game.look()
+    game.observe()
     assert not game.can(act.SELL_JOKER)
     money = game.money
     game.win_round()
@@ -927,7 +927,7 @@ def _seals() -> None:
     assert len(Game("KS:purple").discard(0).consumables) == 1
 
 
-def test_seals_do_what_they_say() -> None:
+def test_seals_have_their_effects() -> None:
     _seals()
 
 
@@ -935,11 +935,11 @@ _TESTS = {name: test for name, test in SHOWN.items() if test.__name__ != "<lambd
 
 
 @pytest.mark.parametrize("name", _TESTS)
-def test_it_does_what_its_rule_says(name: str) -> None:
+def test_content_follows_its_rule(name: str) -> None:
     _TESTS[name]()
 
 
-def test_nothing_is_left_out() -> None:
+def test_all_content_is_tested() -> None:
     elsewhere = {"jokers", "poker hands", "booster packs", "seals"}
     wanted = {name for kind, names in EVERYTHING.items() if kind not in elsewhere for name in names}
     assert wanted - set(SHOWN) == set()

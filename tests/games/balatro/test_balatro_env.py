@@ -1,4 +1,4 @@
-"""Balatro as an env: for Gymnasium, for the vector backends, in the names of the seed."""
+"""Balatro as a Gymnasium env, in the vector backends, and through its create and wrap functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ludus.games.balatro.wrappers import BalatroGymWrapper, create_balatro_env, 
 
 
 def finish(env: gym.Env) -> dict:
-    """Plays single cards until the run is lost; the last info."""
+    """Play single cards until the run is lost; return the last info."""
     _, info = env.reset(seed=1)
     for _ in range(500):
         legal = np.flatnonzero(info["action_mask"])
@@ -31,12 +31,12 @@ def finish(env: gym.Env) -> dict:
 
 
 @pytest.mark.parametrize("observation", ["flat", "dict"])
-def test_gymnasium_finds_no_fault(observation: str) -> None:
+def test_env_passes_the_gymnasium_env_checker(observation: str) -> None:
     env = gym.make("ludus/Balatro-v0", observation=observation, max_steps=300).unwrapped
     check_env(env, skip_render_check=True)
 
 
-def test_the_options_of_the_game_reach_it() -> None:
+def test_settings_are_applied_to_the_game() -> None:
     env = gym.make("ludus/Balatro-v0", deck="Blue Deck", stake="Gold", max_ante=2)
     env.reset(seed=1)
     s = env.unwrapped.games.s[0]
@@ -54,19 +54,19 @@ def test_the_options_of_the_game_reach_it() -> None:
         ({"rewards": {"blinds": 1}}, UnknownName),
     ],
 )
-def test_options_that_make_no_sense_are_refused(kwargs: dict, error: type[Exception]) -> None:
+def test_invalid_options_raise(kwargs: dict, error: type[Exception]) -> None:
     with pytest.raises(error):
         BalatroEnv(**kwargs)
 
 
-def test_the_end_of_a_run_tells_how_far_it_came() -> None:
+def test_last_info_contains_the_episode_report() -> None:
     info = finish(create_balatro_env(seed=42))
     assert info["is_success"] is False
     assert info["balatro"]["ante"] == 1
     assert info["balatro"]["lost_to"] == "Small Blind"
 
 
-def test_the_boss_of_the_last_ante_ends_the_run_as_won() -> None:
+def test_beating_the_boss_of_the_last_ante_wins_the_run() -> None:
     env = BalatroEnv(max_ante=1)
     env.reset(seed=1)
     s, f = env.games.s[0], env.games.f[0]
@@ -78,7 +78,7 @@ def test_the_boss_of_the_last_ante_ends_the_run_as_won() -> None:
     assert reward >= env.settings.rewards.win
 
 
-def test_the_observation_hides_what_lies_face_down() -> None:
+def test_observation_hides_face_down_cards() -> None:
     env = BalatroEnv()
     env.reset(seed=1)
     s = env.games.s[0]
@@ -87,10 +87,10 @@ def test_the_observation_hides_what_lies_face_down() -> None:
     hand = obs[slices(12)["hand"]].reshape(12, -1)
     assert hand[:8, 2].all()  # face down
     assert hand[:8, 3:].sum() == 0
-    assert obs[slices(12)["deck"]].tolist() == [1.0] * 52  # what is face down is not told by what is missing
+    assert obs[slices(12)["deck"]].tolist() == [1.0] * 52  # face-down cards still count as undrawn
 
 
-def test_the_batched_backend_takes_the_game_and_others_step_it_alike() -> None:
+def test_batched_backend_matches_the_other_backends() -> None:
     spec = EnvSpec("ludus/Balatro-v0", kwargs={"max_hand": 8})
     assert choose_backend(spec, 8)[0] == "batched"
     batched = make_vectorized_env(spec, 3, "batched")
@@ -130,7 +130,7 @@ def test_a_curriculum_raises_the_last_ante_for_all_games() -> None:
     assert fresh.last_ante == 2
 
 
-def test_the_names_of_the_seed_work() -> None:
+def test_create_and_wrap_functions_work() -> None:
     env = wrap_balatro_env(
         create_balatro_env(seed=42),
         use_curriculum=True,
@@ -146,7 +146,7 @@ def test_the_names_of_the_seed_work() -> None:
         wrap_balatro_env(create_balatro_env(), use_curriculum=True, curriculum_config={"ante": 2})
 
 
-def test_metrics_sum_up_antes_scores_jokers_and_hands() -> None:
+def test_metrics_summarise_antes_scores_jokers_and_hands() -> None:
     metrics = BalatroMetrics()
     assert metrics.get_summary() == {"episodes": 0}
     metrics.add_episode(reward=100, ante=5, score=50000, length=500, jokers=["Joker"], hands={"Pair": 3})
@@ -160,7 +160,7 @@ def test_metrics_sum_up_antes_scores_jokers_and_hands() -> None:
     assert summary["hands"]["Pair"] == {"played": 3, "share": 1.0}
 
 
-def test_a_game_can_be_watched_as_text_and_as_a_picture() -> None:
+def test_game_renders_as_text_and_as_picture() -> None:
     env = BalatroEnv(render_mode="rgb_array")
     env.reset(seed=1)
     env.step(act.TAKE_BLIND)

@@ -1,4 +1,4 @@
-"""The extractor `balatro`: embeddings for what lies where, and the order of jokers."""
+"""The extractor `balatro`: embeddings of items and cards, and the order of jokers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from gymnasium import spaces
 from torch import Tensor
 
 import ludus.games.balatro.extractor  # noqa: F401  # registers it
+from ludus.config.schema import TrainerConfig
 from ludus.errors import ConfigError
 from ludus.games.balatro.extractor import BalatroExtractor
 from ludus.games.balatro.spaces import dict_space, flat_space
+from ludus.games.balatro.wrappers import create_balatro_env
 from ludus.policies.extractors import auto_extractor, make_extractor
+from ludus.training.factory import create_trainer
 
 SPACE = dict_space(8, worked_out=True)
 
@@ -38,18 +41,18 @@ def features(extractor: Any, **places: list[int]) -> np.ndarray:
 def made() -> BalatroExtractor:
     torch.manual_seed(0)
     extractor = BalatroExtractor(SPACE, features_dim=16)
-    torch.nn.init.normal_(extractor.order)  # as learning leaves it
+    torch.nn.init.normal_(extractor.order)  # like a trained one: it is initialised with zeros
     return extractor
 
 
-def test_auto_takes_it_for_the_dict_of_the_game_and_nothing_else() -> None:
+def test_auto_selects_the_extractor_only_for_balatro_dict_observations() -> None:
     assert auto_extractor(SPACE) == "balatro"
     assert isinstance(make_extractor("auto", SPACE, features_dim=16, kwargs={}), BalatroExtractor)
     with pytest.raises(ConfigError, match="Dict observation"):
         make_extractor("balatro", flat_space(8), features_dim=16, kwargs={})
 
 
-def test_a_joker_and_its_place_count_and_an_empty_place_does_not() -> None:
+def test_jokers_and_their_order_change_features_and_empty_slots_do_not() -> None:
     extractor = made()
     empty, one, swapped, other = (features(extractor, joker_ids=ids) for ids in ([], [5, 9], [9, 5], [5, 10]))
     assert not np.allclose(one, empty) and not np.allclose(one, other)
@@ -57,7 +60,7 @@ def test_a_joker_and_its_place_count_and_an_empty_place_does_not() -> None:
     assert np.array_equal(features(extractor, joker_ids=[5, 9, 0]), one)
 
 
-def test_an_item_has_one_embedding_wherever_it_lies() -> None:
+def test_item_has_one_embedding_in_all_slots() -> None:
     extractor = made()
     extractor(nothing())
     loss = extractor(nothing() | {"offer_ids": torch.full_like(nothing()["offer_ids"], 7)}).sum()
@@ -68,3 +71,31 @@ def test_an_item_has_one_embedding_wherever_it_lies() -> None:
     with torch.no_grad():
         extractor.items.weight[7] += 1.0
     assert not np.allclose(features(extractor, joker_ids=[7]), before)
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "A2C", "DQN"])
+@pytest.mark.parametrize("engine", ["native", "sb3"])
+def test_the_env_of_the_document_is_read_by_it_with_the_configs_features_dim(
+    engine: str, algorithm: str
+) -> None:
+    config = TrainerConfig(
+        engine=engine,
+        algorithm=algorithm,
+        n_envs=1,
+        hyperparams={"features_dim": 24, "policy_net_arch": [8]},
+    )
+    trainer = create_trainer(create_balatro_env(seed=42), config)
+    policy = trainer.create_model()
+    extractors = [module for module in policy.modules() if isinstance(module, BalatroExtractor)]
+    assert extractors and {extractor.features_dim for extractor in extractors} == {24}
+    trainer.close()
+
+
+def test_on_flat_observations_a_warning_says_that_it_is_not_used(caplog: pytest.LogCaptureFixture) -> None:
+    config = TrainerConfig(n_envs=1, feature_extractor_type="balatro", hyperparams={"features_dim": 24})
+    assert config.feature_extractor_type == "balatro"
+    trainer = create_trainer(create_balatro_env(seed=42, observation="flat"), config)
+    trainer.create_model()
+    trainer.close()
+    assert "feature_extractor_type: balatro has no effect: FlattenExtractor reads" in caplog.text
+    assert "policy.features_dim has no effect: the width of FlattenExtractor follows" in caplog.text

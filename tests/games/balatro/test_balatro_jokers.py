@@ -1,4 +1,4 @@
-"""Every joker, through `step`: what it does is what its rule says. The last test says that none is left out."""
+"""The effect of every joker, through `step`. The last test checks that all jokers are tested."""
 
 from __future__ import annotations
 
@@ -765,9 +765,9 @@ _TESTS = {name: test for name, test in SHOWN.items() if test.__name__ != "<lambd
 
 
 @pytest.mark.parametrize("name", _TESTS)
-def test_a_joker_does_what_its_rule_says(name: str) -> None:
+def test_joker_follows_its_rule(name: str) -> None:
     _TESTS[name]()
 
 
-def test_no_joker_is_left_out() -> None:
+def test_all_jokers_are_tested() -> None:
     assert set(SHOWN) == {ITEM_NAMES[j] for j in range(1, 151)}

@@ -1,4 +1,4 @@
-"""The mask is exact: what the rules permit, told by `rulebook.py`, is what the mask allows, no more and no less."""
+"""The mask is exact: it equals the legal actions of the reference rules in `rulebook.py`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EACH_KIND = [
 
 
 def disturb(games: st.Games, rng: np.random.Generator) -> None:
-    """Gives and takes, so that the edges of the rules are met: debts, full rows, rare consumables, huge hands."""
+    """Change the games at random to reach edge cases: debts, full slots, rare consumables, large hands."""
     games.f[:, st.TARGET] = np.minimum(games.f[:, st.TARGET], EASY)
     for i in np.flatnonzero(rng.random(len(games.s)) < 0.25):
         s, f = games.s[i], games.f[i]
@@ -61,7 +61,7 @@ def disturb(games: st.Games, rng: np.random.Generator) -> None:
 
 
 def any_actions(mask: Array, rng: np.random.Generator) -> Array:
-    """Legal actions; those that are no sets of cards in every second case."""
+    """Return random legal actions, half of them other than sets of cards."""
     chosen = np.empty(len(mask), dtype=np.int64)
     for i, row in enumerate(mask):
         legal = np.flatnonzero(row)
@@ -73,7 +73,7 @@ def any_actions(mask: Array, rng: np.random.Generator) -> Array:
 @pytest.mark.parametrize(
     ("deck", "stake", "max_hand"), [("Red", 1, 12), ("Ghost", 8, 8), ("Magic", 4, 5), ("Painted", 7, 9)]
 )
-def test_the_mask_allows_what_the_rules_permit_and_nothing_else(deck: str, stake: int, max_hand: int) -> None:
+def test_mask_equals_the_actions_that_the_rules_permit(deck: str, stake: int, max_hand: int) -> None:
     rng = np.random.default_rng(max_hand)
     envs = BalatroVectorEnv(12, BalatroSettings(deck=deck, stake=stake, max_ante=None, max_hand=max_hand))
     envs.reset(seed=3)
@@ -93,10 +93,10 @@ def test_the_mask_allows_what_the_rules_permit_and_nothing_else(deck: str, stake
         seen |= mask.any(axis=0)
         envs.step(any_actions(mask, rng))
     assert phases >= {0, 1, 2, 3, 4, 5}
-    assert seen[EACH_KIND].all(), "the games did not come far enough to tell"
+    assert seen[EACH_KIND].all(), "the games did not reach every kind of action"
 
 
-def test_the_card_that_cerulean_bell_wants_can_always_be_fetched() -> None:
+def test_card_forced_by_cerulean_bell_can_always_be_moved_into_reach() -> None:
     # 8 + 5 + 1 cards, the last of them forced: out of reach of the sets of 12, and of Death
     game = Game(
         "AS KS QS JS TS 9S 8S 7S 6S 5S 4S 3S 2S 2H",
@@ -116,7 +116,7 @@ def test_the_card_that_cerulean_bell_wants_can_always_be_fetched() -> None:
     assert not game.can(act.play_action((1,)))
 
 
-def test_a_hand_whose_last_card_was_destroyed_is_drawn_anew() -> None:
+def test_new_hand_is_drawn_after_its_last_card_is_destroyed() -> None:
     # three Stuntmen leave two cards
     game = Game("KS KH", ["Stuntman"] * 3, consumables=[n.C_HANGED_MAN])
     assert game[st.N_HAND] == 2
@@ -124,21 +124,21 @@ def test_a_hand_whose_last_card_was_destroyed_is_drawn_anew() -> None:
     assert (game[st.N_HAND], game[st.N_CARDS], game[st.PHASE]) == (2, 50, n.SELECTING_HAND)
 
 
-def test_a_hand_that_holds_no_card_ends_the_round() -> None:
+def test_empty_hand_ends_the_round() -> None:
     game = Game("KS KH", ["Stuntman"] * 3)
     game[st.HAND_SIZE] = 0
     assert game.play(0, 1)[st.PHASE] == n.GAME_OVER
 
 
 @pytest.mark.parametrize("name", ["Raised Fist", "Shoot the Moon", "Photograph", "Hanging Chad"])
-def test_the_hand_can_be_reordered_where_a_joker_reads_its_order(name: str) -> None:
+def test_hand_can_be_reordered_if_a_joker_depends_on_its_order(name: str) -> None:
     assert not Game("KS KH 2C").can(act.MOVE_CARD + 1)
     game = Game("KS KH 2C", [name])
     assert game.can(act.MOVE_CARD + 1)
     assert game.do(act.MOVE_CARD + 2).hand[:3] == ["2C", "KS", "KH"]
 
 
-def test_the_order_of_held_cards_decides_what_raised_fist_and_steel_are_worth() -> None:
+def test_order_of_held_cards_changes_the_score_of_steel_and_shoot_the_moon() -> None:
     # held: a steel queen (+13, x1.5) and a queen (+13). (1 x 1.5 + 13) + 13, or ((1 + 13) x 1.5) + 13
     first = Game("2S QH:steel QC 3C 3D 4C 4D 5C", ["Shoot the Moon"])
     assert first.play(0).mult == 1 * 1.5 + 13 + 13

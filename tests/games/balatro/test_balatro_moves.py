@@ -1,4 +1,4 @@
-"""Moves: each is a legal action, what is worked out is true, and nothing hidden is in it."""
+"""Moves: each is a legal action, the derived features are correct and contain no hidden information."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_every_move_of_the_mask_is_a_legal_action_and_there_is_always_one() -> N
     assert phases == set(range(n.GAME_OVER))
 
 
-def test_the_best_hand_scores_what_was_worked_out() -> None:
-    """Runs with jokers; where chance has a word in the score (Lucky cards, Misprint, …) it may differ."""
+def test_best_hand_scores_as_previewed() -> None:
+    """Runs with jokers; the score may differ if it depends on chance (Lucky cards, Misprint, …)."""
     envs = BalatroVectorEnv(64, SETTINGS)
     bot = RulesBot()
     obs, infos = envs.reset(seed=3)
@@ -74,8 +74,8 @@ def test_the_best_hand_scores_what_was_worked_out() -> None:
     assert same >= 0.97 * total
 
 
-def test_nothing_hidden_is_seen_or_worked_out() -> None:
-    """Games that differ in chance to come, in the order of the draw pile and in cards face down look alike."""
+def test_observation_contains_no_hidden_information() -> None:
+    """Games that differ only in seed, order of the draw pile and face-down cards have equal observations."""
     one, other = (BalatroEnv(actions="moves", max_hand=10) for _ in range(2))
     for env in (one, other):
         env.reset(seed=5)
@@ -98,7 +98,7 @@ def test_nothing_hidden_is_seen_or_worked_out() -> None:
     np.testing.assert_array_equal(one._obs, other._obs)
 
 
-def test_threads_change_nothing() -> None:
+def test_number_of_threads_does_not_change_results() -> None:
     together, apart = BalatroVectorEnv(600, SETTINGS, threads=1), BalatroVectorEnv(600, SETTINGS, threads=2)
     (obs, infos), (others, other_infos) = together.reset(seed=1), apart.reset(seed=1)
     rng = np.random.default_rng(0)
@@ -110,8 +110,8 @@ def test_threads_change_nothing() -> None:
     apart.close()
 
 
-def test_the_endings_of_a_step_are_the_same_while_the_next_one_is_played() -> None:
-    """With a curriculum, whose runs begin by how the last ones ended."""
+def test_final_infos_stay_valid_while_the_next_step_runs() -> None:
+    """With a curriculum, in which results of episodes set the next difficulty."""
     curriculum = {"initial": 1, "success_threshold": 0.05, "window": 20}
     settings = BalatroSettings(actions="moves", max_hand=10, max_steps=40)
     one, other = (BalatroVectorEnv(200, settings, curriculum, threads=2) for _ in range(2))
@@ -123,11 +123,11 @@ def test_the_endings_of_a_step_are_the_same_while_the_next_one_is_played() -> No
         moves = random_moves(infos["action_mask"], rng)
         other.step_async(moves)
         if len(ended):  # those of the step before
-            told = other.final_infos(ended)
+            infos = other.final_infos(ended)
             endings += len(ended)
-            assert told["final_info"]["episode"]["r"][ended].tolist() == expected["returns"]
-            assert told["final_info"]["balatro"][ended].tolist() == expected["reports"]
-            np.testing.assert_array_equal(np.stack(told["final_obs"][ended]), expected["final_obs"])
+            assert infos["final_info"]["episode"]["r"][ended].tolist() == expected["returns"]
+            assert infos["final_info"]["balatro"][ended].tolist() == expected["reports"]
+            np.testing.assert_array_equal(np.stack(infos["final_obs"][ended]), expected["final_obs"])
         others, rewards, terminated, truncated, other_infos = other.step_wait()
         obs, *own, infos = one.step(moves)
         assert other.finite
@@ -147,7 +147,7 @@ def test_the_endings_of_a_step_are_the_same_while_the_next_one_is_played() -> No
     assert one.last_ante == other.last_ante
 
 
-def test_one_game_plays_as_it_does_among_many() -> None:
+def test_single_env_matches_vector_env() -> None:
     env, envs = BalatroEnv(actions="moves", max_hand=10), BalatroVectorEnv(3, SETTINGS)
     obs, _ = env.reset(seed=8)
     rows, infos = envs.reset(seed=[7, 8, 9])
@@ -162,14 +162,14 @@ def test_one_game_plays_as_it_does_among_many() -> None:
             return
 
 
-def test_every_move_has_a_name_of_its_own() -> None:
+def test_move_descriptions_are_unique() -> None:
     names = [mv.describe_move(move) for move in range(mv.N_MOVES)]
     assert len(set(names)) == mv.N_MOVES
     assert names[mv.TAKE + n.J_BLUEPRINT - 1] == "take Blueprint"
     assert names[mv.PLAY + n.FLUSH] == "play Flush"
 
 
-def test_the_bot_by_rules_gets_past_the_first_antes() -> None:
+def test_rules_bot_clears_the_first_antes() -> None:
     envs = BalatroVectorEnv(64, SETTINGS)
     bot = RulesBot()
     obs, infos = envs.reset(seed=11)
@@ -181,7 +181,7 @@ def test_the_bot_by_rules_gets_past_the_first_antes() -> None:
     assert np.mean(list(antes.values())) > 3
 
 
-def test_envs_write_where_they_are_told() -> None:
+def test_envs_write_into_given_arrays() -> None:
     envs = BalatroVectorEnv(4, SETTINGS)
     _, infos = envs.reset(seed=0)
     place = np.zeros((4, envs.single_observation_space.shape[0]), dtype=np.float32)
@@ -194,7 +194,7 @@ def test_envs_write_where_they_are_told() -> None:
     assert obs is not place
 
 
-def test_unknown_actions_are_refused() -> None:
+def test_unknown_actions_setting_raises() -> None:
     with pytest.raises(UnknownName):
         BalatroSettings(actions="mooves")
 
@@ -215,7 +215,7 @@ def _outs(s: Any, outs: Any) -> None:
 
 
 def _hands_of_all_kinds(n_games: int, rng: np.random.Generator) -> st.Games:
-    """Games that hold a hand of enhanced and sealed cards, some face down, and five jokers."""
+    """Return games with a hand of enhanced and sealed cards, some face down, and five jokers."""
     envs = BalatroVectorEnv(n_games, SETTINGS)
     envs.reset(seed=4)
     envs.step(np.full(n_games, act.TAKE_BLIND))
@@ -231,11 +231,11 @@ def _hands_of_all_kinds(n_games: int, rng: np.random.Generator) -> st.Games:
     return envs.games
 
 
-def test_a_copy_is_put_back_whatever_a_joker_and_a_hand_did_to_it() -> None:
+def test_put_back_restores_a_copy_after_jokers_and_hands() -> None:
     rng = np.random.default_rng(3)
     games = _hands_of_all_kinds(120, rng)
     games.s[:, st.PHASE] = n.SHOPPING  # a joker that comes draws no cards
-    passing = {*range(st.W_HAND, st.PURSE_FIXED), st.FREE_REROLLS}
+    passing = {*range(st.W_HAND, st.MONEY_FIXED), st.FREE_REROLLS}
     room, fresh = st.Games.empty(1), st.Games.empty(1)
     (t, g), (u, v) = (room.s[0], room.f[0]), (fresh.s[0], fresh.f[0])
     changed = set()
@@ -260,8 +260,8 @@ def test_a_copy_is_put_back_whatever_a_joker_and_a_hand_did_to_it() -> None:
     assert all(changed & set(range(start, start + size)) for start, size in lists)
 
 
-def test_outs_are_the_cards_that_were_not_seen() -> None:
-    """Stone cards show no rank; Wild ones count for every suit; Smeared Joker makes two suits of four."""
+def test_outs_count_unseen_cards() -> None:
+    """Stone cards have no rank; Wild cards count for every suit; Smeared Joker merges suits into two."""
     rng = np.random.default_rng(6)
     outs = np.zeros(OUTS, dtype=np.int64)
     for s in _hands_of_all_kinds(60, rng).s:
@@ -289,5 +289,5 @@ def test_outs_are_the_cards_that_were_not_seen() -> None:
             )
 
 
-def test_a_change_of_the_tables_that_rules_import_drops_compiled_code() -> None:
-    assert {"state.py", "names.py", "facts.py"} <= {path.name for path in compiled._files_of_rules()}
+def test_changed_rule_tables_delete_compiled_code() -> None:
+    assert {"state.py", "names.py", "facts.py"} <= {path.name for path in compiled._rule_files()}

@@ -1,4 +1,4 @@
-"""What holds in every game, whatever is done: cards and money are accounted for, masks are exact, copies repeat."""
+"""Properties of every game under random actions: consistent cards and money, exact masks, repeatable copies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EASY = 20  # a run with so much money and such small blinds sees most of the gam
 
 
 def random_actions(mask: Array, rng: np.random.Generator) -> Array:
-    """A legal action for each row; leaving, taking and playing are likelier than the many sets of cards."""
+    """Return a random legal action per row; sets of cards are less likely than their number suggests."""
     actions = np.empty(len(mask), dtype=np.int64)
     for i, row in enumerate(mask):
         legal = np.flatnonzero(row)
@@ -32,7 +32,7 @@ def random_actions(mask: Array, rng: np.random.Generator) -> Array:
 
 
 def ease(games: st.Games, rng: np.random.Generator) -> None:
-    """Small blinds, money, and now and then another joker, so that random play comes far."""
+    """Lower the blinds and add money and jokers, so that random play reaches later antes."""
     games.f[:, st.TARGET] = np.minimum(games.f[:, st.TARGET], EASY)
     poor = games.s[:, st.MONEY] < 20
     games.s[poor, st.MONEY] = 60
@@ -49,7 +49,7 @@ def act_name(number: int) -> str:
 
 
 def check_game(s: Array, f: Array) -> None:
-    """The bookkeeping of one game is consistent."""
+    """Check that the state of one game is consistent."""
     live = {p for p in range(st.MAX_CARDS) if s[st.CARD + p] != 0}
     assert len(live) == s[st.N_CARDS]
     draw = [int(p) for p in s[st.DRAW_PILE : st.DRAW_PILE + s[st.N_DRAW]]]
@@ -73,7 +73,7 @@ def check_game(s: Array, f: Array) -> None:
 
 
 def check_pile(s: Array, cards: list[int]) -> None:
-    """What is noted about the draw pile is what lies in it."""
+    """Check the counts of the draw pile against its cards."""
     by_face, by_enhancement = np.zeros(52, dtype=int), np.zeros(9, dtype=int)
     for card in cards:
         by_enhancement[card >> 6 & 15] += 1
@@ -86,7 +86,7 @@ def check_pile(s: Array, cards: list[int]) -> None:
 @pytest.mark.parametrize(
     ("deck", "stake"), [("Red", 1), ("Erratic", 8), ("Plasma", 5), ("Ghost", 8), ("Anaglyph", 3)]
 )
-def test_random_games_keep_their_books(deck: str, stake: int) -> None:
+def test_random_games_stay_consistent(deck: str, stake: int) -> None:
     rng = np.random.default_rng(stake)
     envs = BalatroVectorEnv(16, BalatroSettings(deck=deck, stake=stake, max_ante=None))
     obs, infos = envs.reset(seed=7)
@@ -111,7 +111,7 @@ def test_random_games_keep_their_books(deck: str, stake: int) -> None:
     deck=hs.sampled_from(["Red", "Blue", "Zodiac", "Painted"]),
     stake=hs.integers(1, 8),
 )
-def test_many_games_together_are_the_same_as_each_alone(seed: int, deck: str, stake: int) -> None:
+def test_batched_games_match_single_games(seed: int, deck: str, stake: int) -> None:
     together = BalatroVectorEnv(4, BalatroSettings(deck=deck, stake=stake))
     _, infos = together.reset(seed=seed)
     alone = [BalatroEnv(deck=deck, stake=stake) for _ in range(4)]
@@ -136,9 +136,7 @@ def test_many_games_together_are_the_same_as_each_alone(seed: int, deck: str, st
 
 @pytest.mark.parametrize("actions", ["cards", "moves"])
 @pytest.mark.parametrize(("deck", "max_hand"), [("Red", 12), ("Painted", 12), ("Painted", 5)])
-def test_a_mask_that_is_written_over_the_last_one_is_as_one_written_anew(
-    deck: str, max_hand: int, actions: str
-) -> None:
+def test_mask_updated_in_place_equals_a_fresh_mask(deck: str, max_hand: int, actions: str) -> None:
     envs = BalatroVectorEnv(16, BalatroSettings(deck=deck, max_ante=None, max_hand=max_hand, actions=actions))
     obs, infos = envs.reset(seed=5)
     assert isinstance(obs, np.ndarray)
@@ -151,7 +149,7 @@ def test_a_mask_that_is_written_over_the_last_one_is_as_one_written_anew(
         envs.write_into(obs, mask)
         _, _, ended, _, _ = envs.step(random_actions(mask, rng))
         fresh = np.ones_like(envs._legal)
-        engine.look(envs.games.s, envs.games.f, np.empty_like(obs), fresh, max_hand)
+        engine.observe(envs.games.s, envs.games.f, np.empty_like(obs), fresh, max_hand)
         assert (envs._legal == fresh).all()
         hands |= set(envs.games.s[:, st.N_HAND].tolist())
         ends += int(ended.sum())
@@ -161,7 +159,7 @@ def test_a_mask_that_is_written_over_the_last_one_is_as_one_written_anew(
 
 @settings(max_examples=15, deadline=None)
 @given(seed=hs.integers(0, 2**31), steps=hs.integers(0, 80))
-def test_a_game_that_is_put_back_goes_on_as_it_went_on(seed: int, steps: int) -> None:
+def test_restored_game_repeats_the_same_steps(seed: int, steps: int) -> None:
     envs = BalatroVectorEnv(3)
     _, infos = envs.reset(seed=seed)
     rng = np.random.default_rng(seed)
@@ -177,14 +175,14 @@ def test_a_game_that_is_put_back_goes_on_as_it_went_on(seed: int, steps: int) ->
         first.append((obs, rewards))
     envs.restore(saved)
     for actions, (obs, rewards) in zip(script, first, strict=True):
-        again, repeated, _, _, _ = envs.step(actions)
-        assert (again == obs).all()
+        retrigger, repeated, _, _, _ = envs.step(actions)
+        assert (retrigger == obs).all()
         assert (repeated == rewards).all()
 
 
 @settings(max_examples=20, deadline=None)
 @given(seed=hs.integers(0, 2**31))
-def test_an_action_outside_the_mask_changes_nothing(seed: int) -> None:
+def test_illegal_action_changes_nothing(seed: int) -> None:
     env = BalatroEnv()
     _, info = env.reset(seed=seed)
     rng = np.random.default_rng(seed)
@@ -215,7 +213,7 @@ def test_every_set_of_one_to_five_cards_can_be_played_and_discarded_in_hands_abo
         assert mask[act.discard_action(positions)]
 
 
-def test_a_hand_larger_than_the_actions_reach_can_be_brought_within_their_reach() -> None:
+def test_cards_beyond_max_hand_can_be_moved_into_reach() -> None:
     env = BalatroEnv(deck="Painted Deck", max_hand=8)
     env.reset(seed=3)
     _, _, _, _, info = env.step(act.TAKE_BLIND)
@@ -225,7 +223,7 @@ def test_a_hand_larger_than_the_actions_reach_can_be_brought_within_their_reach(
     assert env.games.s[0, st.HAND] == last
 
 
-def test_an_index_means_the_same_for_every_reach_of_the_hand() -> None:
+def test_action_index_is_the_same_for_every_max_hand() -> None:
     for positions in ((0,), (3, 4), (0, 2, 4, 6, 7)):
         assert act.play_action(positions) < act.n_actions(8) < act.n_actions(12)
     assert act.describe(act.play_action((0, 2))) == "play 1 3"
@@ -242,7 +240,7 @@ def test_games_with_other_seeds_differ_and_the_same_seed_repeats() -> None:
     assert (start(5) != start(6)).any()
 
 
-def test_arrays_that_somebody_holds_are_not_written_again() -> None:
+def test_referenced_arrays_are_not_overwritten() -> None:
     envs = BalatroVectorEnv(2)
     obs, infos = envs.reset(seed=1)
     row, mask = obs[1], infos["action_mask"]  # a part keeps the whole
@@ -257,7 +255,7 @@ def test_arrays_that_somebody_holds_are_not_written_again() -> None:
     assert (mask == kept_mask).all()
 
 
-def test_arrays_that_nobody_holds_are_used_again() -> None:
+def test_unreferenced_arrays_are_reused() -> None:
     envs = BalatroVectorEnv(2)
     _, infos = envs.reset(seed=1)
     rng = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""Recorded games: with their draws and shops given, the engine shows what they show."""
+"""Replay of recorded games: with the recorded draws and shops, the engine shows the same states."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from ludus.games.balatro.replay import replay_file, replay_scenario, scenario_ta
 DATA = Path(__file__).parents[2] / "data" / "balatro"
 
 
-def test_every_scenario_agrees_at_every_step_but_one_on_which_the_game_itself_is_clear() -> None:
+def test_all_scenarios_agree_except_one_known_difference() -> None:
     agreement = replay_file(DATA / "scenarios.jsonl")
     assert agreement.cases == 196
-    # The Ox names one hand when the round begins; docs/balatro.md argues it.
+    # The Ox names one hand when the round begins; docs/how-to/balatro.md argues it.
     assert [entry["name"] for entry in agreement.disagree] == ["boss-The Ox-1"]
 
 
 @pytest.mark.parametrize("trace", sorted((DATA / "traces").glob("*.jsonl")), ids=lambda path: path.stem)
-def test_every_action_of_a_recording_of_the_game_is_followed_by_what_it_showed(trace: Path) -> None:
+def test_recorded_game_matches_after_every_action(trace: Path) -> None:
     agreement = replay_file(trace)
     assert agreement.cases > 5
     assert agreement.disagree == []
 
 
-def test_a_recording_that_shows_something_else_is_a_disagreement_with_its_place(tmp_path: Path) -> None:
+def test_changed_recording_is_reported_with_its_line(tmp_path: Path) -> None:
     lines = (DATA / "traces" / "reroll.jsonl").read_text().splitlines()
     row = json.loads(lines[2])
     row["after"]["chips"] = 701
@@ -40,13 +40,13 @@ def test_a_recording_that_shows_something_else_is_a_disagreement_with_its_place(
     assert (entry["line"], entry["field"], entry["recorded"], entry["own"]) == (3, "chips", 701, 700.0)
 
 
-def test_a_file_that_is_no_recording_is_refused_by_line(tmp_path: Path) -> None:
+def test_invalid_recording_raises_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "odd.jsonl"
     path.write_text('{"action": "dance"}\n')
     with pytest.raises(UserError, match="before 'start_run'"):
         replay_file(path)
     path.write_text("{")
-    with pytest.raises(UserError, match="not JSON"):
+    with pytest.raises(UserError, match="invalid JSON"):
         replay_file(path)
 
 
@@ -62,7 +62,7 @@ START = {
 
 
 def recorded(jokers: list[str]) -> dict[str, Any]:
-    """A scenario as our own generator plays it out, with what a recording would show."""
+    """Return a scenario played by the engine's own generator, in the format of a recording."""
     start = {**START, "jokers": [{"name": name} for name in jokers]}
     table = scenario_table(start)
     steps = []
@@ -88,7 +88,7 @@ def recorded(jokers: list[str]) -> dict[str, Any]:
         ["Ancient Joker", "8 Ball"],
     ],
 )
-def test_what_chance_decided_is_found_where_the_recording_does_not_say(jokers: list[str]) -> None:
+def test_missing_random_outcomes_are_inferred(jokers: list[str]) -> None:
     scenario = recorded(jokers)
     assert replay_scenario(scenario) is None
     last = scenario["steps"][-1]["after"]

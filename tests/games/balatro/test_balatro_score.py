@@ -1,4 +1,4 @@
-"""`score`: 1,490 hands on which two engines agree, and hands computed by hand for what those leave out."""
+"""`score`: 1,490 hands on which two other engines agree, and further hands computed by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SUITS = {"S": "Spades", "H": "Hearts", "C": "Clubs", "D": "Diamonds"}
 
 
 def card(name: str, **more: Any) -> dict[str, Any]:
-    """`KS` as a played card; `held=True` keeps it in hand."""
+    """Return `KS` as a played card, or with `held=True` as a held one."""
     played = not more.pop("held", False)
     return {"rank": _RANKS.get(name[0], name[0]), "suit": _SUITS[name[1]], "played": played, **more}
 
@@ -27,7 +27,7 @@ def hand(*cards: dict[str, Any], jokers: tuple[Any, ...] = (), **state: Any) -> 
     return score({"cards": list(cards), "jokers": named, **state})
 
 
-def test_every_case_on_which_two_engines_agree_has_its_hand_and_score() -> None:
+def test_scores_match_cases_of_two_other_engines() -> None:
     agreement = score_file(CASES)
     assert agreement.cases == 1490
     assert agreement.disagree == []
@@ -70,9 +70,7 @@ def test_foil_and_holographic_come_before_a_joker_and_polychrome_after_it() -> N
         ("2S 3S 4S 5S 6S", (), "Straight Flush"),
     ],
 )
-def test_the_hand_is_named_with_the_jokers_that_bend_it(
-    cards: str, jokers: tuple[str, ...], name: str
-) -> None:
+def test_jokers_change_the_recognised_poker_hand(cards: str, jokers: tuple[str, ...], name: str) -> None:
     assert hand(*(card(c) for c in cards.split()), jokers=jokers).hand == name
 
 
@@ -98,7 +96,7 @@ def test_a_debuffed_card_makes_the_hand_but_scores_nothing() -> None:
     assert answer.score == (10 + 10) * 2
 
 
-def test_retriggers_repeat_the_card_and_the_jokers_that_answer_to_it() -> None:
+def test_retriggers_repeat_the_card_and_the_jokers_that_it_triggers() -> None:
     answer = hand(
         card("KS", seal="Red"), jokers=("Hanging Chad", "Sock and Buskin", "Photograph"), discards=1
     )
@@ -209,6 +207,6 @@ def test_flower_pot_and_seeing_double_let_wild_cards_stand_for_what_is_missing()
         ({"cards": [card("KS")], "jokers": [{"name": "Jokr"}]}, "unknown joker"),
     ],
 )
-def test_a_state_that_makes_no_sense_is_refused_with_what_is_wrong(state: dict[str, Any], what: str) -> None:
+def test_invalid_state_raises_with_the_reason(state: dict[str, Any], what: str) -> None:
     with pytest.raises(UserError, match=what):
         score(state)

@@ -20,7 +20,7 @@ SETTINGS = BalatroSettings(actions="moves", max_hand=10)
 
 
 def played(env: BalatroVectorEnv, steps: int = 30) -> np.ndarray:
-    """The last observations of always choosing the first legal move."""
+    """Return the last observations after always choosing the first legal move."""
     obs, info = env.reset(seed=3)
     for _ in range(steps):
         obs, _, _, _, info = env.step(info["action_mask"].argmax(axis=1))
@@ -116,7 +116,7 @@ def test_an_env_with_threads_cannot_be_deep_copied() -> None:
 def test_actions_of_the_wrong_shape_raise_value_error() -> None:
     env = BalatroVectorEnv(4, SETTINGS)
     env.reset(seed=1)
-    with pytest.raises(ValueError, match="4 games take 4 actions"):
+    with pytest.raises(ValueError, match="expected 4 actions, one per game"):
         env.step(np.zeros(3))
 
 

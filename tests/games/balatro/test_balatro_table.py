@@ -1,4 +1,4 @@
-"""A person at the table: what keys do, and a screen that is never wider or higher than 80 by 24."""
+"""Play by a person: the effect of keys, and a screen of at most 80 by 24."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_no_more_than_five_cards_are_chosen() -> None:
     for key in "123456":
         table.press(key)
     assert table.chosen == {0, 1, 2, 3, 4}
-    assert "Five cards" in table.told
+    assert "five cards" in table.message
 
 
 def test_a_hint_chooses_the_cards_that_score_most() -> None:
@@ -54,7 +54,7 @@ def test_a_hint_chooses_the_cards_that_score_most() -> None:
             assert table.preview((one, other))[1] <= most
 
 
-def test_a_hint_does_not_look_at_cards_face_down() -> None:
+def test_hint_ignores_face_down_cards() -> None:
     table = at_cards()
     for at in range(4):
         table.s[st.CARD + table.s[st.HAND + at]] |= HIDDEN
@@ -64,7 +64,7 @@ def test_a_hint_does_not_look_at_cards_face_down() -> None:
 
 
 @pytest.mark.parametrize("colours", [False, True])
-def test_the_screen_keeps_within_its_bounds_whatever_is_pressed(colours: bool) -> None:
+def test_screen_fits_80_by_24_for_any_keys(colours: bool) -> None:
     rng = np.random.default_rng(4)
     keys = ["1", "2", "3", "4", "5", "p", "d", "h", "enter", "tab", "down", "left", "a", "b", "space"]
     phases = set()
@@ -84,7 +84,7 @@ def test_the_screen_keeps_within_its_bounds_whatever_is_pressed(colours: bool) -
     assert {n.CHOOSING_BLIND, n.SELECTING_HAND, n.CASHING_OUT, n.SHOPPING} <= phases
 
 
-def test_the_shop_shows_also_what_cannot_be_paid() -> None:
+def test_shop_shows_unaffordable_items() -> None:
     table = at_cards()
     table.f[st.TARGET] = 1.0
     for key in ("1", "p", "1"):  # a card, played; cash out
@@ -95,7 +95,7 @@ def test_the_shop_shows_also_what_cannot_be_paid() -> None:
     assert voucher in " ".join(screen(table, colours=False).split())
 
 
-def test_the_same_seed_is_the_same_run_as_in_the_env() -> None:
+def test_same_seed_gives_the_same_run_as_the_env() -> None:
     from ludus.games.balatro.env import BalatroEnv
 
     env = BalatroEnv()
@@ -113,6 +113,6 @@ def test_keys_of_a_terminal_have_names() -> None:
     os.close(read)
 
 
-def test_without_a_terminal_nobody_plays() -> None:
+def test_play_without_a_terminal_raises() -> None:
     with pytest.raises(UserError, match="terminal"):
         play_in_terminal(BalatroSettings(), [0])

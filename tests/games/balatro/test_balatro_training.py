@@ -1,4 +1,4 @@
-"""Balatro in training: every algorithm on both engines from one config, open games saved, what the games came to."""
+"""Training on Balatro: all algorithms of both engines from one config, saved games, game statistics."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_goes_on_with_its_open_games_to_the_same_end(case: str, tmp_path: Path) -> None:
+def test_resumed_run_continues_open_games_exactly(case: str, tmp_path: Path) -> None:
     whole = trained(balatro(tmp_path / "whole", **(EVERY | CASES[case])))
     cut = trained(balatro(tmp_path / "cut", **(EVERY | CASES[case])))
     same(whole, cut)
@@ -53,8 +53,8 @@ def test_a_run_goes_on_with_its_open_games_to_the_same_end(case: str, tmp_path: 
     same(whole, cut)
 
 
-def test_checkpoints_do_not_touch_the_games(tmp_path: Path) -> None:
-    """An env that cannot be saved begins anew at each checkpoint; a run that saves its games learns the same."""
+def test_checkpoints_do_not_change_the_games(tmp_path: Path) -> None:
+    """Saving open games at checkpoints does not change what the run learns."""
     often = trained(balatro(tmp_path / "often", checkpoint={"every": 256, "keep": 0}))
     never = trained(balatro(tmp_path / "never"))
     assert len(steps_of(often)) > len(steps_of(never))
@@ -64,7 +64,7 @@ def test_checkpoints_do_not_touch_the_games(tmp_path: Path) -> None:
 
 
 class StopOnce(BaseCallback):
-    """Interrupts the run, as Ctrl-C does, in the middle of a collection."""
+    """Interrupt the run, as Ctrl-C does, in the middle of a rollout."""
 
     def _on_step(self) -> bool:
         if self.n_calls == 75:
@@ -72,13 +72,11 @@ class StopOnce(BaseCallback):
         return True
 
 
-def test_a_run_stopped_by_a_signal_is_exact_too(tmp_path: Path) -> None:
+def test_run_stopped_by_a_signal_resumes_exactly(tmp_path: Path) -> None:
     whole = trained(balatro(tmp_path / "whole"))
     stopped = trained(balatro(tmp_path / "stopped"), callback=StopOnce())
     last = CheckpointManager(stopped.checkpoints_dir).latest()
-    assert (
-        last is not None and last.step == 512 and last.exact
-    )  # the collection under way is brought to its end
+    assert last is not None and last.step == 512 and last.exact  # the current rollout is completed first
     resumed(stopped)
     same(whole, stopped)
 
@@ -100,7 +98,7 @@ def test_every_algorithm_trains_on_both_engines_from_the_same_config(
 
 
 @pytest.mark.parametrize("vector", ["batched", "serial"])
-def test_every_run_tells_what_its_games_came_to(vector: str, tmp_path: Path) -> None:
+def test_run_writes_game_statistics(vector: str, tmp_path: Path) -> None:
     run = trained(balatro(tmp_path, vector=vector, **EVERY))
     last = [row for row in rows(run) if "balatro/mean_ante" in row][-1]
     assert 1 <= last["balatro/mean_ante"] <= last["balatro/max_ante"]
@@ -109,6 +107,6 @@ def test_every_run_tells_what_its_games_came_to(vector: str, tmp_path: Path) -> 
     assert evaluated
     games = json.loads(run.games_path.read_text())
     assert games["episodes"] > 0 and games["mean_ante"] == last["balatro/mean_ante"]
-    assert games["hands"] and all(told["played"] > 0 for told in games["hands"].values())
+    assert games["hands"] and all(hand["played"] > 0 for hand in games["hands"].values())
     episode = json.loads(run.episodes_path.read_text().splitlines()[0])
     assert {"ante", "lost_to", "score"} <= set(episode)

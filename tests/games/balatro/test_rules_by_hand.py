@@ -1,4 +1,4 @@
-"""Rules of the game in cases worked out by hand: orders, moments and meetings that the other tables leave out."""
+"""Rules of the game in cases computed by hand: order of effects, timing and combinations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SUITS = {"S": "Spades", "H": "Hearts", "C": "Clubs", "D": "Diamonds"}
 
 
 def card(token: str, **more: Any) -> dict[str, Any]:
-    """`KS` as a played card; `held=True` keeps it in hand."""
+    """Return `KS` as a played card, or with `held=True` as a held one."""
     played = not more.pop("held", False)
     return {"rank": _RANKS.get(token[0], token[0]), "suit": _SUITS[token[1]], "played": played, **more}
 
@@ -31,7 +31,7 @@ def hand(*cards: dict[str, Any], jokers: tuple[Any, ...] = (), **state: Any) -> 
 
 def sticker(game: Game, at: int, bits: int) -> None:
     game.s[st.J_STICKERS + at] |= bits
-    game.look()
+    game.observe()
 
 
 # ---- the order within a card and between cards
@@ -243,8 +243,8 @@ def test_a_rental_joker_costs_its_three_dollars_in_the_round_that_ends_it() -> N
 # ---- jokers that change cards
 
 
-def test_vampire_drinks_before_or_after_midas_as_they_stand() -> None:
-    # drink, then gold: 1.1 and a gold king; gold, then drink: 1.1 and a plain king
+def test_vampire_and_midas_mask_act_from_left_to_right() -> None:
+    # Vampire, then Midas Mask: 1.1 and a gold king; Midas Mask, then Vampire: 1.1 and a plain king
     first = Game("KS:glass", ["Vampire", "Midas Mask"]).play(0)
     assert (first.value(), first.mult) == (1.1, 1.1)
     second = Game("KS:glass", ["Midas Mask", "Vampire"]).play(0)
@@ -254,20 +254,20 @@ def test_vampire_drinks_before_or_after_midas_as_they_stand() -> None:
     assert n.M_GOLD not in [int(c) >> 6 & 15 for c in second.s[st.CARD : st.CARD + 52]]
 
 
-def test_a_card_is_drunk_once_a_hand() -> None:
-    # the second Vampire leaves the gold that Midas Mask made of a card that was drunk
+def test_vampire_takes_the_enhancement_of_a_card_once_per_hand() -> None:
+    # the second Vampire does not take the gold that Midas Mask gave to the same card
     game = Game("KS:glass", ["Vampire", "Midas Mask", "Vampire"]).play(0)
     assert (game.value(0), game.value(2)) == (1.1, 1.0)
 
 
 def test_the_deck_is_counted_before_the_hand_changes_it() -> None:
-    # Steel Joker counts the steel king that Vampire drinks: 1 x 1.1 (Vampire) x 1.2
+    # Steel Joker counts the steel king whose enhancement Vampire takes: 1 x 1.1 (Vampire) x 1.2
     assert Game("KS:steel", ["Vampire", "Steel Joker"]).play(0).mult == pytest.approx(1.1 * 1.2)
     # the copy that DNA makes is held already (x1.5) but counts from the next hand on: one steel card
     assert Game("KS:steel", ["DNA", "Steel Joker"]).play(0).mult == pytest.approx(1.5 * 1.2)
 
 
-def test_a_stone_card_that_vampire_drinks_scores_its_rank() -> None:
+def test_stone_card_scores_its_rank_after_vampire() -> None:
     # 5 + 10 for the high king + 2 for the two that was stone
     assert Game("KS 2H:stone", ["Vampire"]).play(0, 1).chips == 17
 
@@ -293,7 +293,7 @@ def test_caino_counts_faces_however_they_are_destroyed() -> None:
     assert Game(cards, ["Caino"], consumables=[n.C_IMMOLATE]).use().value() == 6
 
 
-def test_what_breaks_is_asked_from_left_to_right() -> None:
+def test_glass_cards_break_from_left_to_right() -> None:
     game = Game("KS:glass KH:glass").play(0, 1, given=[PROC, NO_PROC])
     assert 13 not in [int(c) & 63 for c in game.s[st.CARD : st.CARD + 52]]  # the king of spades
     assert game[st.N_CARDS] == 51
@@ -306,14 +306,14 @@ def jokers_beside(*names: str, blind: int = n.BL_SMALL, given: tuple[tuple[int, 
     return Game("KS", names, blind=blind, given=given)
 
 
-def test_what_madness_destroys_leaves_no_room_for_riff_raff() -> None:
+def test_slot_of_a_joker_destroyed_by_madness_is_not_free_for_riff_raff() -> None:
     game = jokers_beside(
         "Madness", "Riff-raff", "Joker", "Joker", "Joker", given=((chance.GIVEN_POSITION, 3),)
     )
     assert game.jokers == ["Madness", "Riff-raff", "Joker", "Joker"]
 
 
-def test_what_the_dagger_takes_leaves_room_for_riff_raff() -> None:
+def test_slot_of_a_joker_destroyed_by_the_dagger_is_free_for_riff_raff() -> None:
     game = jokers_beside(
         *("Ceremonial Dagger", "Joker", "Riff-raff", "Splash", "Splash"),
         given=((chance.GIVEN_ITEM, joker("Egg")),),
@@ -322,13 +322,13 @@ def test_what_the_dagger_takes_leaves_room_for_riff_raff() -> None:
     assert game.value() == 2  # twice the $1 a Joker sells for
 
 
-def test_madness_cannot_take_what_riff_raff_only_makes() -> None:
+def test_madness_cannot_destroy_jokers_created_in_the_same_turn() -> None:
     given = ((chance.GIVEN_ITEM, joker("Egg")), (chance.GIVEN_ITEM, joker("Popcorn")))
     game = jokers_beside("Riff-raff", "Madness", given=given)
     assert game.jokers == ["Madness", "Egg", "Popcorn"]
 
 
-def test_a_joker_that_is_destroyed_does_not_act_any_more() -> None:
+def test_destroyed_joker_has_no_further_effect() -> None:
     game = jokers_beside("Ceremonial Dagger", "Marble Joker")
     assert game[st.N_CARDS] == 52
     # nor does its copy

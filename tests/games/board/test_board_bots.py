@@ -1,4 +1,4 @@
-"""Bots: minimax does not lose, greedy sees what is in front of it, the equilibrium cannot be won from."""
+"""Bots: minimax does not lose, greedy looks one move ahead, the equilibrium bot cannot be beaten."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.config.language import GameSpec
 from ludus.envs.seats import GameBot
 from ludus.errors import UnknownName, UserError
 from ludus.evaluation.players import make_bot
-from ludus.games.board.bots import in_equilibrium
+from ludus.games.board.bots import equilibrium
 from ludus.games.board.rules import BET, CALL, CHECK, FOLD, Hand, KuhnPoker
 from ludus.language.text_games.game import TextGame
 
@@ -44,20 +44,20 @@ def test_minimax_wins_nim_whenever_it_begins_with_unequal_piles() -> None:
     assert set(play(GameSpec("Nim-v0", kwargs={"piles": [2, 2]}), ("random", "minimax"), 20)) == {(-1.0, 1.0)}
 
 
-def test_bots_get_better_from_random_to_greedy_to_minimax_at_connect_four() -> None:
+def test_minimax_beats_greedy_and_greedy_beats_random_at_connect_four() -> None:
     spec = GameSpec("ConnectFour-v0")
     assert sum(first for first, _ in play(spec, ("greedy", "random"), 20)) > 10
     assert sum(first for first, _ in play(spec, ("minimax", "greedy"), 6)) >= 4
 
 
-def test_minimax_wins_at_once_where_it_can() -> None:
+def test_minimax_takes_an_immediate_win() -> None:
     spec = GameSpec("TicTacToe-v0")
     game = TextGame.replay(spec, 0, ["[0]", "[8]", "[1]", "[7]"])
     for seed in range(5):
         assert make_bot("minimax", spec, np.random.default_rng(seed)).act(game) == "[2]"
 
 
-def test_greedy_wins_at_once_and_keeps_the_other_from_it() -> None:
+def test_greedy_takes_and_blocks_immediate_wins() -> None:
     spec = GameSpec("TicTacToe-v0")
     bot = make_bot("greedy", spec, np.random.default_rng(0))
     assert bot.act(TextGame.replay(spec, 0, ["[0]", "[8]", "[1]", "[7]"])) == "[2]"
@@ -66,18 +66,18 @@ def test_greedy_wins_at_once_and_keeps_the_other_from_it() -> None:
 
 def chances(hand: Hand) -> dict[int, float]:
     rules, rng = KuhnPoker(1, stakes=True), np.random.default_rng(0)
-    drawn = [in_equilibrium(rules, hand, rng) for _ in range(300)]
+    drawn = [equilibrium(rules, hand, rng) for _ in range(300)]
     counted = {action: drawn.count(action) / 300 for action in rules.legal(hand)}
-    # the bot's chances are 0, 1/3 or 1: what is not nearly certain is a third
+    # the bot's probabilities are 0, 1/3 or 1
     return {a: round(share * 3) / 3 for a, share in counted.items()}
 
 
-def test_nobody_wins_from_the_equilibrium_whatever_they_play() -> None:
+def test_no_strategy_beats_the_equilibrium_bot() -> None:
     rules, rng = KuhnPoker(1, stakes=True), np.random.default_rng(0)
     deals = list(itertools.permutations(range(3), 2))
 
     def best_reply(me: int) -> float:
-        """The most chips a round that seat `me` can win, over every plan of its own for each card."""
+        """Return the most chips per round that seat `me` can win, over all its pure strategies."""
         plans = list(itertools.product((CHECK, BET), (CALL, FOLD)))
 
         def value(hand: Hand, plan: tuple[int, int]) -> float:
@@ -101,12 +101,12 @@ def test_nobody_wins_from_the_equilibrium_whatever_they_play() -> None:
             total += max(sum(value(hand, plan) for hand in start) for plan in plans)
         return total / len(deals)
 
-    # seat 1 begins, and who begins loses 1/18 of a chip a round
+    # seat 1 begins, and the first player loses 1/18 of a chip per round
     assert best_reply(me=0) == pytest.approx(1 / 18)
     assert best_reply(me=1) == pytest.approx(-1 / 18)
 
 
-def test_a_bot_that_is_not_known_or_does_not_play_the_game_says_so() -> None:
+def test_unknown_bot_or_bot_of_another_game_raises() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(UnknownName, match="did you mean 'minimax'"):
         make_bot("minmax", GameSpec("TicTacToe-v0"), rng)
@@ -114,11 +114,11 @@ def test_a_bot_that_is_not_known_or_does_not_play_the_game_says_so() -> None:
         UserError, match=r"'minimax' does not play KuhnPoker-v0[\s\S]*random, greedy, equilibrium"
     ):
         make_bot("minimax", GameSpec("KuhnPoker-v0"), rng)
-    with pytest.raises(UserError, match=r"'greedy' does not play Chess-v0[\s\S]*those that do: random"):
+    with pytest.raises(UserError, match=r"'greedy' does not play Chess-v0[\s\S]*bots for it: random"):
         make_bot("greedy", GameSpec("Chess-v0"), rng)
 
 
-def test_bots_draw_from_the_generator_they_were_given() -> None:
+def test_bots_use_the_given_generator() -> None:
     spec = GameSpec("TicTacToe-v0")
     game = TextGame(spec)
     game.reset(0)

@@ -1,4 +1,4 @@
-"""Text games as RL envs: what is played by the fast rules is what TextArena would have played."""
+"""Text games as RL envs: games by the fast rules match TextArena's."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_the_envs_are_listed_as_text_games() -> None:
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_every_env_is_sound_and_masked(env_id: str) -> None:
+def test_envs_pass_the_checker_and_have_masks(env_id: str) -> None:
     assert has_masks(gym.make(env_id))
     assert validate_environment(env_id, quiet=True) == []
 
 
 @pytest.mark.parametrize("game", ["TicTacToe-v0", "ConnectFour-v0", "Nim-v0-medium"])
-def test_an_episode_is_a_game_of_textarenas_in_all_that_is_seen_and_paid(game: str) -> None:
+def test_episode_matches_textarena_in_observations_and_rewards(game: str) -> None:
     pytest.importorskip("textarena")
     env, rng = BoardGameEnv(game, opponent="greedy"), np.random.default_rng(0)
     moves: list[int] = []
@@ -65,7 +65,7 @@ def test_an_episode_is_a_game_of_textarenas_in_all_that_is_seen_and_paid(game: s
     assert seats == {0, 1}
 
 
-def test_an_illegal_action_is_refused_once_and_then_loses() -> None:
+def test_first_illegal_action_is_rejected_and_the_second_loses() -> None:
     env = BoardGameEnv("TicTacToe-v0", seat=0)
     env.reset(seed=0)
     before, *_ = env.step(4)
@@ -96,9 +96,9 @@ def test_kuhn_poker_with_stakes_pays_chips() -> None:
         ({"game": "Chess-v0"}, UnknownName, "unknown game 'Chess-v0'"),
         ({"game": "Nim-v0", "opponent": "minmax"}, UnknownName, "did you mean 'minimax'"),
         ({"game": "KuhnPoker-v0", "opponent": "minimax"}, UnknownName, "unknown opponent 'minimax'"),
-        ({"game": "Nim-v0", "seat": 2}, UserError, "no seat 2"),
+        ({"game": "Nim-v0", "seat": 2}, UserError, "invalid seat 2"),
     ],
 )
-def test_what_cannot_be_played_is_said(kwargs: dict[str, Any], error: type[UserError], message: str) -> None:
+def test_unsupported_settings_raise(kwargs: dict[str, Any], error: type[UserError], message: str) -> None:
     with pytest.raises(error, match=message):
         BoardGameEnv(**kwargs)

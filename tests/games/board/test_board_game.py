@@ -1,4 +1,4 @@
-"""Matches at board games by Ludus's own rules, where TextArena is not installed."""
+"""Matches of board games with Ludus's own rules, without TextArena."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_bots_play_the_same_games_with_and_without_textarena(request: pytest.Fix
     ]
 
 
-def test_an_illegal_move_is_refused_once_and_then_loses(without_textarena: None) -> None:
+def test_first_illegal_move_is_rejected_and_the_second_loses(without_textarena: None) -> None:
     game = make_game(GameConfig(id="TicTacToe-v0"))
     game.reset(0)
     assert game.play("[4]") and not game.play("I pass") and game.seat == 1
@@ -71,7 +71,7 @@ def test_an_illegal_move_is_refused_once_and_then_loses(without_textarena: None)
     assert game.outcome().rewards == (-1.0, 1.0) and game.outcome().invalid == (True, False)
 
 
-def test_a_game_that_has_not_ended_after_its_turns_is_cut_off(without_textarena: None) -> None:
+def test_game_is_truncated_after_its_maximum_of_turns(without_textarena: None) -> None:
     game = make_game(GameConfig(id="TicTacToe-v0", max_turns=2))
     game.reset(0)
     assert game.play("[4]") and game.play("[0]") and game.over
@@ -87,7 +87,7 @@ def test_the_mask_has_the_legal_moves(without_textarena: None) -> None:
     assert game.observe().position == "....-...."
 
 
-def test_what_cannot_be_played_without_textarena_says_why(without_textarena: None) -> None:
+def test_game_that_needs_textarena_raises_without_it(without_textarena: None) -> None:
     with pytest.raises(MissingExtra):
         make_game(GameConfig(id="Chess-v0"))
     with pytest.raises(UserError, match="cannot be played by 3"):

@@ -1,4 +1,4 @@
-"""Ludus's own fast rules are TextArena's: the same positions, the same legal moves, the same results."""
+"""Ludus's own fast rules match TextArena's: the same positions, legal moves and results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def codec_of(game_id: str, **kwargs: Any) -> BoardCodec[Any]:
 
 
 def same_but_for_cards(own: Any, theirs: Any) -> bool:
-    """Whether both are the same position; cards of a round just dealt are TextArena's to draw."""
+    """Return whether both are the same position, except for cards of a new round, which TextArena deals at random."""
     return bool(own._replace(cards=theirs.cards) == theirs if isinstance(own, Hand) else own == theirs)
 
 
@@ -41,7 +41,7 @@ def same_but_for_cards(own: Any, theirs: Any) -> bool:
         ("KuhnPoker-v0-medium", 30),
     ],
 )
-def test_random_games_go_the_same_way_by_both_rules(game_id: str, games: int) -> None:
+def test_random_games_are_equal_under_both_rules(game_id: str, games: int) -> None:
     codec = codec_of(game_id)
     rules, rng = codec.rules, np.random.default_rng(1)
     game = TextGame(GameSpec(game_id, max_turns=1_000))
@@ -67,7 +67,7 @@ def test_random_games_go_the_same_way_by_both_rules(game_id: str, games: int) ->
 
 
 @pytest.mark.parametrize("game_id", ["TicTacToe-v0", "ConnectFour-v0", "Nim-v0", "KuhnPoker-v0"])
-def test_what_the_mask_leaves_out_is_what_textarena_refuses(game_id: str) -> None:
+def test_textarena_rejects_exactly_the_masked_moves(game_id: str) -> None:
     codec, rng = codec_of(game_id), np.random.default_rng(2)
     game = TextGame(GameSpec(game_id))
     for seed in range(6):
@@ -80,7 +80,7 @@ def test_what_the_mask_leaves_out_is_what_textarena_refuses(game_id: str) -> Non
             game.play(codec.text(int(rng.choice(np.flatnonzero(mask)))))
 
 
-def test_every_variant_textarena_has_of_the_games_is_known_with_its_size() -> None:
+def test_all_textarena_variants_are_known_with_their_sizes() -> None:
     names = ("TicTacToe", "ConnectFour", "Nim", "KuhnPoker")
     plain = {i for i in registry() if i.partition("-v")[0] in names and not i.endswith(("-train", "-raw"))}
     assert set(GAMES) == plain
@@ -96,16 +96,16 @@ def test_other_sizes_come_from_the_keyword_arguments() -> None:
     assert codec_for("Chess-v0") is None
 
 
-def test_four_in_a_row_does_not_run_over_the_edge_of_the_board() -> None:
+def test_four_in_a_row_does_not_wrap_around_the_edge() -> None:
     rules, rng = ConnectFour(), np.random.default_rng(0)
     position = rules.start(rng)
-    # seat 0 fills the top of one column and the bottom of the next; no four of them are in a line
+    # seat 0 has the top of one column and the bottom of the next; no four of them are in a line
     for column in (0, 0, 0, 0, 6, 0, 6, 0, 1, 6, 1):
         position = rules.after(position, column, rng)
     assert rules.result(position) is None
 
 
-def test_by_hand_what_a_round_of_kuhn_poker_is_worth() -> None:
+def test_kuhn_poker_payoffs_match_hand_computation() -> None:
     rng = np.random.default_rng(0)
     for stakes, called in ((True, (2.0, -2.0)), (False, (1.0, -1.0))):
         rules = KuhnPoker(1, stakes=stakes)
@@ -126,7 +126,7 @@ def test_by_hand_what_a_round_of_kuhn_poker_is_worth() -> None:
         assert play(CHECK, BET, CALL) == called
 
 
-def test_kuhn_poker_with_stakes_is_openspiels_game_with_seat_1_first() -> None:
+def test_kuhn_poker_with_stakes_matches_openspiel() -> None:
     pyspiel = pytest.importorskip("pyspiel")
     rules, rng = KuhnPoker(1, stakes=True), np.random.default_rng(0)
     ends = 0
@@ -148,14 +148,14 @@ def test_kuhn_poker_with_stakes_is_openspiels_game_with_seat_1_first() -> None:
     assert ends == 6 * 5
 
 
-def test_in_kuhn_poker_a_seat_is_not_shown_the_other_card() -> None:
+def test_kuhn_poker_hides_the_other_card() -> None:
     codec = codec_of("KuhnPoker-v0")
     hand = Hand((0, 1), 0, 1, 1, (1, -1), 2)
     assert (codec.observe(hand, 1) == codec.observe(hand._replace(cards=(2, 1)), 1)).all()
     assert codec.observe(hand, 0).tolist() == pytest.approx([1, 0, 0, 1, 0, 0, 0, 2 / 3, 0.5 + 0.5 / 3])
 
 
-def test_a_board_is_shown_from_the_side_of_who_looks() -> None:
+def test_board_observation_is_from_the_players_view() -> None:
     game = TextGame(GameSpec("TicTacToe-v0"))
     game.reset(0)
     codec = codec_of("TicTacToe-v0")
@@ -196,5 +196,5 @@ def test_a_board_is_shown_from_the_side_of_who_looks() -> None:
         ("KuhnPoker-v0", "[raise]", None),
     ],
 )
-def test_an_action_is_read_as_the_table_reads_it(game_id: str, text: str, action: int | None) -> None:
+def test_actions_are_parsed_like_in_textarena(game_id: str, text: str, action: int | None) -> None:
     assert codec_of(game_id).index(text) == action

@@ -1,4 +1,4 @@
-"""DIAMBRA training settings, as YAML, JSON or config.py, become a config; the game's own settings go to the env."""
+"""Import of DIAMBRA training settings from YAML, JSON or config.py; game settings are passed to the env."""
 
 from __future__ import annotations
 
@@ -13,66 +13,10 @@ from ludus.errors import ConfigError
 
 SETTINGS = Path(__file__).parents[2] / "data" / "diambra" / "settings.yaml"
 
-CONFIG_PY = """
-import os
-from filter_keys import get_filter_keys
-from diambra.arena import SpaceTypes
-
-env_settings = {"env_num": 32, "check_freq": 100000, "time_steps": 32000000}
-settings = {
-    "game_id": "sfiii3n",
-    "difficulty": 8,
-    "characters": "Ken",
-    "action_space": SpaceTypes.MULTI_DISCRETE,
-    "step_ratio": 1,
-    "frame_shape": (84, 84, 1),
-    "super_art": 3,
-}
-game_id = settings["game_id"]
-flatten = True
-wrappers_settings = {
-    "wrappers": [],
-    "stack_frames": 4,
-    "dilation": 1,
-    "no_attack_buttons_combinations": False,
-    "normalize_reward": not flatten,
-    "normalization_factor": 1.0,
-    "stack_actions": 4,
-    "scale": True,
-    "exclude_image_scaling": True,
-    "flatten": flatten,
-    "process_discrete_binary": True,
-    "role_relative": True,
-    "add_last_action": True,
-    "filter_keys": get_filter_keys(game_id, flatten),
-}
-n_steps = 128
-n_envs = env_settings["env_num"]
-nminibatches = 8
-batch_size = (n_steps * n_envs) // nminibatches
-if (n_steps * n_envs) % nminibatches != 0:
-    raise ValueError("not divisible")
-policy_kwargs = {"net_arch": {"pi": [128, 128], "vf": [64, 64]}}
-ppo_settings = {
-    "gamma": 0.94,
-    "n_epochs": 4,
-    "n_steps": n_steps,
-    "batch_size": batch_size,
-    "learning_rate_start": 5.0e-5,
-    "learning_rate_end": 2.5e-6,
-    "clip_range_start": 0.075,
-    "clip_range_end": 0.025,
-    "seed": 42,
-    "policy_kwargs": policy_kwargs,
-}
-model_path = "./trained_models"
-tensorboard_log_path = "./tensorboard_logs"
-monitor_logs_path = "./output/logs"
-os.makedirs(model_path, exist_ok=True)
-"""
+CONFIG_PY = (SETTINGS.parent / "config.py.txt").read_text("utf-8")
 
 
-def test_the_settings_mean_what_they_say() -> None:
+def test_settings_are_converted() -> None:
     loaded = load_config(SETTINGS)
     config = loaded.config
     assert loaded.imported is not None and loaded.imported.lost == []
@@ -93,7 +37,7 @@ def test_the_settings_mean_what_they_say() -> None:
     assert config.resume == "auto"
 
 
-def test_the_games_settings_and_wrappers_go_to_the_env_as_they_are() -> None:
+def test_game_settings_and_wrappers_are_passed_to_the_env_unchanged() -> None:
     env = load_config(SETTINGS).config.env
     given = yaml.safe_load(SETTINGS.read_text("utf-8"))
     assert env is not None
@@ -102,7 +46,7 @@ def test_the_games_settings_and_wrappers_go_to_the_env_as_they_are() -> None:
     assert env.kwargs == {**expected, "wrappers_settings": given["wrappers_settings"]}
 
 
-def test_the_three_folders_are_those_configured(tmp_path: Path) -> None:
+def test_the_three_folders_are_converted(tmp_path: Path) -> None:
     config = load_config(SETTINGS).config
     folders = (config.save_dir, config.tracking.tensorboard_dir, config.tracking.monitor_dir)
     assert folders == ("./trained_models", "./tensorboard_logs", "./output/logs")
@@ -116,13 +60,13 @@ def test_the_three_folders_are_those_configured(tmp_path: Path) -> None:
     assert folders == ("elsewhere/models", "./tensorboard_logs", "./output/logs")
 
 
-def test_json_reads_the_same_tabs_and_all(tmp_path: Path) -> None:
+def test_json_gives_the_same_config(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     path.write_text(json.dumps(yaml.safe_load(SETTINGS.read_text("utf-8")), indent="\t"))
     assert load_config(path).config == load_config(SETTINGS).config
 
 
-def test_config_py_reads_the_same_and_what_only_running_it_would_tell_is_listed(tmp_path: Path) -> None:
+def test_config_py_gives_the_same_config_and_lists_values_that_need_execution(tmp_path: Path) -> None:
     path = tmp_path / "config.py"
     path.write_text(CONFIG_PY)
     loaded = load_config(path)
@@ -131,7 +75,7 @@ def test_config_py_reads_the_same_and_what_only_running_it_would_tell_is_listed(
     assert set(lost) == {"wrappers_settings.normalize_reward"}
     assert "not flatten" in lost["wrappers_settings.normalize_reward"]
     assert [note.why for note in loaded.imported.notes] == [
-        "the document's function: filter_keys: auto is the same",
+        "a function of the document: the same as filter_keys: auto",
         "code, which is never run",
     ]
     from_yaml = load_config(SETTINGS).config
@@ -142,7 +86,7 @@ def test_config_py_reads_the_same_and_what_only_running_it_would_tell_is_listed(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_key_of_a_section_that_other_lines_use_is_listed_all_the_same(tmp_path: Path) -> None:
+def test_key_used_by_other_lines_is_still_listed(tmp_path: Path) -> None:
     path = tmp_path / "config.py"
     path.write_text(CONFIG_PY.replace('{"env_num": 32,', '{"env_num": 32, "splash_screen": False,'))
     imported = load_config(path).imported
@@ -183,15 +127,15 @@ def test_an_error_names_file_line_and_key(
     assert caught.value.where == f"{path}, line {line} ({key})"
 
 
-def test_a_value_that_would_have_to_be_run_is_an_error_where_it_is_needed(tmp_path: Path) -> None:
+def test_required_value_that_needs_execution_raises(tmp_path: Path) -> None:
     path = tmp_path / "config.py"
     path.write_text(CONFIG_PY.replace('"time_steps": 32000000', '"time_steps": int("32000000")'))
     with pytest.raises(ConfigError, match="not a literal: int") as caught:
         load_config(path)
-    assert caught.value.where == f"{path}, line 6 (env_settings.time_steps)"
+    assert caught.value.where == f"{path}, line 5 (env_settings.time_steps)"
 
 
-def test_a_call_deep_inside_a_setting_costs_that_setting(tmp_path: Path) -> None:
+def test_setting_with_a_nested_call_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "config.py"
     path.write_text(CONFIG_PY.replace('"stack_actions": 4', '"stack_actions": {"n": [1, count()]}'))
     imported = load_config(path).imported
@@ -200,3 +144,20 @@ def test_a_call_deep_inside_a_setting_costs_that_setting(tmp_path: Path) -> None
     path.write_text(CONFIG_PY.replace("[128, 128]", "[size(), 128]"))
     with pytest.raises(ConfigError, match="not a literal: size"):
         load_config(path)
+
+
+@pytest.mark.parametrize("written", ["settings.yaml", "config.py"])
+@pytest.mark.parametrize("chosen", [{"flags": {"engine": "sb3"}}, {"overrides": ["engine=sb3"]}])
+def test_engine_sb3_gets_the_settings_under_stable_baselines3_own_names(
+    written: str, chosen: dict[str, object], tmp_path: Path
+) -> None:
+    pytest.importorskip("stable_baselines3")
+    path = tmp_path / written
+    path.write_text(CONFIG_PY if written == "config.py" else SETTINGS.read_text())
+    loaded = load_config(path, **chosen)  # type: ignore[arg-type]
+    assert loaded.imported is not None
+    assert not [remark for remark in loaded.imported.lost if remark.key.startswith("ppo_settings")]
+    h = loaded.config.typed_hyperparams().model_dump()
+    assert (h["gamma"], h["n_epochs"], h["n_steps"], h["batch_size"]) == (0.94, 4, 128, 512)
+    assert h["learning_rate"] == {"linear": [5e-5, 2.5e-6]} and h["clip_range"] == {"linear": [0.075, 0.025]}
+    assert (loaded.config.seed, loaded.config.n_envs) == (42, 32)

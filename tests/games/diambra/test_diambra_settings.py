@@ -1,4 +1,4 @@
-"""DIAMBRA's settings are checked before an engine is asked for anything, without the client too."""
+"""DIAMBRA's settings are checked before an engine is used, also without the client."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ludus.envs.make import choose_backend
 from ludus.errors import ConfigError, UnknownName
 from ludus.games.diambra.engines import check_number, engines
 from ludus.games.diambra.games import GAMES, get_filter_keys
+from ludus.games.diambra.plugin import GAME_IDS
 from ludus.games.diambra.settings import filter_keys, settings_for
 
 RELATIVE = {"role_relative": True}
 
 
-def test_the_nine_games_are_there() -> None:
-    games = "doapp sfiii3n tektagt umk3 samsh5sp kof98umh mvsc xmvsf soulclbr"
-    assert list(GAMES) == games.split()
+def test_all_nine_games_are_listed() -> None:
+    assert tuple(GAMES) == GAME_IDS and len(GAME_IDS) == 9
 
 
 @pytest.mark.parametrize("game", GAMES)
@@ -29,7 +29,7 @@ def test_filter_keys_name_players_by_role_or_by_side(game: str) -> None:
     assert len(set(flat)) == len(flat)
 
 
-def test_filter_keys_of_a_game_with_a_team_tell_each_fighters_health() -> None:
+def test_filter_keys_of_a_team_game_have_the_health_of_each_fighter() -> None:
     assert {"own_health_1", "opp_health_2", "own_active_character"} <= set(get_filter_keys("tektagt", True))
     assert "own_health" not in get_filter_keys("tektagt", True)
     assert "own_super_max_count" in get_filter_keys("sfiii3n", True)
@@ -41,7 +41,7 @@ def test_an_unknown_game_is_named_with_the_nearest() -> None:
     assert "sfiii3n" in caught.value.fix
 
 
-def test_frame_is_always_kept_and_auto_means_the_games_own_keys() -> None:
+def test_frame_is_always_kept_and_auto_selects_the_keys_of_the_game() -> None:
     def kept(**wrappers: Any) -> list[str]:
         return filter_keys("doapp", settings_for("doapp", {"wrappers_settings": wrappers}).wrappers_settings)
 
@@ -68,9 +68,9 @@ def test_frame_is_always_kept_and_auto_means_the_games_own_keys() -> None:
         ({"super_art": 4}, "super_art", "less than or equal to 3"),
         ({"fighting_style": 3}, "fighting_style", "1 to 2"),
         ({"continue_game": 2.0}, "continue_game", "less than or equal to 1"),
-        ({"characters": ["Ken", "Ryu"]}, "characters", "1 a side"),
+        ({"characters": ["Ken", "Ryu"]}, "characters", "1 characters per side"),
         ({"n_players": 2, "characters": "Ken"}, "characters", "list of two"),
-        ({"seed": 3}, "seed", "seed of its own"),
+        ({"seed": 3}, "seed", "every engine gets its own seed"),
         ({"recording_settings": {"dataset_paht": "x"}}, "recording_settings.dataset_paht", "unknown key"),
         ({"wrappers_settings": {"stack_frame": 4}}, "wrappers_settings.stack_frame", "unknown key"),
         ({"wrappers_settings": {"stack_frames": 49}}, "wrappers_settings.stack_frames", "48"),
@@ -92,7 +92,7 @@ def test_frame_is_always_kept_and_auto_means_the_games_own_keys() -> None:
         ),
     ],
 )
-def test_a_mistake_names_its_key(kwargs: dict[str, Any], key: str, what: str) -> None:
+def test_invalid_setting_names_its_key(kwargs: dict[str, Any], key: str, what: str) -> None:
     with pytest.raises(ConfigError, match=what) as caught:
         settings_for("sfiii3n", kwargs)
     assert caught.value.key == f"env.kwargs.{key}"
@@ -104,7 +104,7 @@ def test_an_unknown_filter_key_lists_the_known_ones_and_what_they_need() -> None
     assert "role_relative: true" in caught.value.fix and "P1_stun_bar" in caught.value.fix
 
 
-def test_names_of_the_client_are_read_in_its_spellings() -> None:
+def test_enum_names_of_the_client_are_accepted() -> None:
     for spelling in ("MULTI_DISCRETE", "SpaceTypes.MULTI_DISCRETE", "multi_discrete"):
         assert settings_for("doapp", {"action_space": spelling}).action_space == "MULTI_DISCRETE"
     assert settings_for("doapp", {"role": "Roles.P2"}).role == "P2"
@@ -114,7 +114,7 @@ def test_the_number_of_engines_is_the_number_of_envs(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("DIAMBRA_ENVS", "127.0.0.1:1001 127.0.0.1:1002")
     assert [engine.address for engine in engines()] == ["127.0.0.1:1001", "127.0.0.1:1002"]
     check_number(2)
-    with pytest.raises(ConfigError, match="n_envs is 8, but DIAMBRA_ENVS names 2 engines") as caught:
+    with pytest.raises(ConfigError, match="n_envs is 8, but DIAMBRA_ENVS has 2 engines") as caught:
         check_number(8)
     assert caught.value.key == "n_envs" and "n_envs=2" in caught.value.fix
     monkeypatch.delenv("DIAMBRA_ENVS")
@@ -126,9 +126,9 @@ def test_the_number_of_engines_is_the_number_of_envs(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "address", ["localhost", "localhost:", ":50051", "localhost:http", "localhost:99999"]
 )
-def test_an_address_that_is_none_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_engine_address_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIAMBRA_ENVS", f"127.0.0.1:1001 {address}")
-    with pytest.raises(ConfigError, match="no address of an engine") as caught:
+    with pytest.raises(ConfigError, match="invalid engine address") as caught:
         engines()
     assert address in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""A duel as a game with seats, on an engine made up for the test."""
+"""A duel as a game with seats, on a fake engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEATS = ("agent_0", "agent_1")
 
 
 class ThreeStepEnv:
-    """Both seats see their own seat and the step; the first wins a point where it acts with the greater number."""
+    """Observations are the seat and the step; the first seat gets a point if its action is greater."""
 
     metadata: dict[str, Any] = {}  # noqa: RUF012
     render_mode = None

@@ -1,4 +1,4 @@
-"""Stand-in simulators for tests: real sockets on loopback, in a thread with an event loop of its own."""
+"""Stand-in simulators for tests: real sockets on loopback, in a thread with its own event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ludus.games.unity.simulator.client import StandInOptions, UnityStandIn
 
 
 def free_ports(n: int) -> int:
-    """The first of `n` ports in a row that were free just now; where they begin is the system's choice."""
+    """Return the first of `n` consecutive free ports."""
     while True:
         with contextlib.ExitStack() as stack:
             first = stack.enter_context(socket.socket())
@@ -30,8 +30,8 @@ def free_ports(n: int) -> int:
             return port
 
 
-class Crew:
-    """Some stand-ins at `port`, `port + 1`, …; each can be stopped and replaced by itself."""
+class StandInThread:
+    """Stand-ins at `port`, `port + 1`, …; each can be stopped and replaced."""
 
     def __init__(self, standins: Sequence[UnityStandIn], port: int) -> None:
         self.port = port
@@ -72,18 +72,18 @@ class Crew:
 @contextlib.contextmanager
 def playing(
     n: int, use_case: str = "uc1", make: Callable[..., UnityStandIn] = UnityStandIn, **options: Any
-) -> Iterator[Crew]:
-    """`n` stand-ins that try to connect to ports that nobody uses yet."""
+) -> Iterator[StandInThread]:
+    """Run `n` stand-ins that try to connect to free ports."""
     chosen = StandInOptions(use_case, **options)
-    crew = Crew([make(index, chosen) for index in range(n)], free_ports(n))
+    standins = StandInThread([make(index, chosen) for index in range(n)], free_ports(n))
     try:
-        yield crew
+        yield standins
     finally:
-        crew.close()
+        standins.close()
 
 
 def unity_spec(port: int, use_case: str = "uc1", **kwargs: Any) -> EnvSpec:
-    """The env of `use_case` at `port`; deadlines are short, because the machine may be slow but never minutes."""
+    """Return the env of `use_case` at `port`, with short timeouts."""
     max_steps = kwargs.pop("max_episode_steps", None)
     settings = {"use_case": use_case, "port": port, "connect_seconds": 20.0, "deadline": 20.0, **kwargs}
     return EnvSpec("ludus/Unity-v0", kwargs=settings, max_episode_steps=max_steps)

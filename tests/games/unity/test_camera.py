@@ -1,4 +1,4 @@
-"""Camera images: decoded alike by both decoders, and hostile ones refused by name."""
+"""Camera images: both decoders give the same result and reject invalid images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DECODERS = {"PIL": camera._with_pillow, "av": camera._with_av}
 
 
 @pytest.mark.parametrize("decoder", ["PIL", "av"])
-def test_a_png_comes_back_pixel_by_pixel(decoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_png_is_decoded_exactly(decoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(camera, "_has", lambda name: name == decoder)
     image = draw(Yard("uc1", seed=1), 48)
     np.testing.assert_array_equal(decode_image(as_png(image)), image)
@@ -28,7 +28,7 @@ def test_a_png_comes_back_pixel_by_pixel(decoder: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("decoder", ["PIL", "av"])
-def test_a_jpeg_is_nearly_what_it_was(decoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jpeg_is_decoded_approximately(decoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(camera, "_has", lambda name: name == decoder)
     image = np.full((32, 32, 3), (200, 100, 50), np.uint8)
     data = io.BytesIO()
@@ -47,13 +47,13 @@ def png_header(width: int, height: int) -> bytes:
     "data",
     [b"not an image", as_png(np.zeros((8, 8, 3), np.uint8))[:40], png_header(60_000, 60_000), b"GIF89a"],
 )
-def test_what_is_no_image_is_refused(decoder: str, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_image_raises(decoder: str, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(camera, "_has", lambda name: name == decoder)
     with pytest.raises(ImageError):
         decode_image(data)
 
 
-def test_without_a_decoder_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_decoder_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(camera, "_has", lambda name: False)
     with pytest.raises(Exception, match="video"):
         decode_image(b"")

@@ -1,4 +1,4 @@
-"""CDR: bytes computed by hand, round trips of every type, and hostile bytes that end in a named error."""
+"""CDR: bytes computed by hand, round trips of every type, and errors for invalid bytes."""
 
 from __future__ import annotations
 
@@ -45,18 +45,16 @@ def codec(**fields: str) -> CdrCodec:
         ({"l": "string[]"}, {"l": ["a", "b"]}, "02000000 02000000 6100 0000 02000000 6200"),
     ],
 )  # fmt: skip
-def test_bytes_are_those_that_unitys_connector_writes(
-    fields: dict[str, str], message: Any, expected: str
-) -> None:
+def test_encoded_bytes_match_unitys_connector(fields: dict[str, str], message: Any, expected: str) -> None:
     raw = bytes.fromhex(HEADER + expected.replace(" ", ""))
     assert codec(**fields).encode(message) == raw
     assert codec(**fields).encode(codec(**fields).decode(raw)) == raw
 
 
-def test_messages_recorded_from_a_ros_library_are_read_and_written_to_the_byte() -> None:
+def test_messages_recorded_from_a_ros_library_round_trip_exactly() -> None:
     cases = json.loads(
         (DATA / "cdr.json").read_text("utf-8")
-    )  # how they were recorded: record_cdr.py beside it
+    )  # recorded with record_cdr.py in the same folder
     assert {case["source"] for case in cases} == {*shipped_use_cases(), "every type"}
     for case in cases:
         described = case.get("described") or load_use_case(case["source"]).messages
@@ -86,7 +84,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 @st.composite
 def described(draw: st.DrawFn) -> tuple[dict[str, dict[str, str]], dict[str, Any]]:
-    """Descriptions of messages, up to three deep, and a message of the last one."""
+    """Draw descriptions of messages, up to three levels deep, and a message of the last one."""
     messages: dict[str, dict[str, str]] = {}
     values: dict[str, st.SearchStrategy[Any]] = {}
     for depth in range(draw(st.integers(1, 3))):
@@ -115,9 +113,9 @@ def plain(value: Any) -> Any:
 
 
 @given(described())
-@example(({"M": {"f0": "uint64[]"}}, {"f0": [0, 2**64 - 1]}))  # beside each other NumPy makes floats of them
+@example(({"M": {"f0": "uint64[]"}}, {"f0": [0, 2**64 - 1]}))  # NumPy converts such a mix to floats
 @settings(max_examples=150, deadline=None)
-def test_what_is_encoded_is_decoded_for_every_type(case: tuple[dict[str, dict[str, str]], Any]) -> None:
+def test_every_type_round_trips(case: tuple[dict[str, dict[str, str]], Any]) -> None:
     messages, message = case
     last = compile_messages(messages)[list(messages)[-1]]
     assert plain(last.decode(last.encode(message))) == plain(message)
@@ -125,7 +123,7 @@ def test_what_is_encoded_is_decoded_for_every_type(case: tuple[dict[str, dict[st
 
 @given(described(), st.data())
 @settings(max_examples=100, deadline=None)
-def test_a_message_cut_short_or_prolonged_is_a_named_error(
+def test_truncated_or_extended_message_raises_cdr_error(
     case: tuple[dict[str, dict[str, str]], Any], data: st.DataObject
 ) -> None:
     messages, message = case
@@ -139,14 +137,14 @@ def test_a_message_cut_short_or_prolonged_is_a_named_error(
 
 @given(st.binary(max_size=200))
 @settings(max_examples=200, deadline=None)
-def test_arbitrary_bytes_give_a_message_or_a_named_error(raw: bytes) -> None:
+def test_arbitrary_bytes_decode_or_raise_cdr_error(raw: bytes) -> None:
     mixed = codec(a="bool", n="Named[]", r="float64[]", s="string", b="uint8[]", t="string[]")
     with contextlib.suppress(CdrError):
         assert set(mixed.decode(bytes.fromhex(HEADER) + raw)) == set("anrsbt")
 
 
 @pytest.mark.parametrize("kind", ["float64[]", "uint8[]", "string[]", "Named[]", "string", "bool[]"])
-def test_a_count_beyond_the_message_allocates_nothing(kind: str) -> None:
+def test_count_beyond_the_message_allocates_no_memory(kind: str) -> None:
     raw = bytes.fromhex(HEADER) + struct.pack("<I", 2**32 - 1) + bytes(64)
     tracemalloc.start()
     with pytest.raises(CdrError, match="does not fit"):
@@ -159,13 +157,13 @@ def test_a_count_beyond_the_message_allocates_nothing(kind: str) -> None:
 @pytest.mark.parametrize(
     ("raw", "what"),
     [
-        (b"", "begins with nothing"),
-        (b"\0\0\0\0\0\0\0\0", "instead of 00 01 00 00"),
+        (b"", "invalid header: .* got nothing"),
+        (b"\0\0\0\0\0\0\0\0", "expected 00 01 00 00, got 00 00 00 00"),
         (bytes.fromhex(HEADER + "02000000 6161"), "does not end with NUL"),
         (bytes.fromhex(HEADER + "02000000 ff00"), "not UTF-8"),
     ],
 )
-def test_what_is_wrong_with_bytes_is_said(raw: bytes, what: str) -> None:
+def test_invalid_bytes_raise_with_the_reason(raw: bytes, what: str) -> None:
     with pytest.raises(CdrError, match=what):
         codec(s="string").decode(raw)
 
@@ -175,22 +173,22 @@ def test_what_is_wrong_with_bytes_is_said(raw: bytes, what: str) -> None:
     [
         ({"a": "uint8"}, {"a": 256}, r"M\.a: 256"),
         ({"a": "int32"}, {"a": 1.5}, r"M\.a: 1\.5"),
-        ({"a": "int32[]"}, {"a": [2**40]}, r"M\.a: numbers are wanted that fit into int32"),
+        ({"a": "int32[]"}, {"a": [2**40]}, r"M\.a: expected numbers of type int32"),
         ({"a": "int32[]"}, {"a": [1.5]}, r"M\.a: numbers that do not fit"),
-        ({"a": "float32[2]"}, {"a": [1.0]}, r"M\.a: 1 numbers, 2 are wanted"),
+        ({"a": "float32[2]"}, {"a": [1.0]}, r"M\.a: expected 2 numbers, got 1"),
         ({"a": "float32[<=2]"}, {"a": [1, 2, 3]}, "at most 2"),
-        ({"a": "string"}, {"a": 5}, "a text is wanted"),
+        ({"a": "string"}, {"a": 5}, "expected a string"),
         ({"a": "Point"}, {"a": {"z": 1}}, "has no field 'z'"),
         ({"a": "Point[]"}, {"a": [{"z": 1}]}, "has no field 'z'"),
         ({"a": "float32"}, {"a": "x"}, r"M\.a"),
     ],
 )  # fmt: skip
-def test_a_value_that_does_not_fit_names_its_field(fields: dict[str, str], message: Any, what: str) -> None:
+def test_invalid_value_names_its_field(fields: dict[str, str], message: Any, what: str) -> None:
     with pytest.raises(CdrError, match=what):
         codec(**fields).encode(message)
 
 
-def test_fields_that_are_left_out_are_zero_or_empty() -> None:
+def test_missing_fields_are_zero_or_empty() -> None:
     everything = codec(a="int8", b="bool", s="string", r="float32[]", f="float32[2]", p="Point", n="Named[]")
     assert plain(everything.empty()) == {
         "a": 0, "b": False, "s": "", "r": [], "f": [0.0, 0.0], "p": {"x": 0.0, "y": 0.0}, "n": [],
@@ -204,12 +202,12 @@ def test_fields_that_are_left_out_are_zero_or_empty() -> None:
         ({"M": {}}, "has no fields"),
         ({"M": {"a": "M"}}, "contains itself"),
         ({"M": {"a": "N[]"}, "N": {"b": "M"}}, "contains itself"),
-        ({"M": {"a": "int8[<=]"}}, "no usable length"),
-        ({"M": {"a": "int8[99999999]"}}, "no usable length"),
-        ({"M": {"a b": "int8"}}, "not a name"),
+        ({"M": {"a": "int8[<=]"}}, "invalid array length"),
+        ({"M": {"a": "int8[99999999]"}}, "invalid array length"),
+        ({"M": {"a b": "int8"}}, "invalid field name"),
         ({"A": {f"f{i}": "B" for i in range(60)}, "B": {f"f{i}": "int8" for i in range(60)}}, "more than"),
     ],
 )
-def test_a_description_that_makes_no_sense_is_refused(messages: Any, what: str) -> None:
+def test_invalid_message_description_raises(messages: Any, what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         compile_messages(messages)

@@ -1,4 +1,4 @@
-"""The YAML of the document "Training Pipeline" means in Ludus what it says there, and every key is accounted for."""
+"""Import of the YAML of the document "Training Pipeline": every key is converted or listed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def load(folder: Path, old: str = "", new: str = "", **choices: str) -> LoadedCo
     return load_config(path, flags=choices)
 
 
-def test_the_documents_yaml_is_read_as_it_stands(tmp_path: Path) -> None:
+def test_yaml_of_the_document_is_imported_unchanged(tmp_path: Path) -> None:
     config = load(tmp_path).config
     assert (config.name, config.algorithm_entry().name) == ("BipedalWalker-Benchmark", "PPO")
     assert config.env is not None
@@ -51,26 +51,27 @@ def test_the_documents_yaml_is_read_as_it_stands(tmp_path: Path) -> None:
     assert (config.normalize_obs, config.normalize_reward) == (False, False)
 
 
-def test_counts_in_a_run_become_intervals(tmp_path: Path) -> None:
+def test_counts_per_run_become_intervals(tmp_path: Path) -> None:
     config = load(tmp_path).config
     assert config.evaluation.model_dump(mode="json") == {
         "every": 500_000 // 15,
         "episodes": 5,
         "deterministic": True,
         "seed": 5,
+        "max_steps": None,
     }
     assert config.checkpoint.every is not None and config.checkpoint.every.plain() == 500_000 // 10
     assert config.video.model_dump(mode="json", include={"every", "length"}) == {"every": 5000, "length": 500}
 
 
-def test_it_goes_to_the_folder_and_the_project_that_the_document_names(tmp_path: Path) -> None:
+def test_folder_and_project_of_the_document_are_used(tmp_path: Path) -> None:
     config = load(tmp_path).config
     assert (config.save_dir, config.timestamp) == ("experiments", False)
     assert config.tracking.wandb is not None
     assert (config.tracking.wandb.project, config.tracking.wandb.group) == ("sb3", "BipedalWalker-v3")
 
 
-def test_nothing_of_it_is_lost_and_what_needs_no_key_is_listed_with_its_line(tmp_path: Path) -> None:
+def test_no_key_is_lost_and_unneeded_keys_are_listed_with_their_lines(tmp_path: Path) -> None:
     imported = load(tmp_path).imported
     assert imported is not None and imported.lost == []
     assert [remark.key for remark in imported.notes] == [
@@ -91,13 +92,13 @@ def test_nothing_of_it_is_lost_and_what_needs_no_key_is_listed_with_its_line(tmp
     assert (imported.play.experiment, imported.play.model) == ("experiment_date", "model")
 
 
-def test_pasted_with_the_documents_indentation_it_reads_the_same(tmp_path: Path) -> None:
+def test_indented_yaml_gives_the_same_config(tmp_path: Path) -> None:
     pasted = tmp_path / "pasted.yaml"
     pasted.write_text("".join(f"   {line}\n" for line in SEED.read_text("utf-8").splitlines()), "utf-8")
     assert load_config(pasted).config == load(tmp_path).config
 
 
-def test_what_convert_writes_reads_back_to_the_same_config(tmp_path: Path) -> None:
+def test_converted_config_loads_to_the_same_config(tmp_path: Path) -> None:
     loaded = load(tmp_path)
     assert loaded.imported is not None
     own = tmp_path / "own.yaml"
@@ -107,14 +108,14 @@ def test_what_convert_writes_reads_back_to_the_same_config(tmp_path: Path) -> No
     assert again.config == loaded.config
 
 
-def test_what_other_versions_of_the_file_hold_is_understood_too(tmp_path: Path) -> None:
+def test_keys_of_other_versions_are_imported(tmp_path: Path) -> None:
     more = "total_timesteps: 500000\n    num_envs: 4\n    seed: 7\n    state_stack: 2\n    is_atari: true"
     config = load(tmp_path, "total_timesteps: 500000", more).config
     assert config.env is not None
     assert (config.n_envs, config.seed, config.env.frame_stack, config.env.wrappers) == (4, 7, 2, ["atari"])
 
 
-def test_a_section_that_ludus_has_not_is_listed_as_lost(tmp_path: Path) -> None:
+def test_unsupported_section_is_listed_as_lost(tmp_path: Path) -> None:
     unity = "play:\n  experiment: 'latest'\nunity:\n  build_path: 'build/Playground.exe'\nextra:\n"
     imported = load(tmp_path, "play:\n", unity).imported
     assert imported is not None
@@ -153,7 +154,7 @@ def test_engine_sb3_gets_the_arguments_under_their_own_names(tmp_path: Path) -> 
     assert [remark.key for remark in native.imported.lost] == ["training.algorithm_parameters.use_sde"]
 
 
-def test_a_python_file_of_no_known_format_is_refused(tmp_path: Path) -> None:
+def test_python_file_of_unknown_format_raises(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("algorithm = 'PPO'\n")
     with pytest.raises(ConfigError, match="known foreign format"):
         load_config(tmp_path / "mine.py")

@@ -1,4 +1,4 @@
-"""The stand-in's yard: a tank that drives, bumps, sees, shoots, and a target that can be reached."""
+"""The yard of the stand-in: driving, collisions, laser scan, shooting, reaching the target."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def empty_yard(use_case: str = "uc1") -> Yard:
     return yard
 
 
-def test_it_drives_ahead_along_y_and_turns_to_the_left_with_positive_rates() -> None:
+def test_tank_drives_along_y_and_positive_rates_turn_left() -> None:
     yard = empty_yard()
     for _ in range(10):
         yard.step(action(ahead=2.0))
@@ -37,7 +37,7 @@ def test_it_drives_ahead_along_y_and_turns_to_the_left_with_positive_rates() -> 
     assert yard.state()["tank"]["pose"]["theta"] == pytest.approx(math.degrees(yard.tank.heading))
 
 
-def test_rays_measure_walls_and_obstacles_by_hand() -> None:
+def test_ray_lengths_match_hand_computation() -> None:
     yard = empty_yard()
     yard.tank.x = 4.0
     yard.obstacles = np.array([[4.0, 5.0, 1.0]])
@@ -48,14 +48,14 @@ def test_rays_measure_walls_and_obstacles_by_hand() -> None:
     assert (ranges[10], tags[10]) == (10.0, 0)
 
 
-def test_driving_into_a_wall_costs_health_and_does_not_go_through() -> None:
+def test_wall_stops_the_tank_and_costs_health() -> None:
     yard = empty_yard()
     for _ in range(40):
         yard.step(action(ahead=5.0))
     assert yard.tank.y < 12.0 and yard.tank.health < 100.0
 
 
-def test_the_target_is_reached_by_staying_there() -> None:
+def test_target_is_reached_by_staying_near_it() -> None:
     yard = empty_yard()
     yard.target = Body(0.0, 1.0)
     for _ in range(2):
@@ -68,7 +68,7 @@ def test_the_target_is_reached_by_staying_there() -> None:
     assert yard.timer == 0.0
 
 
-def test_a_shot_along_the_turret_hurts_the_target_and_needs_to_cool_down() -> None:
+def test_shot_hits_the_target_and_has_a_cooldown() -> None:
     yard = empty_yard("uc2")
     yard.step(action(fire=True))
     assert (yard.target.health, yard.fired) == (80.0, True)
@@ -80,14 +80,14 @@ def test_a_shot_along_the_turret_hurts_the_target_and_needs_to_cool_down() -> No
     assert (yard.target.health, yard.fired) == (80.0, True)  # fired, to the left
 
 
-def test_an_obstacle_stops_a_shot() -> None:
+def test_obstacle_blocks_a_shot() -> None:
     yard = empty_yard("uc2")
     yard.obstacles = np.array([[0.0, 4.0, 1.0]])
     yard.step(action(fire=True))
     assert yard.target.health == 100.0
 
 
-def test_only_the_duellist_shoots_back() -> None:
+def test_target_shoots_back_only_in_uc3() -> None:
     healths = {}
     for use_case in ("uc2", "uc3"):
         yard = empty_yard(use_case)
@@ -97,7 +97,7 @@ def test_only_the_duellist_shoots_back() -> None:
     assert healths["uc2"] == 100.0 and healths["uc3"] < 100.0
 
 
-def test_the_same_seed_gives_the_same_yards() -> None:
+def test_same_seed_gives_the_same_yards() -> None:
     one, two, other = Yard("uc1", seed=3), Yard("uc1", seed=3), Yard("uc1", seed=4)
     one.reset(), two.reset(), other.reset()
     assert one.state()["tank"]["pose"] == two.state()["tank"]["pose"]
@@ -105,7 +105,7 @@ def test_the_same_seed_gives_the_same_yards() -> None:
     assert one.state()["tank"]["pose"] != other.state()["tank"]["pose"]
 
 
-def test_hostile_actions_do_not_break_it() -> None:
+def test_invalid_actions_keep_the_state_finite() -> None:
     yard = empty_yard()
     yard.step(action(ahead=float("nan"), turning=float("inf"), rotation=1e30))
     assert math.isfinite(yard.tank.y) and abs(yard.tank.turning) <= 5.0

@@ -1,4 +1,4 @@
-"""The endpoint says and hears on the wire what Unity's connector does, and no client can hurt it."""
+"""The endpoint follows the protocol of Unity's connector, and tolerates faulty clients."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ async def register(endpoint: Endpoint, *topics: str, end: bytes = b"\0") -> Stre
 
 
 async def closed(reader: asyncio.StreamReader) -> None:
-    """Until the other end closes the connection."""
+    """Wait until the peer closes the connection."""
     while await reader.read(1_000):
         pass
 
 
-def test_the_handshake_and_a_call_are_byte_for_byte_those_of_the_protocol() -> None:
+def test_handshake_and_call_match_the_protocol_bytes() -> None:
     async def scenario(endpoint: Endpoint) -> None:
         reader, writer = await connect(endpoint)
         handshake = b'{"version": "v0.7.0", "metadata": "{\\"protocol\\": \\"ROS2\\"}"}'
@@ -73,8 +73,8 @@ def test_the_handshake_and_a_call_are_byte_for_byte_those_of_the_protocol() -> N
     with_endpoint(scenario)
 
 
-def test_a_session_as_unitys_connector_writes_it_is_understood_in_pieces_of_any_size() -> None:
-    """Texts count their closing NUL, JSON has no spaces; the answer is one recorded from a ROS library."""
+def test_recorded_session_of_unity_is_parsed_in_chunks_of_any_size() -> None:
+    """Strings include their final NUL, JSON has no spaces; the answer was recorded from a ROS library."""
     cases = json.loads((DATA / "cdr.json").read_text("utf-8"))
     answer = next(bytes.fromhex(case["bytes"]) for case in cases if case["message"] == "Response")
 
@@ -104,7 +104,7 @@ def test_a_session_as_unitys_connector_writes_it_is_understood_in_pieces_of_any_
     with_endpoint(scenario)
 
 
-def test_keepalives_foreign_commands_and_published_topics_do_not_disturb_a_call() -> None:
+def test_call_ignores_keepalives_unknown_commands_and_topics() -> None:
     async def scenario(endpoint: Endpoint) -> None:
         _, writer = await register(endpoint)
         assert await endpoint.wait(5)
@@ -119,7 +119,7 @@ def test_keepalives_foreign_commands_and_published_topics_do_not_disturb_a_call(
     with_endpoint(scenario)
 
 
-def test_we_keep_the_line_alive_ourselves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoint_sends_keepalives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_module, "KEEPALIVE_SECONDS", 0.01)
 
     async def scenario(endpoint: Endpoint) -> None:
@@ -129,29 +129,29 @@ def test_we_keep_the_line_alive_ourselves(monkeypatch: pytest.MonkeyPatch) -> No
     with_endpoint(scenario)
 
 
-def test_logs_of_unity_are_heard_with_their_level_and_cannot_forge_lines() -> None:
-    heard: list[tuple[int, str]] = []
+def test_unity_logs_keep_their_level_and_cannot_inject_lines() -> None:
+    on_log: list[tuple[int, str]] = []
 
     async def scenario(endpoint: Endpoint) -> None:
         _, writer = await register(endpoint)
         writer.write(pack_frame("__log", b"started\0") + pack_frame("__warn", b"slow\nERROR forged \x1b[31m"))
         writer.write(pack_frame("__error", b"\xff" + b"x" * 5_000))
         writer.write(pack_frame("__log", b'{"text": "as commands carry it"}\0') + pack_frame("__log", b"[1]"))
-        while len(heard) < 5:
+        while len(on_log) < 5:
             await asyncio.sleep(0.001)
 
-    with_endpoint(scenario, heard=lambda level, line: heard.append((level, line)))
-    assert [level for level, _ in heard] == [
+    with_endpoint(scenario, on_log=lambda level, line: on_log.append((level, line)))
+    assert [level for level, _ in on_log] == [
         logging.INFO, logging.WARNING, logging.ERROR, logging.INFO, logging.INFO,
     ]  # fmt: skip
-    assert heard[0][1] == "simulator 0: started"
-    assert heard[1][1] == "simulator 0: slow ERROR forged  [31m"
-    assert len(heard[2][1]) < 2_100
-    assert [line for _, line in heard[3:]] == ["simulator 0: as commands carry it", "simulator 0: [1]"]
+    assert on_log[0][1] == "simulator 0: started"
+    assert on_log[1][1] == "simulator 0: slow ERROR forged  [31m"
+    assert len(on_log[2][1]) < 2_100
+    assert [line for _, line in on_log[3:]] == ["simulator 0: as commands carry it", "simulator 0: [1]"]
 
 
-def test_a_flood_of_logs_is_cut() -> None:
-    heard: list[str] = []
+def test_logs_per_second_are_limited() -> None:
+    on_log: list[str] = []
 
     async def scenario(endpoint: Endpoint) -> None:
         _, writer = await register(endpoint)
@@ -161,8 +161,8 @@ def test_a_flood_of_logs_is_cut() -> None:
         writer.write(pack_frame("__response", b'{"srv_id": 1001}') + pack_frame(STEP, b""))
         await endpoint.answer(asked, 10)
 
-    with_endpoint(scenario, heard=lambda level, line: heard.append(line))
-    assert 0 < len(heard) <= 500
+    with_endpoint(scenario, on_log=lambda level, line: on_log.append(line))
+    assert 0 < len(on_log) <= 500
 
 
 @pytest.mark.parametrize(
@@ -171,20 +171,20 @@ def test_a_flood_of_logs_is_cut() -> None:
         (struct.pack("<I", 2**31), "destination of 2,147,483,648 bytes"),
         (pack_frame(STEP)[:-4] + struct.pack("<I", 2**32 - 1), "payload of 4,294,967,295 bytes"),
         (pack_frame("__log")[:-4] + struct.pack("<I", 10**6), "payload of 1,000,000 bytes for '__log'"),
-        (pack_frame("__response", b"[" * 50_000), "no JSON object"),
-        (pack_frame("__response", b'{"srv_id": "1001"}'), "without a number"),
+        (pack_frame("__response", b"[" * 50_000), "expected a JSON object"),
+        (pack_frame("__response", b'{"srv_id": "1001"}'), "without srv_id"),
         (pack_frame("__unity_service", b'{"topic": 5}'), "without a topic"),
         (struct.pack("<I", 2) + b"\xff\xff", "not UTF-8"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "destination of"),
     ],
 )
-def test_garbage_ends_the_connection_and_the_call_with_its_name(garbage: bytes, what: str) -> None:
+def test_invalid_data_closes_the_connection_with_the_reason(garbage: bytes, what: str) -> None:
     async def scenario(endpoint: Endpoint) -> None:
         reader, writer = await register(endpoint)
         assert await endpoint.wait(5)
         asked = endpoint.request(STEP, b"")
         writer.write(garbage)
-        with pytest.raises(Lost, match="sent garbage") as caught:
+        with pytest.raises(Lost, match="sent invalid data") as caught:
             await endpoint.answer(asked, 5)
         assert what in str(caught.value)
         await closed(reader)
@@ -193,11 +193,11 @@ def test_garbage_ends_the_connection_and_the_call_with_its_name(garbage: bytes, 
     with_endpoint(scenario)
 
 
-def test_no_answer_in_time_is_a_loss_and_a_late_one_confuses_nobody() -> None:
+def test_timeout_raises_lost_and_a_late_answer_is_ignored() -> None:
     async def scenario(endpoint: Endpoint) -> None:
         reader, writer = await register(endpoint)
         assert await endpoint.wait(5)
-        with pytest.raises(Lost, match=r"no answer for 0\.05 s"):
+        with pytest.raises(Lost, match=r"did not answer within 0\.05 s"):
             await endpoint.answer(endpoint.request(STEP, b""), 0.05)
         await closed(reader)
         _, writer = await register(endpoint)
@@ -209,7 +209,7 @@ def test_no_answer_in_time_is_a_loss_and_a_late_one_confuses_nobody() -> None:
     with_endpoint(scenario)
 
 
-def test_a_connection_that_breaks_says_so_at_once() -> None:
+def test_broken_connection_raises_lost_at_once() -> None:
     async def scenario(endpoint: Endpoint) -> None:
         _, writer = await register(endpoint)
         assert await endpoint.wait(5)
@@ -223,7 +223,7 @@ def test_a_connection_that_breaks_says_so_at_once() -> None:
     with_endpoint(scenario)
 
 
-def test_only_a_simulator_with_our_services_takes_the_place_of_another() -> None:
+def test_only_a_connection_with_all_services_replaces_the_current_one() -> None:
     async def scenario(endpoint: Endpoint) -> None:
         first, _ = await register(endpoint)
         assert await endpoint.wait(5)
@@ -241,21 +241,23 @@ def test_only_a_simulator_with_our_services_takes_the_place_of_another() -> None
     with_endpoint(scenario)
 
 
-def test_what_was_wrong_with_a_connection_that_never_served_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module, "_GUEST_SECONDS", 0.05)
+def test_problem_of_an_unregistered_connection_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "_REGISTER_SECONDS", 0.05)
 
     async def scenario(endpoint: Endpoint) -> None:
         reader, _ = await register(endpoint, "/uc3_environment_0/step")
         await closed(reader)
-        while not endpoint.trouble:
+        while not endpoint.last_problem:
             await asyncio.sleep(0.001)
-        assert "registered '/uc3_environment_0/step', where /uc1_environment_0/reset" in endpoint.trouble
+        assert (
+            "registered '/uc3_environment_0/step', expected /uc1_environment_0/reset" in endpoint.last_problem
+        )
 
     with_endpoint(scenario)
 
 
-def test_guests_that_never_register_are_sent_away_and_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module, "_GUEST_SECONDS", 0.05)
+def test_unregistered_connections_are_limited_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "_REGISTER_SECONDS", 0.05)
 
     async def scenario(endpoint: Endpoint) -> None:
         guests = [await connect(endpoint) for _ in range(30)]
@@ -267,7 +269,7 @@ def test_guests_that_never_register_are_sent_away_and_are_few(monkeypatch: pytes
     with_endpoint(scenario)
 
 
-def test_it_listens_on_loopback_and_says_when_it_does_not(caplog: pytest.LogCaptureFixture) -> None:
+def test_listening_beyond_loopback_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     from ludus.games.unity.settings import UnitySettings
 
     assert UnitySettings().host == "127.0.0.1"
@@ -279,26 +281,26 @@ def test_it_listens_on_loopback_and_says_when_it_does_not(caplog: pytest.LogCapt
 
     with caplog.at_level(logging.WARNING, "ludus"):
         asyncio.run(scenario())
-    assert "for the whole network" in caplog.text
+    assert "reachable from the whole network" in caplog.text
 
 
-def test_an_address_in_use_is_named_with_what_to_do() -> None:
+def test_address_in_use_raises_with_a_fix() -> None:
     async def scenario(endpoint: Endpoint) -> None:
         other = Endpoint(3, "127.0.0.1", endpoint.port, [STEP])
-        with pytest.raises(UserError, match=f"cannot listen at 127.0.0.1:{endpoint.port} for simulator 3"):
+        with pytest.raises(UserError, match=f"cannot listen on 127.0.0.1:{endpoint.port} for simulator 3"):
             await other.open()
 
     with_endpoint(scenario)
 
 
-def test_a_frame_that_trickles_in_is_read_and_a_long_one_is_refused_before_it_comes() -> None:
+def test_slow_frame_is_read_and_too_long_frame_is_rejected_early() -> None:
     async def scenario() -> None:
         reader = asyncio.StreamReader()
         for byte in pack_frame("/topic", b"abc"):
             reader.feed_data(bytes([byte]))
         assert (await read_frame(reader)).payload == b"abc"
         reader.feed_data(pack_frame("/topic", b"abc")[:-7] + struct.pack("<I", 17 * 2**20))
-        with pytest.raises(FrameError, match="no more than"):
+        with pytest.raises(FrameError, match="expected at most"):
             await read_frame(reader)
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""A simulator that dies, hangs, answers garbage or never comes: named, left out, taken back, within a budget."""
+"""Simulators that die, hang, send invalid answers or never connect: reported, dropped, used after reconnect."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from ludus.games.unity.vector import UnityVectorEnv
 
 
 def steps_until(envs: UnityVectorEnv, wanted: bool, index: int) -> int:
-    """Step until env `index` is dropped, or not any more; how many steps that took."""
+    """Step until env `index` is dropped (or no longer dropped); return the number of steps."""
     for number in range(1, 5_000):
         _, rewards, _, _, infos = envs.step(np.zeros((envs.num_envs, 2), np.float32))
         dropped = infos.get("dropped", np.zeros(envs.num_envs, bool))
         others = [i for i in range(envs.num_envs) if i != index]
-        assert not dropped[others].any(), "the others play on"
+        assert not dropped[others].any(), "the others continue"
         assert np.isfinite(rewards).all()
         if dropped[index] == wanted:
             return number
@@ -45,7 +45,7 @@ def play(envs: UnityVectorEnv, steps: int) -> None:
 
 
 class Hanging(UnityStandIn):
-    """Hears nothing any more once it is asked for a step, and keeps the line open."""
+    """Stops reading after the first step request, and keeps the connection open."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         relay = asyncio.StreamReader()
@@ -63,14 +63,14 @@ class Hanging(UnityStandIn):
 
 
 class Babbling(UnityStandIn):
-    """Answers steps with bytes that are no message."""
+    """Answers steps with invalid bytes."""
 
     def answer(self, service: str, payload: bytes, received: int) -> bytes:
         return super().answer(service, payload, received) if service == "reset" else b"\0\1\0\0garbage"
 
 
 class Flooding(UnityStandIn):
-    """Answers a step with frame after frame, all of them valid and none of them the answer."""
+    """Answers a step with endless valid frames, none of which is the answer."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         relay = asyncio.StreamReader()
@@ -92,7 +92,7 @@ class Flooding(UnityStandIn):
 
 
 class Dropping(UnityStandIn):
-    """Hangs up in the middle of the answer to a step."""
+    """Closes the connection in the middle of the answer to a step."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
@@ -106,33 +106,33 @@ class Dropping(UnityStandIn):
         return answer
 
 
-def test_one_that_dies_is_left_out_and_taken_back(caplog: pytest.LogCaptureFixture) -> None:
-    with playing(3) as crew, caplog.at_level(logging.INFO, "ludus"):
-        envs = UnityVectorEnv(unity_spec(crew.port), 3)
+def test_dead_simulator_is_dropped_and_used_again_after_reconnect(caplog: pytest.LogCaptureFixture) -> None:
+    with playing(3) as standins, caplog.at_level(logging.INFO, "ludus"):
+        envs = UnityVectorEnv(unity_spec(standins.port), 3)
         envs.reset()
         envs.step(np.zeros((3, 2), np.float32))
-        crew.stop(1)
+        standins.stop(1)
         steps_until(envs, True, 1)
-        address = f"127.0.0.1:{crew.port + 1}"
+        address = f"127.0.0.1:{standins.port + 1}"
         assert (
-            f"simulator 1 at {address}" in caplog.text and "loss 1 of 10; the others play on" in caplog.text
+            f"simulator 1 at {address}" in caplog.text and "loss 1 of 10; the others continue" in caplog.text
         )
-        crew.start(1)
+        standins.start(1)
         steps_until(envs, False, 1)
         assert f"simulator 1 at {address} is back" in caplog.text
         assert (envs.simulators.losses, envs.simulators.reconnected) == (1, 1)
         envs.close()
 
 
-def test_one_that_dies_between_episodes_is_reset_over_by_the_others() -> None:
-    with playing(2) as crew:
-        envs = UnityVectorEnv(unity_spec(crew.port), 2)
+def test_reset_does_not_wait_for_a_dead_simulator() -> None:
+    with playing(2) as standins:
+        envs = UnityVectorEnv(unity_spec(standins.port), 2)
         envs.reset()
-        crew.stop(0)
+        standins.stop(0)
         obs, _ = envs.reset()  # does not wait for it
         assert obs.shape == (2, 25)
         steps_until(envs, True, 0)
-        crew.start(0)
+        standins.start(0)
         steps_until(envs, False, 0)
         envs.close()
 
@@ -141,60 +141,60 @@ def test_one_that_dies_between_episodes_is_reset_over_by_the_others() -> None:
 @pytest.mark.parametrize(
     ("kind", "what"),
     [
-        (Hanging, "gave no answer for"),
-        (Babbling, "answered garbage"),
-        (Flooding, "gave no answer for"),
+        (Hanging, "did not answer within"),
+        (Babbling, "sent an invalid answer"),
+        (Flooding, "did not answer within"),
         (Dropping, "connection"),
     ],
 )
-def test_one_that_hangs_babbles_floods_or_drops_is_cut_off_by_name(
+def test_faulty_simulator_is_disconnected_with_the_reason(
     kind: type[UnityStandIn], what: str, caplog: pytest.LogCaptureFixture, record_fault: Any
 ) -> None:
-    with playing(2) as crew, caplog.at_level(logging.WARNING, "ludus"):
-        crew.stop(0)
-        crew.start(0, kind(0, StandInOptions("uc1")))
-        envs = UnityVectorEnv(unity_spec(crew.port, deadline=0.3), 2)
+    with playing(2) as standins, caplog.at_level(logging.WARNING, "ludus"):
+        standins.stop(0)
+        standins.start(0, kind(0, StandInOptions("uc1")))
+        envs = UnityVectorEnv(unity_spec(standins.port, deadline=0.3), 2)
         envs.reset()
         steps_until(envs, True, 0)
         record_fault(
             "simulator that stalls, drops, floods, babbles", 1, int(what in caplog.text), "1 episode"
         )
         assert what in caplog.text
-        crew.stop(0)
-        crew.start(0, UnityStandIn(0, StandInOptions("uc1")))
+        standins.stop(0)
+        standins.start(0, UnityStandIn(0, StandInOptions("uc1")))
         steps_until(envs, False, 0)
         envs.close()
 
 
-def test_losses_beyond_the_budget_end_the_run_with_address_and_advice() -> None:
-    with playing(2, make=Babbling) as crew:
-        envs = UnityVectorEnv(unity_spec(crew.port, reconnects=3), 2)
+def test_too_many_losses_raise_with_address_and_fix() -> None:
+    with playing(2, make=Babbling) as standins:
+        envs = UnityVectorEnv(unity_spec(standins.port, reconnects=3), 2)
         envs.reset()
         with pytest.raises(SimulatorLost) as caught:
             play(envs, 1_000)
         text = str(caught.value)
-        assert "answered garbage" in text and "3 losses are all a run survives" in text
-        assert "127.0.0.1:" in text and "see whether the Unity build still runs" in text
+        assert "sent an invalid answer" in text and "a run tolerates 3 losses" in text
+        assert "127.0.0.1:" in text and "check that the Unity build still runs" in text
         envs.close()
 
 
-def test_one_that_does_not_come_back_in_time_ends_the_run() -> None:
-    with playing(2) as crew:
-        envs = UnityVectorEnv(unity_spec(crew.port, reconnect_seconds=0.2), 2)
+def test_simulator_that_does_not_reconnect_in_time_raises() -> None:
+    with playing(2) as standins:
+        envs = UnityVectorEnv(unity_spec(standins.port, reconnect_seconds=0.2), 2)
         envs.reset()
-        crew.stop(1)
-        with pytest.raises(SimulatorLost, match=r"did not come back within 0\.2 s"):
+        standins.stop(1)
+        with pytest.raises(SimulatorLost, match=r"did not reconnect within 0\.2 s"):
             play(envs, 5_000)
         envs.close()
 
 
-def test_when_all_are_lost_the_run_waits_for_the_first_to_come_back() -> None:
-    with playing(2) as crew:
-        envs = UnityVectorEnv(unity_spec(crew.port), 2)
+def test_run_waits_while_all_simulators_are_lost() -> None:
+    with playing(2) as standins:
+        envs = UnityVectorEnv(unity_spec(standins.port), 2)
         envs.reset()
-        crew.stop(0)
-        crew.stop(1)
-        crew.start(1)
+        standins.stop(0)
+        standins.stop(1)
+        standins.start(1)
         for _ in range(100):
             *_, infos = envs.step(np.zeros((2, 2), np.float32))
             if "dropped" in infos and not infos["dropped"][1]:
@@ -203,12 +203,12 @@ def test_when_all_are_lost_the_run_waits_for_the_first_to_come_back() -> None:
         envs.close()
 
 
-def test_an_evaluation_whose_simulator_is_lost_truncates_the_episode() -> None:
-    with playing(1) as crew:
-        env = make_env(unity_spec(crew.port))
+def test_lost_simulator_truncates_the_evaluation_episode() -> None:
+    with playing(1) as standins:
+        env = make_env(unity_spec(standins.port))
         env.reset()
-        crew.stop(0)
-        crew.start(0)
+        standins.stop(0)
+        standins.start(0)
         _, reward, terminated, truncated, info = env.step(np.zeros(2, np.float32))
         assert (reward, terminated, truncated, info["dropped"]) == (0.0, False, True, True)
         env.reset()
@@ -216,14 +216,14 @@ def test_an_evaluation_whose_simulator_is_lost_truncates_the_episode() -> None:
         env.close()
 
 
-def test_a_simulator_that_restarts_between_two_steps_is_not_taken_for_the_one_before() -> None:
-    with playing(2) as crew:
-        envs = UnityVectorEnv(unity_spec(crew.port), 2)
+def test_restart_between_two_steps_drops_the_episode() -> None:
+    with playing(2) as standins:
+        envs = UnityVectorEnv(unity_spec(standins.port), 2)
         envs.reset()
         envs.step(np.zeros((2, 2), np.float32))
         before = envs.simulators.slots[0].endpoint.generation
-        crew.stop(0)
-        crew.start(0)
+        standins.stop(0)
+        standins.start(0)
         while envs.simulators.slots[0].endpoint.generation == before:
             time.sleep(0.001)
         *_, infos = envs.step(np.zeros((2, 2), np.float32))
@@ -231,19 +231,19 @@ def test_a_simulator_that_restarts_between_two_steps_is_not_taken_for_the_one_be
         envs.close()
 
 
-def test_simulators_that_never_come_are_named_with_what_to_do() -> None:
-    with playing(1) as crew:
+def test_missing_simulators_raise_with_a_fix() -> None:
+    with playing(1) as standins:
         with pytest.raises(SimulatorLost) as caught:
-            UnityVectorEnv(unity_spec(crew.port, connect_seconds=0.5), 3)
+            UnityVectorEnv(unity_spec(standins.port, connect_seconds=0.5), 3)
         text = str(caught.value)
         assert "2 of 3 simulators did not connect within 0.5 s" in text
-        assert f"number 1 at 127.0.0.1:{crew.port + 1}" in text
-        assert f"--ros-port {crew.port + 1} --environment-id 1" in text
+        assert f"number 1 at 127.0.0.1:{standins.port + 1}" in text
+        assert f"--ros-port {standins.port + 1} --environment-id 1" in text
 
 
-def test_a_build_of_another_use_case_is_told_apart() -> None:
-    with playing(1, "uc2") as crew, pytest.raises(SimulatorLost) as caught:
-        UnityVectorEnv(unity_spec(crew.port, "uc1", connect_seconds=0.5), 1)
+def test_build_of_another_use_case_is_reported() -> None:
+    with playing(1, "uc2") as standins, pytest.raises(SimulatorLost) as caught:
+        UnityVectorEnv(unity_spec(standins.port, "uc1", connect_seconds=0.5), 1)
     assert "did not connect" in str(caught.value)
 
 
@@ -251,8 +251,8 @@ def test_an_error_in_the_users_hook_shows_their_traceback(tmp_path: Path) -> Non
     from test_use_cases import own
 
     path = own(tmp_path, hook=f"{__name__}:Broken")
-    with playing(1) as crew:
-        envs = UnityVectorEnv(unity_spec(crew.port, path), 1)
+    with playing(1) as standins:
+        envs = UnityVectorEnv(unity_spec(standins.port, path), 1)
         envs.reset()
         with pytest.raises(EnvFault, match="the hook of use case uc1 raised ZeroDivisionError") as caught:
             envs.step(np.zeros((1, 2), np.float32))
@@ -270,7 +270,7 @@ class Broken(UseCaseHook):
 
 @pytest.fixture
 def build(tmp_path: Path) -> Path:
-    """The stand-in as an executable with the command line of a Unity build, in a folder with a space."""
+    """Return the stand-in as an executable with the command line of a Unity build, in a folder with a space."""
     folder = tmp_path / "a build"
     folder.mkdir()
     path = folder / "Playground.x86_64"
@@ -282,7 +282,7 @@ def build(tmp_path: Path) -> Path:
 
 
 def pids_of(build: Path) -> list[int]:
-    """The processes that play as this build, found by their ports."""
+    """Return the processes of this build, found by their ports."""
     ports = [line.split()[1] for line in (build.parent / "started").read_text().splitlines()]
     found = []
     for entry in Path("/proc").iterdir():
@@ -295,7 +295,7 @@ def pids_of(build: Path) -> list[int]:
     return found
 
 
-def test_builds_are_started_with_their_options_watched_and_ended(build: Path) -> None:
+def test_builds_are_started_restarted_and_stopped(build: Path) -> None:
     settings = {"path": str(build), "sample_time": 0.2, "pause": True, "fixed_delta_time": 0.02}
     envs = UnityVectorEnv(unity_spec(0, build=settings), 2)
     envs.reset()
@@ -316,7 +316,7 @@ def test_builds_are_started_with_their_options_watched_and_ended(build: Path) ->
     assert pids_of(build) == []
 
 
-def test_builds_die_with_the_training_however_it_dies(build: Path) -> None:
+def test_builds_end_when_training_is_killed(build: Path) -> None:
     script = (
         "import sys, time\n"
         "from ludus.envs.make import EnvSpec\n"
@@ -338,17 +338,17 @@ def test_builds_die_with_the_training_however_it_dies(build: Path) -> None:
     raise AssertionError("a build was left behind")
 
 
-def test_a_build_that_ends_at_once_shows_its_last_words(build: Path) -> None:
+def test_build_that_exits_at_once_shows_its_output(build: Path) -> None:
     build.write_text("#!/bin/sh\necho no display found\nexit 3\n")
     with pytest.raises(SimulatorLost) as caught:
         UnityVectorEnv(unity_spec(0, build={"path": str(build)}), 1)
-    assert "the build ended with code 3 and said:\nno display found" in str(caught.value)
+    assert "the build ended with code 3 and this output:\nno display found" in str(caught.value)
 
 
-def test_a_build_that_is_not_there_is_waited_for_or_refused(caplog: pytest.LogCaptureFixture) -> None:
-    with playing(1) as crew, caplog.at_level(logging.WARNING, "ludus"):
-        spec = unity_spec(crew.port, build={"path": "build/Playground.exe"})
+def test_missing_build_waits_for_simulators_or_raises(caplog: pytest.LogCaptureFixture) -> None:
+    with playing(1) as standins, caplog.at_level(logging.WARNING, "ludus"):
+        spec = unity_spec(standins.port, build={"path": "build/Playground.exe"})
         UnityVectorEnv(spec, 1).close()
-        assert "there is no Unity build at build/Playground.exe: waiting for simulators" in caplog.text
-    with pytest.raises(UserError, match=r"there is no Unity build at build/Playground\.exe"):
+        assert "Unity build not found: build/Playground.exe: waiting for simulators" in caplog.text
+    with pytest.raises(UserError, match=r"Unity build not found: build/Playground\.exe"):
         UnityVectorEnv(unity_spec(free_ports(1), build={"path": "build/Playground.exe", "launch": True}), 1)

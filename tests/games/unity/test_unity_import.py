@@ -1,4 +1,4 @@
-"""The `config.yml` of the document "Training Pipeline" for Unity means here what it says there."""
+"""Import of the Unity `config.yml` of the document "Training Pipeline"."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load(folder: Path, old: str, new: str, source: Path = SEED) -> LoadedConfig:
     return load_config(path)
 
 
-def test_the_documents_config_is_read_as_it_stands() -> None:
+def test_config_of_the_document_is_imported_unchanged() -> None:
     loaded = load_config(SEED)
     config = loaded.config
     assert config.env is not None
@@ -41,13 +41,13 @@ def test_the_documents_config_is_read_as_it_stands() -> None:
     assert (config.save_dir, config.normalize_obs, config.normalize_reward) == ("experiments", False, False)
 
 
-def test_nothing_of_it_is_lost() -> None:
+def test_no_key_is_lost() -> None:
     imported = load_config(SEED).imported
     assert imported is not None and imported.lost == []
     assert [remark.key for remark in imported.notes] == ["ros.package_name", "ros.node_name"]
 
 
-def test_what_convert_writes_reads_back_to_the_same_config(tmp_path: Path) -> None:
+def test_converted_config_loads_to_the_same_config(tmp_path: Path) -> None:
     loaded = load_config(SEED)
     assert loaded.imported is not None
     own = tmp_path / "own.yaml"
@@ -65,7 +65,7 @@ def test_what_convert_writes_reads_back_to_the_same_config(tmp_path: Path) -> No
         ("n_environments: 1\n", "", "uc1", 1),
     ],
 )
-def test_use_case_and_number_come_from_it(
+def test_use_case_and_number_of_envs_are_imported(
     tmp_path: Path, old: str, new: str, use_case: str, n_envs: int
 ) -> None:
     config = load(tmp_path, old, new).config
@@ -73,7 +73,7 @@ def test_use_case_and_number_come_from_it(
     assert (config.env.kwargs["use_case"], config.n_envs) == (use_case, n_envs)
 
 
-def test_without_a_build_simulators_come_by_themselves(tmp_path: Path) -> None:
+def test_config_without_a_build_waits_for_simulators(tmp_path: Path) -> None:
     loaded = load(tmp_path, '  build_path: "build/Playground.exe"\n', "")
     assert loaded.config.env is not None and "build" not in loaded.config.env.kwargs
     assert loaded.imported is not None and loaded.imported.lost == []
@@ -87,13 +87,13 @@ def test_without_a_build_simulators_come_by_themselves(tmp_path: Path) -> None:
         ("n_environments: 1", "n_environments: 0", "greater than or equal to 1"),
     ],
 )
-def test_a_mistake_is_named_with_its_line(tmp_path: Path, old: str, new: str, what: str) -> None:
+def test_invalid_key_is_named_with_its_line(tmp_path: Path, old: str, new: str, what: str) -> None:
     with pytest.raises(ConfigError, match=what) as caught:
         load(tmp_path, old, new)
     assert str(caught.value.where).startswith(f"{tmp_path / 'config.yml'}, line ")
 
 
-def test_the_training_yaml_may_name_a_use_case_and_hold_the_sections_too(tmp_path: Path) -> None:
+def test_training_yaml_may_contain_use_case_and_unity_sections(tmp_path: Path) -> None:
     text = PIPELINE.read_text("utf-8").replace("id: 'BipedalWalker-v3'", "id: 'uc2'")
     path = tmp_path / "both.yaml"
     path.write_text(f"{text}\nn_environments: 4\nunity:\n  build_path: 'build/Playground.x86_64'\n", "utf-8")
@@ -102,3 +102,12 @@ def test_the_training_yaml_may_name_a_use_case_and_hold_the_sections_too(tmp_pat
     assert loaded.config.env is not None and loaded.config.env.id == "ludus/Unity-v0"
     assert (loaded.config.n_envs, loaded.config.env.kwargs["use_case"]) == (4, "uc2")
     assert loaded.config.env.kwargs["build"] == {"path": "build/Playground.x86_64"}
+
+
+def test_ros_section_alone_gives_one_simulator(tmp_path: Path) -> None:
+    path = tmp_path / "config.yml"
+    path.write_text('ros:\n  package_name: "examples_pkg"\n  node_name: "train"\n')
+    loaded = load_config(path)
+    assert loaded.imported is not None and loaded.imported.lost == []
+    config = loaded.config
+    assert config.env is not None and (config.env.id, config.n_envs) == ("ludus/Unity-v0", 1)

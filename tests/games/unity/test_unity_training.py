@@ -1,4 +1,4 @@
-"""Training on simulators over real sockets: it learns, checkpoints, goes on, and says how long simulators took."""
+"""Training on simulators over real sockets: learning, checkpoints, resume, latency metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from standins import Crew, free_ports, playing, unity_spec
+from standins import StandInThread, free_ports, playing, unity_spec
 
 from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
@@ -28,7 +28,7 @@ DATA = Path(__file__).parents[2] / "data"
 
 @contextlib.contextmanager
 def simulators(n: int, *options: str) -> Iterator[int]:
-    """`ludus unity simulator` in a process of its own; gives the port."""
+    """Run `ludus unity simulator` in its own process; yield the port."""
     port = free_ports(n)
     command = [
         sys.executable,
@@ -81,10 +81,10 @@ def test_ppo_on_eight_simulators_learns_to_reach_the_target(tmp_path: Path) -> N
     assert "stand-in simulator, not a Unity build" in (result.run / "logs" / "train.log").read_text("utf-8")
 
 
-def small(folder: Path, crew: Crew, *overrides: str) -> TrainerConfig:
+def small(folder: Path, standins: StandInThread, *overrides: str) -> TrainerConfig:
     return preset(
         folder,
-        crew.port,
+        standins.port,
         "n_envs=2",
         "hyperparams.n_steps=32",
         "hyperparams.batch_size=32",
@@ -95,16 +95,16 @@ def small(folder: Path, crew: Crew, *overrides: str) -> TrainerConfig:
     )
 
 
-def test_a_run_is_evaluated_on_a_borrowed_simulator_and_goes_on_after_its_end(tmp_path: Path) -> None:
-    with playing(2) as crew:
+def test_evaluation_borrows_a_simulator_and_the_run_can_be_extended(tmp_path: Path) -> None:
+    with playing(2) as standins:
         config = small(
-            tmp_path, crew, "evaluation.every=128", "evaluation.episodes=2", "env.max_episode_steps=20"
+            tmp_path, standins, "evaluation.every=128", "evaluation.episodes=2", "env.max_episode_steps=20"
         )
         trainer = create_trainer(None, config)
         result: Any = trainer.train()
         trainer.close()
         assert result.evaluation["episodes"] == 2
-        # these simulators take no seed, so that nothing that is saved can be repeated to the byte
+        # these simulators ignore seeds, so runs cannot be repeated exactly
         with pytest.raises(CheckpointError, match="none is exact"):
             CheckpointManager(result.run / "checkpoints").newest_intact(exact_only=True)
         again = create_trainer(None, config)
@@ -114,17 +114,17 @@ def test_a_run_is_evaluated_on_a_borrowed_simulator_and_goes_on_after_its_end(tm
         again.close()
 
 
-def test_training_goes_on_when_a_simulator_dies(tmp_path: Path) -> None:
-    with playing(2) as crew:
-        trainer = create_trainer(None, small(tmp_path, crew, "evaluation=null", "total_timesteps=512"))
+def test_training_continues_when_a_simulator_dies(tmp_path: Path) -> None:
+    with playing(2) as standins:
+        trainer = create_trainer(None, small(tmp_path, standins, "evaluation=null", "total_timesteps=512"))
         killed = False
 
         def kill_one(locals_: Any, globals_: Any) -> bool:
             nonlocal killed
             if not killed and trainer.num_timesteps > 100:
                 killed = True
-                crew.stop(1)
-                crew.start(1)
+                standins.stop(1)
+                standins.start(1)
             return True
 
         result: Any = trainer.train(callback=kill_one)
@@ -134,11 +134,11 @@ def test_training_goes_on_when_a_simulator_dies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["SAC", "A2C"])
-def test_other_algorithms_train_on_simulators_too(tmp_path: Path, algorithm: str) -> None:
-    with playing(2, "uc3") as crew:
+def test_other_algorithms_train_on_simulators(tmp_path: Path, algorithm: str) -> None:
+    with playing(2, "uc3") as standins:
         config = TrainerConfig(
             algorithm=algorithm,
-            env={"id": "ludus/Unity-v0", "kwargs": unity_spec(crew.port, "uc3").kwargs},
+            env={"id": "ludus/Unity-v0", "kwargs": unity_spec(standins.port, "uc3").kwargs},
             n_envs=2,
             total_timesteps=64,
             evaluation=None,
@@ -150,19 +150,19 @@ def test_other_algorithms_train_on_simulators_too(tmp_path: Path, algorithm: str
         trainer.close()
 
 
-def test_engine_sb3_trains_on_simulators_too(tmp_path: Path) -> None:
+def test_engine_sb3_trains_on_simulators(tmp_path: Path) -> None:
     pytest.importorskip("stable_baselines3")
-    with playing(2) as crew:
-        trainer = create_trainer(None, small(tmp_path, crew, "engine=sb3", "evaluation=null"))
+    with playing(2) as standins:
+        trainer = create_trainer(None, small(tmp_path, standins, "engine=sb3", "evaluation=null"))
         assert trainer.train().status == "finished"
         trainer.close()
 
 
-def test_the_documents_config_yml_trains_as_it_is_written(tmp_path: Path) -> None:
-    with playing(1) as crew:
+def test_config_of_the_document_trains_unchanged(tmp_path: Path) -> None:
+    with playing(1) as standins:
         loaded = load_config(
             DATA / "unity" / "config.yml",
-            [f"env.kwargs.port={crew.port}", "total_timesteps=64", "hyperparams.n_steps=64",
+            [f"env.kwargs.port={standins.port}", "total_timesteps=64", "hyperparams.n_steps=64",
              "hyperparams.batch_size=64", "evaluation=null", f"save_dir={tmp_path}", "tracking=null"],
         )  # fmt: skip
         trainer = create_trainer(None, loaded.config)
@@ -172,7 +172,7 @@ def test_the_documents_config_yml_trains_as_it_is_written(tmp_path: Path) -> Non
 
 
 @pytest.mark.faults
-def test_killed_in_the_middle_it_is_resumed_on_the_same_simulators(tmp_path: Path) -> None:
+def test_killed_run_resumes_on_the_same_simulators(tmp_path: Path) -> None:
     with simulators(2) as port:
         overrides = [
             "n_envs=2", "hyperparams.n_steps=64", "hyperparams.batch_size=32", "checkpoint.every=256",
@@ -197,14 +197,14 @@ def test_killed_in_the_middle_it_is_resumed_on_the_same_simulators(tmp_path: Pat
 
 
 def steer(obs: np.ndarray) -> np.ndarray:
-    """A driver that heads for the target and does not know obstacles."""
+    """Drive towards the target and ignore obstacles."""
     right, ahead = obs[:, 0], obs[:, 1]
     bearing = np.arctan2(-right, ahead)
     return np.stack([np.cos(bearing), np.clip(bearing, -1, 1)], axis=1).astype(np.float32)
 
 
 @pytest.mark.learning
-def test_ppo_beats_a_driver_that_knows_the_target_and_not_the_obstacles(tmp_path: Path) -> None:
+def test_ppo_beats_a_driver_that_ignores_obstacles(tmp_path: Path) -> None:
     with simulators(8) as port:
         envs = UnityVectorEnv(unity_spec(port), 8)
         obs, _ = envs.reset()

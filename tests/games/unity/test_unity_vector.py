@@ -1,4 +1,4 @@
-"""Many simulators as one vector env, over real sockets: Gymnasium's contract, in parallel, lent to evaluations."""
+"""Many simulators as one vector env over real sockets: Gymnasium's contract, parallel steps, lending to evaluations."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ludus.games.unity.simulator.client import StandInOptions, UnityStandIn
 from ludus.games.unity.vector import UnityVectorEnv
 
 
-def test_auto_plays_all_simulators_at_once_by_gymnasiums_contract() -> None:
-    with playing(3) as crew:
-        spec = unity_spec(crew.port, max_episode_steps=5)
-        assert choose_backend(spec, 3) == ("endpoint", "all simulators asked at once")
+def test_auto_backend_follows_the_gymnasium_vector_contract() -> None:
+    with playing(3) as standins:
+        spec = unity_spec(standins.port, max_episode_steps=5)
+        assert choose_backend(spec, 3) == ("endpoint", "all simulators are stepped at once")
         envs = make_vectorized_env(spec, 3)
         assert isinstance(envs, UnityVectorEnv)
         try:
@@ -36,7 +36,7 @@ def test_auto_plays_all_simulators_at_once_by_gymnasiums_contract() -> None:
                 assert not terminated.any()
             assert infos["final_info"]["is_success"].tolist() == [False] * 3
             for index in range(3):
-                # standing still, the last observation is the one before; the next episode is elsewhere
+                # without motion the final observation equals the previous one; the next episode starts elsewhere
                 assert envs.single_observation_space.contains(infos["final_obs"][index])
                 assert not np.allclose(infos["final_obs"][index], obs[index])
             with pytest.raises(ValueError, match="shape"):
@@ -47,24 +47,24 @@ def test_auto_plays_all_simulators_at_once_by_gymnasiums_contract() -> None:
             envs.reset()
 
 
-def test_what_the_simulator_shows_follows_the_actions() -> None:
-    with playing(1, obstacles=0) as crew:
-        envs = UnityVectorEnv(unity_spec(crew.port), 1)
+def test_observations_follow_the_actions() -> None:
+    with playing(1, obstacles=0) as standins:
+        envs = UnityVectorEnv(unity_spec(standins.port), 1)
         envs.reset()
         for _ in range(5):
             obs, *_ = envs.step(np.array([[0.4, 0.2]], np.float32))
-        tank = crew.standins[0].yard.tank
+        tank = standins.standins[0].yard.tank
         np.testing.assert_allclose(obs[0, 2:4], [tank.speed / 5, tank.turning / 5], rtol=1e-5)
         envs.close()
 
 
-def test_every_simulator_is_asked_before_any_answer_is_awaited() -> None:
+def test_all_requests_are_sent_before_any_answer_is_awaited() -> None:
     n = 4
 
     class Held(UnityStandIn):
-        """Holds its answer to a step until all simulators have been asked: a driver that waits for one would hang."""
+        """Delays its answer to a step until all simulators have a request: a sequential driver would hang."""
 
-        asked: set[int] = set()  # noqa: RUF012  # shared on purpose
+        asked: set[int] = set()  # noqa: RUF012  # shared by all instances
         everyone: asyncio.Event | None = None
 
         async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -85,17 +85,17 @@ def test_every_simulator_is_asked_before_any_answer_is_awaited() -> None:
             finally:
                 holding.cancel()
 
-    with playing(n, make=Held) as crew:
-        envs = UnityVectorEnv(unity_spec(crew.port), n)
+    with playing(n, make=Held) as standins:
+        envs = UnityVectorEnv(unity_spec(standins.port), n)
         envs.reset()
         _, _, _, _, infos = envs.step(np.zeros((n, 2), np.float32))
         assert "dropped" not in infos and Held.asked == set(range(n))
         envs.close()
 
 
-def test_an_evaluation_borrows_one_simulator_and_training_drops_that_episode_only() -> None:
-    with playing(2) as crew:
-        spec = unity_spec(crew.port)
+def test_borrowing_a_simulator_drops_only_its_episode() -> None:
+    with playing(2) as standins:
+        spec = unity_spec(standins.port)
         envs = UnityVectorEnv(spec, 2)
         envs.reset()
         envs.step(np.zeros((2, 2), np.float32))
@@ -115,9 +115,9 @@ def test_an_evaluation_borrows_one_simulator_and_training_drops_that_episode_onl
         envs.close()
 
 
-def test_a_single_env_keeps_gymnasiums_contract() -> None:
-    with playing(1, "uc2", camera=32) as crew:
-        env = make_env(unity_spec(crew.port, "uc2", max_episode_steps=3), render_mode="rgb_array")
+def test_single_env_follows_the_gymnasium_contract() -> None:
+    with playing(1, "uc2", camera=32) as standins:
+        env = make_env(unity_spec(standins.port, "uc2", max_episode_steps=3), render_mode="rgb_array")
         try:
             obs, _ = env.reset(seed=3)
             assert env.observation_space.contains(obs)
@@ -126,16 +126,16 @@ def test_a_single_env_keeps_gymnasiums_contract() -> None:
             ends = [env.step(env.action_space.sample())[3] for _ in range(3)]
             assert ends == [False, False, True]
             with pytest.raises(SimulatorsTaken):
-                UnityEnv(**unity_spec(crew.port, "uc2").kwargs)
+                UnityEnv(**unity_spec(standins.port, "uc2").kwargs)
         finally:
             env.close()
 
 
-def test_no_camera_is_said_when_a_picture_is_wanted() -> None:
-    with playing(1) as crew:
-        env = make_env(unity_spec(crew.port), render_mode="rgb_array")
+def test_render_without_a_camera_raises() -> None:
+    with playing(1) as standins:
+        env = make_env(unity_spec(standins.port), render_mode="rgb_array")
         env.reset()
-        with pytest.raises(UserError, match="no camera image"):
+        with pytest.raises(UserError, match="does not send a camera image"):
             env.render()
         env.close()
 
@@ -144,8 +144,8 @@ def test_camera_images_can_be_observed(tmp_path: Any) -> None:
     from test_use_cases import own
 
     path = own(tmp_path, observation__camera={"height": 24, "width": 20, "gray": True})
-    with playing(2, camera=48) as crew:
-        envs = UnityVectorEnv(unity_spec(crew.port, path), 2)
+    with playing(2, camera=48) as standins:
+        envs = UnityVectorEnv(unity_spec(standins.port, path), 2)
         obs, _ = envs.reset()
         assert isinstance(obs, dict)
         assert obs["camera"].shape == (2, 24, 20, 1) and obs["camera"].dtype == np.uint8
@@ -155,13 +155,13 @@ def test_camera_images_can_be_observed(tmp_path: Any) -> None:
         envs.close()
 
 
-def test_wrappers_are_put_around_envs_that_play_one_after_the_other() -> None:
-    with playing(2) as crew:
-        spec = unity_spec(crew.port)
+def test_wrappers_select_the_serial_backend() -> None:
+    with playing(2) as standins:
+        spec = unity_spec(standins.port)
         stacked = type(spec)(spec.id, kwargs=spec.kwargs, frame_stack=2)
         backend, reason = choose_backend(stacked, 2)
         assert backend == "serial" and "wrappers" in reason
-        with pytest.raises(ConfigError, match="lags and a hook"):
+        with pytest.raises(ConfigError, match="the lags and the hook"):
             UnityVectorEnv(stacked, 2)
         envs = make_vectorized_env(stacked, 2)
         obs, _ = envs.reset(seed=0)
@@ -170,9 +170,9 @@ def test_wrappers_are_put_around_envs_that_play_one_after_the_other() -> None:
         envs.close()
 
 
-def test_logs_of_simulators_are_told_when_the_run_has_begun(caplog: pytest.LogCaptureFixture) -> None:
-    with playing(1) as crew, caplog.at_level(logging.INFO, "ludus"):
-        envs = UnityVectorEnv(unity_spec(crew.port), 1)
+def test_simulator_logs_are_buffered_until_the_first_step(caplog: pytest.LogCaptureFixture) -> None:
+    with playing(1) as standins, caplog.at_level(logging.INFO, "ludus"):
+        envs = UnityVectorEnv(unity_spec(standins.port), 1)
         envs.reset()
         assert "stand-in" not in caplog.text
         envs.step(np.zeros((1, 2), np.float32))
@@ -180,7 +180,7 @@ def test_logs_of_simulators_are_told_when_the_run_has_begun(caplog: pytest.LogCa
         envs.close()
 
 
-def test_every_answer_of_the_standin_says_that_it_is_none_of_unitys() -> None:
+def test_every_answer_of_the_standin_identifies_it() -> None:
     standin = UnityStandIn(0, StandInOptions("uc1"))
     from ludus.games.unity.episode import Episode, compile_use_case
 
@@ -191,9 +191,9 @@ def test_every_answer_of_the_standin_says_that_it_is_none_of_unitys() -> None:
     )
 
 
-def test_latency_is_measured_and_taken_once() -> None:
-    with playing(2, latency=0.002) as crew:
-        envs = UnityVectorEnv(unity_spec(crew.port), 2)
+def test_latency_is_measured_and_cleared_by_take() -> None:
+    with playing(2, latency=0.002) as standins:
+        envs = UnityVectorEnv(unity_spec(standins.port), 2)
         envs.reset()
         for _ in range(5):
             envs.step(np.zeros((2, 2), np.float32))

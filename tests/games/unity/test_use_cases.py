@@ -1,4 +1,4 @@
-"""A use case says in YAML what messages mean: the shipped ones by hand-computed numbers, own ones with clear errors."""
+"""Use cases: the shipped ones against numbers computed by hand, and errors in own ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_three_use_cases_are_shipped_with_the_spaces_of_the_protocol() -> None:
     assert sizes["uc3"].use_case.observation.lags == [0, 2, 4, 6]
 
 
-def test_an_observation_of_uc1_is_what_the_tank_sees_from_its_own_seat() -> None:
+def test_uc1_observation_matches_hand_computation() -> None:
     compiled = compile_use_case("uc1")
     # looking along -x (90 degrees to the left of y), the target at -x is straight ahead, 20 m away: direction (0, 1)
     obs, _ = Episode(compiled).begin(
@@ -71,7 +71,7 @@ def test_an_observation_of_uc1_is_what_the_tank_sees_from_its_own_seat() -> None
     np.testing.assert_allclose(obs[:2], [0.3, 0.4], atol=1e-6)
 
 
-def test_rewards_and_ends_of_uc1() -> None:
+def test_uc1_rewards_and_termination() -> None:
     compiled = compile_use_case("uc1")
     episode = Episode(compiled)
     episode.begin(answer(compiled, uc1(tank())))
@@ -90,7 +90,7 @@ def test_rewards_and_ends_of_uc1() -> None:
     assert (reward, terminated, info) == (pytest.approx(-2.0 - 2.0 - 0.01), True, {"is_success": False})
 
 
-def test_an_episode_ends_after_its_most_steps() -> None:
+def test_episode_is_truncated_after_max_steps() -> None:
     compiled = compile_use_case("uc1")
     episode = Episode(compiled, max_steps=2)
     same = answer(compiled, uc1(tank()))
@@ -109,7 +109,7 @@ def test_an_action_becomes_the_fields_of_the_request() -> None:
     assert compiled.reset_request.decode(Episode(compiled).reset_request(None))["reset"] is True
 
 
-def test_lags_show_frames_of_steps_before_and_zeros_before_the_first() -> None:
+def test_lags_add_previous_frames_and_zeros_before_the_first() -> None:
     compiled = compile_use_case("uc3")
     episode = Episode(compiled)
     enemy = {"pose": {"y": 20.0}, "health_info": {"max_health": 100.0, "health": 100.0}}
@@ -128,18 +128,18 @@ def test_lags_show_frames_of_steps_before_and_zeros_before_the_first() -> None:
 @pytest.mark.parametrize(
     ("state", "what"),
     [
-        (uc1(tank(smart_laser_scan=scan(rays=18))), "makes 23 observations, 25 are described.*scan 18"),
-        (uc1(tank(x=float("nan"))), "not numbers"),
-        (uc1(tank(x=float("inf"))), "not numbers|does not fit"),
+        (uc1(tank(smart_laser_scan=scan(rays=18))), "gives 23 observations, expected 25.*scan 18"),
+        (uc1(tank(x=float("nan"))), "NaN or infinite"),
+        (uc1(tank(x=float("inf"))), "NaN or infinite|does not match"),
     ],
 )
-def test_an_answer_that_makes_no_sense_is_named(state: dict[str, Any], what: str) -> None:
+def test_invalid_answer_raises_with_the_reason(state: dict[str, Any], what: str) -> None:
     compiled = compile_use_case("uc1")
     with pytest.raises(BadAnswer, match=what):
         Episode(compiled).begin(answer(compiled, state))
 
 
-def test_an_answer_of_another_use_case_is_named() -> None:
+def test_answer_of_another_use_case_raises() -> None:
     compiled, other = compile_use_case("uc1"), compile_use_case("uc2")
     enemy = {"pose": {"y": 20.0}, "health_info": {"max_health": 100.0, "health": 100.0}}
     with pytest.raises((CdrError, BadAnswer)):
@@ -170,20 +170,20 @@ def own(tmp_path: Path, **changes: Any) -> str:
         ({"quantities__speed": {"ratio": ["distance"]}}, "takes 2", "speed"),
         ({"quantities__speed": {"norm": "offset", "by": 2}}, "no option 'by'", "speed"),
         ({"action__fields": [{"to": "action.tank.speed", "index": 0}]}, "unknown field of StepRequest", "fields"),
-        ({"action__fields": [{"to": "action.tank.target_twist.y", "index": 2}]}, "action 2 of 2", "fields"),
+        ({"action__fields": [{"to": "action.tank.target_twist.y", "index": 2}]}, "2 out of range 0 to 1", "fields"),
         ({"messages__Pose2D": {"x": "flot32"}}, "unknown type 'flot32'", "x"),
         ({"services__step__request": "StepReqest"}, "unknown message", "request"),
         ({"reset__values": {"rest": True}}, "unknown field of ResetRequest", "reset"),
         ({"hook": "os:system"}, "not a subclass", "hook"),
         ({"hook": "no_such_module:Hook"}, "not a subclass", "hook"),
-        ({"observation__lags": [0, 0]}, "different numbers", "lags"),
+        ({"observation__lags": [0, 0]}, "different integers", "lags"),
         ({"rewrad": []}, "unknown key 'rewrad'", "rewrad"),
         ({"reward": [{"quantity": "nearer", "constant": 1.0}]}, "either a quantity or a constant", "reward"),
         ({"timestamps__received": "when"}, "unknown field of Response", "received"),
         ({"observation__camera": {"height": 2}}, "greater than or equal to 8", "height"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_an_own_use_case_is_named_with_its_line(
+def test_error_in_a_use_case_names_its_line(
     tmp_path: Path, changes: dict[str, Any], what: str, key: str
 ) -> None:
     path = own(tmp_path, **changes)
@@ -195,15 +195,15 @@ def test_a_mistake_in_an_own_use_case_is_named_with_its_line(
     assert key in line
 
 
-def test_an_unknown_use_case_names_the_nearest() -> None:
+def test_unknown_use_case_suggests_the_nearest() -> None:
     with pytest.raises(UnknownName, match="did you mean 'uc1'"):
         compile_use_case("uc11")
-    with pytest.raises(ConfigError, match="there is no use case"):
+    with pytest.raises(ConfigError, match=r"use case .* not found"):
         compile_use_case("nowhere.yaml")
 
 
 class Doubling(UseCaseHook):
-    """Everything a hook can change."""
+    """Overrides every method of a hook."""
 
     def begin(self, message: Any, values: Any) -> None:
         self.began = True
@@ -225,7 +225,7 @@ class Doubling(UseCaseHook):
         return {"distance": values["distance"]}
 
 
-def test_a_hook_says_what_yaml_cannot(tmp_path: Path) -> None:
+def test_hook_changes_all_results(tmp_path: Path) -> None:
     compiled = compile_use_case(own(tmp_path, hook=f"{__name__}:Doubling"))
     episode = Episode(compiled)
     obs, info = episode.begin(answer(compiled, uc1(tank())))
@@ -236,7 +236,7 @@ def test_a_hook_says_what_yaml_cannot(tmp_path: Path) -> None:
     assert sent["action"]["tank"]["target_twist"]["x"] == 7.0
 
 
-def test_a_simulator_that_takes_seeds_gets_them(tmp_path: Path) -> None:
+def test_seeds_are_sent_to_a_simulator_that_accepts_them(tmp_path: Path) -> None:
     path = own(
         tmp_path,
         messages__ResetRequest={"request_sent_timestamp": "Time", "reset": "bool", "seed": "int32"},
@@ -246,7 +246,7 @@ def test_a_simulator_that_takes_seeds_gets_them(tmp_path: Path) -> None:
     assert compiled.reset_request.decode(Episode(compiled).reset_request(2**31 + 5))["seed"] == 6
 
 
-def test_the_shipped_files_are_what_the_model_says() -> None:
+def test_shipped_use_cases_match_the_schema() -> None:
     for name in shipped_use_cases():
         data, _ = read_yaml(SHIPPED / f"{name}.yaml")
         assert UseCase.model_validate(data).name == name

@@ -102,13 +102,14 @@ class Reference:
         if self.algorithm == "GRPO":
             results = []
             for one in turns:
-                peers: dict[int, list[float]] = {}
-                for other in turns:
-                    if (other.game, other.seat, other.group) == (one.game, one.seat, one.group):
-                        peers.setdefault(other.match, []).append(other.reward)
-                means = [np.mean(rewards) for rewards in peers.values()]
-                std = np.std(means) if h["std"] else 1.0
-                results.append(float((one.reward - np.mean(means)) / std))
+                group = [o for o in turns if (o.group, o.seat) == (one.group, one.seat)]
+                of_match = {o.match: o.reward for o in group}
+                first = min(o.index for o in turns if o.group == one.group)
+                std = float(np.std(list(of_match.values()))) if h["std"] and one.group is not None else 1.0
+                if one.group is None or one.index != first:
+                    del of_match[one.match]
+                mean = float(np.mean(list(of_match.values()))) if of_match else one.reward
+                results.append((one.reward - mean) / (std or 1.0))
             return results, [0.0] * n
         advantages, targets = [0.0] * n, [0.0] * n
         for i, one in enumerate(turns):
@@ -223,7 +224,7 @@ def gradients(tokens_per_step: int, checkpointing: bool = False) -> list[Tensor]
     one.update(made_up(), 0.0)
     student = one.students["learner"]
     assert student.head is not None
-    every = [*student.parameters, *student.head.parameters()]
+    every = [*student.masters.parameters, *student.head.parameters()]
     return [parameter.grad for parameter in every if parameter.grad is not None]
 
 
@@ -266,7 +267,7 @@ def test_odd_batches_stay_finite(algorithm: str, case: str) -> None:
     data = made_up(group=True)
     for i, one_turn in enumerate(data.turns):
         if case == "alone":
-            one_turn.group = i
+            one_turn.group = one_turn.match
         if case == "empty" or (case == "one empty prompt end" and i == 0):
             one_turn.completion = ()
             one_turn.log_probs = np.zeros(0, np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,17 @@ def test_a_bots_moves_are_what_its_games_ask_for() -> None:
     assert len(shown(WarmupConfig(source="random", pairs=3), longest=5)[0].prompt) == 5
 
 
+def test_a_move_is_shown_after_the_thought_that_its_prompt_opens() -> None:
+    pytest.importorskip("textarena")
+    thinking = replace(table(), template=make_template("qwen3-reasoning"))
+    for pair in shown(WarmupConfig(source="minimax", pairs=4), thinking):
+        assert TOKENIZER.decode(pair.prompt).endswith("<think>\n")
+        assert TOKENIZER.decode(pair.completion).startswith("</think>\n\n[")
+
+
 def test_games_are_drawn_by_weight_and_written_as_each_reads_them() -> None:
     pytest.importorskip("textarena")
-    both = (table(extract="boxed"), table("Nim-v0", "last-line", weight=1e-9))
+    both = (table(extract="boxed"), table("Nim-v0", "last-line", weight=1e-6))
     pairs = shown(WarmupConfig(source="minimax", pairs=12), *both)
     assert all(TOKENIZER.decode(pair.completion).startswith("\\boxed{[") for pair in pairs)
 

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from language_families import FAMILIES, SMALL, logits, save, table_row
 
 from ludus.config.language import AdapterConfig, LanguageConfig
+from ludus.config.schema import TrainerConfig
 from ludus.errors import UserError
 from ludus.language.models.foreign import ForeignModel
 from ludus.language.models.llama import LlamaModel
 from ludus.language.models.model import whole_rows
 from ludus.language.models.models import load_language_model, tiny
+from ludus.language.models.tokenizer import ByteTokenizer
 from ludus.language.models.weights import save_model
+from ludus.training.factory import create_trainer
 
 transformers = pytest.importorskip("transformers")
 
-SMALL = {
-    "vocab_size": 120,
-    "hidden_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 128,
-}
+DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "language-models.md"
+FAST = ("llama", "gpt2", "qwen3_5_text", "mamba", "rwkv")
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 10_000.0,
@@ -51,46 +49,6 @@ FOREIGN: dict[str, Any] = {
 }
 
 
-def save(folder: Path, kind: str, settings: dict[str, Any], **how: Any) -> Any:
-    """A model of transformers with drawn weights, saved with a tokenizer of single characters."""
-    torch.manual_seed(5)
-    model = transformers.AutoModelForCausalLM.from_config(getattr(transformers, kind)(**settings)).eval()
-    with torch.no_grad():
-        for (
-            weight
-        ) in model.parameters():  # biases and norms too: a family that ignores them must be found out
-            weight.add_(torch.randn_like(weight) * 0.1)
-    model.save_pretrained(folder, **how)
-    characters = [chr(i) for i in range(33, 126)]
-    vocab = {character: i for i, character in enumerate([*characters, "<s>", "</s>"])}
-    (folder / "tokenizer.json").write_text(
-        json.dumps(
-            {
-                "version": "1.0",
-                "added_tokens": [
-                    {"id": vocab[s], "content": s, "special": True, "normalized": False, "single_word": False,
-                     "lstrip": False, "rstrip": False}
-                    for s in ("<s>", "</s>")
-                ],
-                "decoder": {"type": "Fuse"},
-                "model": {"type": "BPE", "vocab": vocab, "merges": [], "unk_token": None},
-            }
-        )
-    )  # fmt: skip
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps(
-            {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>",
-             "chat_template": "{% for m in messages %}<s>{{ m.content }}{% endfor %}</s>"}
-        )
-    )  # fmt: skip
-    return model
-
-
-def logits(model: Any, tokens: torch.Tensor, adapter: str | None = None) -> torch.Tensor:
-    positions, segments = whole_rows([tokens.shape[1]] * len(tokens), torch.device("cpu"))
-    return model.head(model.hidden(tokens, positions, segments, adapter=adapter), adapter=adapter)
-
-
 def tokens_of(rows: int = 2, length: int = 50) -> torch.Tensor:
     return torch.randint(0, 120, (rows, length), generator=torch.Generator().manual_seed(1))
 
@@ -103,6 +61,19 @@ def test_the_own_forward_gives_transformers_logits(name: str, tmp_path: Path) ->
     assert isinstance(ours, LlamaModel)
     with torch.no_grad():
         torch.testing.assert_close(logits(ours, tokens_of()), theirs(tokens_of()).logits, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.long) for name in FAMILIES]
+)
+def test_a_family_samples_trains_and_resumes_as_documented_or_is_refused(name: str, tmp_path: Path) -> None:
+    row = table_row(name, tmp_path)
+    assert row in DOCS.read_text("utf-8").splitlines(), "python docs/generate_families.py"
+
+
+def test_the_documentation_lists_these_families_and_no_others() -> None:
+    rows = [line for line in DOCS.read_text("utf-8").splitlines() if "| yes |" in line or "| no |" in line]
+    assert [row.split("`")[1] for row in rows] == list(FAMILIES)
 
 
 @pytest.mark.parametrize("name", FOREIGN)
@@ -210,3 +181,49 @@ def test_a_damaged_folder_is_reported_in_three_lines(damage: str, tmp_path: Path
     with pytest.raises(UserError) as caught:
         load_language_model(LanguageConfig(model=str(tmp_path)), "cpu")
     assert str(tmp_path) in caught.value.where and caught.value.fix
+
+
+TEXT = {
+    "vocab_size": 120,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+}
+
+
+def test_vision_towers_are_not_adapted() -> None:
+    vision = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision |= {"image_size": 28, "patch_size": 14}
+    config = transformers.Gemma3Config(text_config=TEXT, vision_config=vision, mm_tokens_per_image=4)
+    inner = transformers.Gemma3ForConditionalGeneration(config)
+    model = ForeignModel(inner, ByteTokenizer())
+    paths = list(model.products())
+    assert len(paths) == 2 * 7 and all(path.startswith("model.language_model.") for path in paths)
+    assert [part.split()[0] for part in model.unadapted()] == ["model.vision_tower"]
+
+
+def test_fused_experts_that_an_adapter_skips_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("textarena")
+    save(tmp_path / "model", "MixtralConfig", TEXT | {"num_local_experts": 4})
+    config = TrainerConfig(
+        algorithm="REINFORCE",
+        language={"model": str(tmp_path / "model"), "adapter": {"rank": 2}},
+        games={"train": ["TicTacToe-v0"]},
+        device="cpu",
+        save_dir=str(tmp_path / "runs"),
+    )
+    trainer = create_trainer(None, config)
+    with caplog.at_level(logging.INFO, logger="ludus"):
+        trainer.create_model()
+    trainer.close()
+    assert "adapters are added to the layers k_proj, o_proj, q_proj, v_proj" in caplog.messages
+    said = [text for text in caplog.messages if text.startswith("no adapter is added to")]
+    assert [text.split()[5] for text in said] == [
+        "model.layers.*.mlp.experts.down_proj",
+        "model.layers.*.mlp.experts.gate_up_proj",
+    ]

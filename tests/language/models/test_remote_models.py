@@ -2,72 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from chat_server import Answer, Server, refused, spoken
 
 from ludus.errors import UserError
 from ludus.language.models import remote
 from ludus.language.models.remote import ADDRESS, KEY, OpenAIClient, RemoteOptions, _Pace
+from ludus.league.players import TokenUse
 
 SECRET = "sk-very-secret-123"
-Answer = tuple[int, dict[str, str], bytes]
-
-
-class Server:
-    """Answers as `behave(body, number of the request)` says."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[dict[str, Any], dict[str, str]]] = []
-        self.busy = self.most_busy = 0
-        self.behave: Callable[[dict[str, Any], int], Answer] = lambda body, n: spoken("[4]")
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.seen.append((body, dict(self.headers)))
-                outer.busy += 1
-                outer.most_busy = max(outer.busy, outer.most_busy)
-                code, headers, data = outer.behave(body, len(outer.seen))
-                outer.busy -= 1
-                self.send_response(code)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-        self.address = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
-        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-
-
-def spoken(text: str | None) -> Answer:
-    answer = {
-        "choices": [{"message": {"role": "assistant", "content": text}}],
-        "usage": {"prompt_tokens": 10, "completion_tokens": 3},
-    }
-    return 200, {"Content-Type": "application/json"}, json.dumps(answer).encode()
-
-
-def refused(code: int, message: str = "no", **headers: str) -> Answer:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return code, named, json.dumps({"error": {"message": message}}).encode()
 
 
 @pytest.fixture
@@ -91,6 +40,67 @@ def test_every_prompt_gets_its_answer_and_the_cost_is_counted(server: Server) ->
     body, headers = server.seen[0]
     assert (body["model"], body["max_tokens"], body["temperature"]) == ("small-model", 7, 0.5)
     assert headers["Authorization"] == f"Bearer {SECRET}"
+
+
+REFUSALS = {
+    "max_tokens": "Unsupported parameter: 'max_tokens' is not supported with this model. "
+    "Use 'max_completion_tokens' instead.",
+    "temperature": "Unsupported value: 'temperature' does not support 0.5 with this model.",
+}
+
+
+def test_a_parameter_that_a_model_refuses_is_left_out_from_then_on(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    def behave(body: dict[str, Any], n: int) -> Answer:
+        named = next((name for name in REFUSALS if name in body), None)
+        return spoken("[1]") if named is None else refused(400, REFUSALS[named])
+
+    server.behave = behave
+    client = OpenAIClient.from_ref("thinker?temperature=0.5&max_tokens=900")
+    assert client.ask(["a"]) == ["[1]"] and len(server.seen) == 3
+    assert client.ask(["b", "c"]) == ["[1]", "[1]"] and len(server.seen) == 5
+    body = server.seen[-1][0]
+    assert body["max_completion_tokens"] == 900 and not REFUSALS.keys() & body.keys()
+    assert sum("refuses the parameter" in text for text in caplog.messages) == 2
+
+
+@pytest.mark.parametrize("said", ["max_tokens is too large: this model supports at most 100", "bad request"])
+def test_a_value_that_is_refused_is_an_error(said: str, server: Server) -> None:
+    server.behave = lambda body, n: refused(400, said)
+    (error,) = OpenAIClient("m").ask(["a"])
+    assert isinstance(error, UserError) and said in error.what and len(server.seen) == 1
+
+
+def test_each_remote_has_an_address_and_a_key_of_its_own(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Server()
+    try:
+        monkeypatch.setenv("OTHER_API_KEY", "sk-of-the-other")
+        first = OpenAIClient.from_ref("m")
+        second = OpenAIClient.from_ref(f"m?base_url={other.address}&key_env=OTHER_API_KEY")
+        third = OpenAIClient.from_ref(f"m?base_url={other.address}")
+        assert [client.ask(["a"]) for client in (first, second, third)] == [["[4]"]] * 3
+        assert server.seen[0][1]["Authorization"] == f"Bearer {SECRET}" and len(server.seen) == 1
+        assert other.seen[0][1]["Authorization"] == "Bearer sk-of-the-other"
+        assert "Authorization" not in other.seen[1][1]  # the usual key is for the usual server
+        other.behave = lambda body, n: refused(401, "wrong key: sk-of-the-other")
+        (error,) = second.ask(["a"])
+        assert "sk-of-the-other" not in str(error) and "OTHER_API_KEY" in str(error)
+    finally:
+        other.close()
+
+
+def test_tokens_are_taken_once(server: Server) -> None:
+    client = OpenAIClient.from_ref("m?price_in=2&price_out=10")
+    client.ask(["a", "b"])
+    assert client.take_token_use() == TokenUse(2, 20, 6, pytest.approx((20 * 2 + 6 * 10) / 1e6))
+    client.ask(["c"])
+    use = client.take_token_use()
+    assert (use.requests, use.prompt_tokens, use.completion_tokens) == (1, 10, 3)
+    unpriced = OpenAIClient("m")
+    assert unpriced.take_token_use() == TokenUse(0, 0, 0, None)
 
 
 def test_an_answer_without_text_is_an_empty_one(server: Server) -> None:
@@ -260,6 +270,9 @@ def test_an_address_that_is_none_is_refused(address: str, monkeypatch: pytest.Mo
         ("m?rmp=3", "unknown option 'rmp'"),
         ("m?rpm=fast", "a number"),
         ("m?parallel=0", "cannot be 0"),
+        ("m?key_env=sk-a-key", "name of an environment variable"),
+        ("m?key_env=NOT_SET_ANYWHERE", "no key"),
+        ("m?base_url=ftp://x", "address"),
         ("", "name"),
     ],
 )

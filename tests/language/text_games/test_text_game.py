@@ -356,6 +356,18 @@ def test_a_gymnasium_env_of_texts_is_a_game_with_one_seat() -> None:
 
 
 @pytest.mark.usefixtures("text_envs")
+def test_an_env_rewards_each_move_and_keeps_what_it_gave_when_it_is_cut_off() -> None:
+    game = started(GameSpec("gym:Countdown-v0", max_turns=3), 3)
+    start = int(game.observe().text.split()[-1].rstrip("."))
+    rewards = []
+    for move in (f"[{start - 1}]", "[99]", f"[{start - 2}]"):
+        game.play(move)
+        rewards.append(game.last_reward)
+    assert rewards == [1.0, 0.0, 1.0]
+    assert game.outcome() == GameOutcome((2.0,), "not over after 3 turns", (False,), cut_off=True)
+
+
+@pytest.mark.usefixtures("text_envs")
 def test_an_env_that_takes_numbers_reads_them_from_the_text() -> None:
     game = started(GameSpec("gym:Doors-v0"))
     assert not game.play("[7]")

@@ -1,4 +1,4 @@
-"""The page of an analysis opens from disk, needs no network, and draws every chart; pictures hold the same charts."""
+"""The page of an analysis opens from disk without a network and draws every chart; pictures have the same charts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ FIGURES = [
 ]
 
 
-def test_in_a_browser_every_chart_is_drawn_without_network_or_complaint(tmp_path: Path, browser: Any) -> None:
+def test_every_chart_is_drawn_in_a_browser_without_network_or_errors(tmp_path: Path, browser: Any) -> None:
     path = write_page(tmp_path / "analysis.html", f"A run {EVIL}", EVIL, {"return": "1", EVIL: EVIL}, FIGURES)
     page = browser.new_context(offline=True, viewport={"width": 1100, "height": 800}).new_page()
     complaints: list[str] = []
@@ -83,7 +83,7 @@ def test_in_a_browser_every_chart_is_drawn_without_network_or_complaint(tmp_path
     assert complaints == []
 
 
-def test_plotly_gets_the_very_numbers() -> None:
+def test_plotly_gets_the_same_numbers() -> None:
     drawn = plotted(FIGURES[0])
     np.testing.assert_array_equal(drawn.data[1].y, wave("hip").y.astype(np.float32))
     bands = drawn.data[-1]
@@ -100,9 +100,7 @@ def test_pictures_are_pngs_named_after_their_figures(tmp_path: Path) -> None:
             assert picture.format == "PNG" and len(np.unique(np.asarray(picture.convert("L")))) > 20
 
 
-def test_without_matplotlib_one_line_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_matplotlib_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtra, match="'plots'"):
         write_pictures(tmp_path, FIGURES)

@@ -123,7 +123,7 @@ def test_what_was_taken_in_is_there_after_a_restart(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_damaged_index_is_made_anew_and_one_in_use_left_alone(tmp_path: Path) -> None:
+def test_a_damaged_index_is_rebuilt_and_one_in_use_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
     path.write_bytes(b"this is no database" * 1000)
     one = ColumnStore(path)

@@ -100,7 +100,7 @@ def test_a_lock_that_is_a_link_to_another_runs_lock_stops_neither(root: Path, si
 
 def test_what_cannot_be_resumed_is_said(root: Path, site: Site) -> None:
     run = write_run(root, "one")
-    assert resume(site, "one") == (409, "the run has no checkpoint to go on from")
+    assert resume(site, "one") == (409, "the run has no checkpoint to resume from")
     _checkpoint(run)
     assert resume(site, "one", steps="; rm -rf /")[0] == 409
     with RunLock(run):

@@ -1,4 +1,4 @@
-"""What the pages are told, over HTTP, by the real server."""
+"""Data that the real server sends to the pages over HTTP."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from ludus.runs.mirror.state import MirrorState
 
 
 def test_the_table_and_a_run(root: Path, site: Site) -> None:
-    path = write_run(root, "one", [1.0, 2.0], command="ludus train x api_key=abc123def")
-    (path / "report.html").write_text("<p>hello")
+    write_run(root, "one", [1.0, 2.0], command="ludus train x api_key=abc123def")
     page = site.get("/api/runs/" + site.id_of("one"))
     runs = site.get("/api/runs")
     assert [run["name"] for run in runs["runs"]] == ["one"] and runs["root"] == str(root.resolve())
@@ -32,11 +31,11 @@ def test_the_table_and_a_run(root: Path, site: Site) -> None:
         "time/seconds",
         "updates",
     ]
-    assert page["has"] == {"videos": 0, "games": 0, "league": False, "report": True}
+    assert page["has"] == {"videos": 0, "games": 0, "league": False}
     assert page["info"]["command"] == "ludus train x api_key=•••"
 
 
-def test_damaged_rows_and_the_mirror_are_told(root: Path, site: Site, tmp_path: Path) -> None:
+def test_damaged_rows_and_the_mirror_are_reported(root: Path, site: Site, tmp_path: Path) -> None:
     path = write_run(root, "one", [1.0, 2.0])
     with (path / "metrics.jsonl").open("a") as file:
         file.write("torn\n")
@@ -145,8 +144,8 @@ def test_videos_are_served_in_parts(root: Path, site: Site) -> None:
     (path / "videos").mkdir()
     (path / "videos" / "000000000100.mp4").write_bytes(bytes(range(256)) * 4)
     address = f"/api/runs/{site.id_of('one')}/videos"
-    [film] = site.get(address)
-    assert (film["name"], film["size"], film["step"]) == ("000000000100.mp4", 1024, 100)
+    [video] = site.get(address)
+    assert (video["name"], video["size"], video["step"]) == ("000000000100.mp4", 1024, 100)
 
     def part(asked: str) -> tuple[int, dict[str, str], bytes]:
         head = f"GET {address}/000000000100.mp4 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -240,7 +239,7 @@ def test_a_plain_run_has_none_of_it(root: Path, site: Site) -> None:
     assert site.get(address + "/league") is None
     for part in ("/games", "/videos", "/logs", "/checkpoints"):
         assert site.get(address + part) == []
-    for part in ("/games/train/1.jsonl", "/videos/x.mp4", "/logs/x.log", "/report", "/nothing"):
+    for part in ("/games/train/1.jsonl", "/videos/x.mp4", "/logs/x.log", "/nothing"):
         with pytest.raises(urllib.error.HTTPError, match="404"):
             site.get(address + part)
 

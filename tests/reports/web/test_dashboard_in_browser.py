@@ -19,13 +19,13 @@ REWARD = "rollout/ep_rew_mean"
 
 
 def points(page: Any, metric: str = REWARD) -> int:
-    """How many points the chart of a metric has drawn."""
+    """Return how many points the chart of a metric has drawn."""
     canvas = page.locator(f'section[data-metric="{metric}"] canvas')
     return int((canvas.count() and canvas.get_attribute("data-points")) or 0)
 
 
 def ink(page: Any, metric: str) -> int:
-    """How many different colours the chart's pixels have: more than one means that something is drawn."""
+    """Return how many different colours the chart's pixels have: more than one means that something is drawn."""
     script = """(canvas) => {
         const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
         const found = new Set();

@@ -1,4 +1,4 @@
-"""The places a mirror can be, each real or as near to it as a loopback address allows."""
+"""Remote storage for tests of mirrors, on loopback."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def s3_address() -> Iterator[tuple[str, Door]]:
 
 @pytest.fixture
 def s3(s3_address: tuple[str, Door], monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
-    """An S3 server with the bucket `runs`, which s3fs finds as it does in life: through the environment."""
+    """An S3 server with the bucket `runs`, which s3fs finds through the environment, as in real use."""
     from s3_server import KEY_ID, SECRET
 
     address, door = s3_address
@@ -49,7 +49,7 @@ def s3(s3_address: tuple[str, Door], monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 @pytest.fixture(scope="session")
 def service_account(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A key file as Google's console gives it, and the secret in it. Its token endpoint is filled in by `drive`."""
+    """A key file as downloaded from Google's console, and its secret. `drive` fills in its token endpoint."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -65,9 +65,9 @@ def service_account(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str
 
 @pytest.fixture
 def drive(monkeypatch: pytest.MonkeyPatch, service_account: tuple[Path, str]) -> Iterator[FakeDrive]:
-    """Google Drive, as the real gdrive-fsspec and the real client see it: only the host's name is another.
+    """A fake Google Drive for the real gdrive-fsspec and the real client: only the host name differs.
 
-    gdrive-fsspec lets nobody choose the host, so requests for it are sent to loopback at the last moment.
+    The host cannot be configured in gdrive-fsspec, so its requests are redirected to loopback.
     """
     import fsspec.config
     import httplib2

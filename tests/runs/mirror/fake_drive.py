@@ -1,4 +1,4 @@
-"""The part of Google Drive's HTTP API that a mirror uses, on loopback, with its ways of going wrong.
+"""A fake of the part of Google Drive's HTTP API that a mirror uses, on loopback, with its failures.
 
 Files have ids, names need not be unique, uploads are resumable in pieces of 256 KiB, and every request needs a token
 that the token endpoint gives for a signed assertion.
@@ -22,7 +22,7 @@ PIECE = 256 * 1024
 
 
 class FakeDrive:
-    """What the drive holds, and what is to go wrong next."""
+    """The content of the drive, and the next failures."""
 
     def __init__(self) -> None:
         self.files: dict[str, dict[str, Any]] = {}
@@ -31,9 +31,9 @@ class FakeDrive:
         self.full = False
         self.signed_out = False
         self.corrupt = 0
-        """So many of the next files are stored with a wrong byte."""
+        """Number of the next files that are stored with a wrong byte."""
         self.cut_off = 0
-        """So many of the next pieces of an upload are answered with a server's error."""
+        """Number of the next pieces of an upload that get a server error."""
 
     def add(self, meta: dict[str, Any], content: bytes | None) -> dict[str, Any]:
         self.number += 1
@@ -48,7 +48,7 @@ class FakeDrive:
         return entry
 
     def find(self, query: str) -> list[dict[str, Any]]:
-        """What `'parent' in parents and name = '…' and mimeType = '…' and trashed = false` means."""
+        """Evaluate `'parent' in parents and name = '…' and mimeType = '…' and trashed = false`."""
         parent = re.match(r"'([^']+)' in parents", query)
         assert parent is not None
         wanted = dict(re.findall(r"(name|mimeType) = '((?:[^'\\\\]|\\\\.)*)'", query))
@@ -70,7 +70,7 @@ def _shown(entry: dict[str, Any]) -> dict[str, Any]:
 def _handler(drive: FakeDrive) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # an answer in one packet, or each would wait for the last to be acknowledged
+        wbufsize = -1  # one packet per answer, otherwise each waits for the acknowledgement of the last
         disable_nagle_algorithm = True
 
         def log_message(self, *arguments: Any) -> None:
@@ -177,7 +177,7 @@ def _handler(drive: FakeDrive) -> type[BaseHTTPRequestHandler]:
 
 @contextmanager
 def fake_drive() -> Iterator[tuple[str, FakeDrive]]:
-    """The address of the server, and what it holds."""
+    """Yield the address of the server, and its content."""
     drive = FakeDrive()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(drive))
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Run directories with everything in them that a mirror must bring over, made without training."""
+"""Run directories with all files that are mirrored, made without training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ludus.runs.directory import RunDirectory
 
 
 def make_run(root: Path, *, steps: tuple[int, ...] = (100, 200), size: int = 64) -> RunDirectory:
-    """A run with checkpoints at `steps`, each with tensors of `size` floats."""
+    """Make a run with checkpoints at `steps`, each with tensors of `size` floats."""
     run = RunDirectory.create(root, "Cart Pole", "PPO", "mine", now=datetime(2026, 1, 2, 3, 4, 5))
     run.config_path.write_text("name: mine\n")
     run.episodes_path.touch()
@@ -22,7 +22,7 @@ def make_run(root: Path, *, steps: tuple[int, ...] = (100, 200), size: int = 64)
     for step in steps:
         add_checkpoint(run, step, size=size)
     run.videos_dir.mkdir()
-    (run.videos_dir / "000000000100.mp4").write_bytes(b"film" * 100)
+    (run.videos_dir / "000000000100.mp4").write_bytes(b"video" * 100)
     run.report_path.write_text("<html>")
     (run.path / "wandb").mkdir()
     (run.path / "wandb" / "local").write_text("theirs")
@@ -32,7 +32,7 @@ def make_run(root: Path, *, steps: tuple[int, ...] = (100, 200), size: int = 64)
 
 
 def add_checkpoint(run: RunDirectory, step: int, *, keep: int = 0, size: int = 64) -> None:
-    """Save a checkpoint, and the row of metrics that it counts on."""
+    """Save a checkpoint and its row of metrics."""
     with run.metrics_path.open("a") as file:
         file.write(json.dumps({"step": step}) + "\n")
     state: dict[str, Any] = {"files": {"metrics.jsonl": run.metrics_path.stat().st_size}}
@@ -41,7 +41,7 @@ def add_checkpoint(run: RunDirectory, step: int, *, keep: int = 0, size: int = 6
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file that a mirror brings over."""
+    """Return every file that is mirrored."""
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     return {
         name: path.read_bytes()

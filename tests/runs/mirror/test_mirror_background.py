@@ -1,4 +1,4 @@
-"""Whatever its mirror does, a run goes on: trouble is told once, kept in the run's state, and made up for later."""
+"""A run continues whatever its mirror does: failures are reported once, recorded, and retried."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUICK: Any = {"every": 0.02, "look": 0.02}
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for what another thread is about to do."""
+    """Wait for a condition that another thread fulfils."""
     end = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < end, "it never came"
@@ -38,7 +38,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_what_appears_while_the_run_trains_is_there_at_its_end(tmp_path: Path) -> None:
+def test_files_written_during_training_are_mirrored(tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs")
     url = f"file://{tmp_path}/mirror"
     mirror = Mirror(run, url, **QUICK)
@@ -53,7 +53,7 @@ def test_what_appears_while_the_run_trains_is_there_at_its_end(tmp_path: Path) -
     assert state is not None and (state.missing, state.trouble) == (0, None)
 
 
-def test_a_remote_that_goes_away_is_told_once_and_caught_up_with_when_it_is_back(
+def test_lost_remote_is_reported_once_and_updated_after_reconnect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = make_run(tmp_path / "runs")
@@ -68,13 +68,13 @@ def test_a_remote_that_goes_away_is_told_once_and_caught_up_with_when_it_is_back
         add_checkpoint(run, 400)
         folder.unlink()
         mirror.close()
-    assert len(warnings(caplog)) == 1 and "Training goes on" in warnings(caplog)[0]
+    assert len(warnings(caplog)) == 1 and "Training continues" in warnings(caplog)[0]
     assert contents(pull_run(f"file://{folder}", tmp_path / "back").run.path) == contents(run.path)
     state = MirrorState.load(run.path)
     assert state is not None and state.trouble is None
 
 
-def test_what_never_arrived_is_counted_at_the_end_and_sent_by_a_later_command(
+def test_missing_files_are_counted_and_sent_by_a_later_command(
     s3: Door, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = make_run(tmp_path / "runs", steps=(100,))
@@ -83,7 +83,7 @@ def test_what_never_arrived_is_counted_at_the_end_and_sent_by_a_later_command(
         Mirror(run, "s3://runs", patience=20.0, **QUICK).close()
     first, last = warnings(caplog)
     assert "the credentials may have expired" in first
-    assert f"lacks {len(contents(run.path))} files" in last and f"ludus mirror {run.path}" in last
+    assert f"{len(contents(run.path))} files are missing" in last and f"ludus mirror {run.path}" in last
     state = MirrorState.load(run.path)
     assert state is not None and state.missing == len(contents(run.path))
     s3.refuse = None
@@ -98,7 +98,7 @@ def release() -> Iterator[threading.Event]:
     event.set()
 
 
-def test_a_remote_that_hangs_is_left_behind(
+def test_hanging_remote_does_not_block_the_end_of_a_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -108,11 +108,11 @@ def test_a_remote_that_hangs_is_left_behind(
     run = make_run(tmp_path / "runs")
     with caplog.at_level(logging.INFO, logger="ludus.runs"):
         Mirror(run, f"file://{tmp_path}/mirror", patience=0.3, **QUICK).close()
-    assert "not done in time" in warnings(caplog)[-1]
+    assert "not finished in time" in warnings(caplog)[-1]
     assert run.info()["status"] == "running"
 
 
-def test_who_stops_the_waiting_does_not_wait(
+def test_stopping_ends_the_wait_for_the_mirror(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: threading.Event
 ) -> None:
     monkeypatch.setattr(Remote, "write", lambda self, name, source: release.wait() and None)
@@ -120,7 +120,7 @@ def test_who_stops_the_waiting_does_not_wait(
     mirror.close(stopping=lambda: True)
 
 
-def test_a_checkpoint_that_is_deleted_while_it_goes_up_goes_up_whole(
+def test_checkpoint_deleted_during_its_upload_is_uploaded_completely(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path / "runs", steps=(100,))
@@ -141,7 +141,7 @@ def test_a_checkpoint_that_is_deleted_while_it_goes_up_goes_up_whole(
     )
 
 
-def test_a_checkpoint_that_appears_during_a_pass_waits_for_the_metrics_it_counts_on(
+def test_checkpoint_saved_during_a_pass_is_uploaded_with_its_metrics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path / "runs")
@@ -162,7 +162,7 @@ def test_a_checkpoint_that_appears_during_a_pass_waits_for_the_metrics_it_counts
     assert contents(pull_run(url, tmp_path / "later").run.path) == contents(run.path)
 
 
-def test_two_processes_do_not_mirror_one_run(tmp_path: Path) -> None:
+def test_only_one_process_mirrors_a_run(tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs")
     url = f"file://{tmp_path}/mirror"
 
@@ -181,24 +181,24 @@ def test_two_processes_do_not_mirror_one_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (OSError(28, "No space left on device"), "it is full"),
-        (PermissionError(13, "Permission denied"), "does not let this account"),
-        (OSError(30, "Read-only file system"), "does not let this account"),
+        (OSError(28, "No space left on device"), "no space left"),
+        (PermissionError(13, "Permission denied"), "permission denied"),
+        (OSError(30, "Read-only file system"), "permission denied"),
         (ConnectionRefusedError(111, "Connection refused"), "cannot be reached"),
         (TimeoutError("timed out"), "cannot be reached"),
-        (FileNotFoundError(2, "No such file or directory"), "there is no such place"),
+        (FileNotFoundError(2, "No such file or directory"), "not found"),
         (
             RuntimeError("GET https://x/y?upload_id=AB&key=s3cr3t " + "k" * 40),
             "RuntimeError: GET https://x/y… …",
         ),
     ],
 )
-def test_trouble_is_told_in_words_that_hold_no_secret(error: Exception, words: str) -> None:
+def test_errors_are_described_without_secrets(error: Exception, words: str) -> None:
     assert words in in_words(error)
     assert "s3cr3t" not in in_words(error) and "kkkk" not in in_words(error)
 
 
-def test_a_run_without_a_mirror_imports_nothing_of_it() -> None:
+def test_run_without_a_mirror_does_not_import_it() -> None:
     code = (
         "import sys, ludus.runs.mirror.background, ludus.runs.mirror.pull, ludus.cli.mirror\n"
         "print([name for name in ('fsspec', 's3fs', 'gcsfs', 'gdrive_fsspec', 'torch') if name in sys.modules])"

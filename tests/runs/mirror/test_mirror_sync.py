@@ -1,11 +1,14 @@
-"""A run in its mirror: whole at every moment, verified, resumed where it was cut off, and brought back as it was."""
+"""The mirror of a run: always complete and verified; interrupted uploads resume; downloads are identical."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import tracemalloc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 
@@ -29,7 +32,7 @@ BELOW = "Cart-Pole/PPO/mine_20260102-030405"
 
 @pytest.fixture(params=["file", "s3", "gdrive"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A place for mirrors, of every kind."""
+    """The address of a mirror, of every kind."""
     if request.param == "file":
         return f"file://{tmp_path}/back up"
     request.getfixturevalue("s3" if request.param == "s3" else "drive")
@@ -42,7 +45,7 @@ def inventory(run: RunDirectory, url: str) -> Inventory:
     return found
 
 
-def test_a_pulled_run_has_the_bytes_of_the_one_that_was_mirrored(url: str, tmp_path: Path) -> None:
+def test_pulled_run_is_identical_to_the_mirrored_one(url: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs")
     state, outcome = mirror_now(run, url)
     assert outcome.files == len(contents(run.path))
@@ -70,7 +73,7 @@ def test_a_pulled_run_has_the_bytes_of_the_one_that_was_mirrored(url: str, tmp_p
     assert contents(pulled.run.path) == contents(run.path)
 
 
-def test_what_is_deleted_here_stays_there_but_for_checkpoints_of_a_run_that_has_others(
+def test_deleted_files_stay_in_the_mirror_except_old_checkpoints(
     tmp_path: Path,
 ) -> None:
     url = f"file://{tmp_path}/mirror"
@@ -83,7 +86,7 @@ def test_what_is_deleted_here_stays_there_but_for_checkpoints_of_a_run_that_has_
     assert contents(pull_run(url, tmp_path / "elsewhere").run.path) == whole
 
 
-def test_a_checkpoint_that_is_damaged_here_does_not_replace_the_good_one_there(tmp_path: Path) -> None:
+def test_damaged_checkpoint_does_not_replace_the_mirrored_one(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/mirror"
     run = make_run(tmp_path / "runs")
     mirror_now(run, url)
@@ -98,15 +101,15 @@ def cut_s3(door: Door, after: int) -> None:
     door.refuse, door.after, door.writes_only = "broken", after, True
 
 
-def test_an_interrupted_upload_leaves_the_last_whole_state_and_goes_on_where_it_stopped(
-    s3: Door, tmp_path: Path
-) -> None:
+def test_interrupted_upload_keeps_the_last_complete_state_and_resumes(s3: Door, tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs", steps=(100,))
     mirror_now(run, "s3://runs")
     first = contents(run.path)
     add_checkpoint(run, 300)
     cut_s3(s3, after=2)
-    with pytest.raises(UserError, match="lacks 4 files"):  # half of the checkpoint, the metrics, latest.json
+    with pytest.raises(
+        UserError, match="4 files are missing"
+    ):  # half of the checkpoint, the metrics, latest.json
         mirror_now(run, "s3://runs", attempts=1)
     state = MirrorState.load(run.path)
     assert state is not None and state.missing == 4 and state.trouble
@@ -119,13 +122,13 @@ def test_an_interrupted_upload_leaves_the_last_whole_state_and_goes_on_where_it_
     assert contents(pull_run(f"s3://runs/{BELOW}", tmp_path / "new").run.path) == contents(run.path)
 
 
-def test_a_first_upload_that_was_cut_off_is_no_run_yet(s3: Door, tmp_path: Path) -> None:
+def test_interrupted_first_upload_is_not_a_run(s3: Door, tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs", steps=(200,))
     cut_s3(s3, after=3)
     with pytest.raises(UserError):
         mirror_now(run, "s3://runs", attempts=1)
     s3.refuse = None
-    with pytest.raises(UserError, match="no mirrored run"):
+    with pytest.raises(UserError, match="mirrored run not found"):
         pull_run(f"s3://runs/{BELOW}", tmp_path / "elsewhere")
     s3.seen.clear()
     mirror_now(run, "s3://runs")
@@ -134,7 +137,7 @@ def test_a_first_upload_that_was_cut_off_is_no_run_yet(s3: Door, tmp_path: Path)
     assert contents(pull_run(f"s3://runs/{BELOW}", tmp_path / "elsewhere").run.path) == contents(run.path)
 
 
-def test_drive_goes_on_with_an_upload_whose_connection_broke(
+def test_drive_resumes_an_upload_after_a_broken_connection(
     drive: FakeDrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ludus.runs.mirror.drive.BLOCK", 256 * 1024)
@@ -146,12 +149,12 @@ def test_drive_goes_on_with_an_upload_whose_connection_broke(
     assert contents(pull_run("gdrive://runs", tmp_path / "elsewhere").run.path) == contents(run.path)
 
 
-def test_what_s3_refuses_is_told_in_words(s3: Door, tmp_path: Path) -> None:
+def test_s3_errors_are_described(s3: Door, tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs", steps=(100,))
     meanings = {
         "expired": "credentials are missing, wrong or expired",
-        "full": "it is full",
-        "read-only": "does not let this account",
+        "full": "no space left",
+        "read-only": "permission denied",
     }
     for s3.refuse, words in meanings.items():
         s3.writes_only = True
@@ -162,17 +165,15 @@ def test_what_s3_refuses_is_told_in_words(s3: Door, tmp_path: Path) -> None:
     assert contents(pull_run(f"s3://runs/{BELOW}", tmp_path / "elsewhere").run.path) == contents(run.path)
 
 
-def test_a_bucket_that_does_not_exist_is_not_made(s3: Door, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such bucket"):
+def test_missing_bucket_is_not_created(s3: Door, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="bucket not found"):
         mirror_now(make_run(tmp_path / "runs"), "s3://not-there/runs", attempts=1)
 
 
 @pytest.mark.parametrize(
-    ("trouble", "words"), [("full", "it is full"), ("signed_out", "missing, wrong or expired")]
+    ("trouble", "words"), [("full", "no space left"), ("signed_out", "missing, wrong or expired")]
 )
-def test_what_drive_refuses_is_told_in_words(
-    trouble: str, words: str, drive: FakeDrive, tmp_path: Path
-) -> None:
+def test_drive_errors_are_described(trouble: str, words: str, drive: FakeDrive, tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs")
     setattr(drive, trouble, True)
     with pytest.raises(UserError, match=words):
@@ -182,10 +183,10 @@ def test_what_drive_refuses_is_told_in_words(
     assert contents(pull_run("gdrive://runs", tmp_path / "elsewhere").run.path) == contents(run.path)
 
 
-def test_what_arrives_damaged_is_sent_again(drive: FakeDrive, tmp_path: Path) -> None:
+def test_damaged_upload_is_sent_again(drive: FakeDrive, tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs")
     drive.corrupt = 1
-    with pytest.raises(UserError, match="arrived damaged"):
+    with pytest.raises(UserError, match="checksum mismatch after the upload"):
         mirror_now(run, "gdrive://runs", attempts=1)
     drive.corrupt = 1
     mirror_now(run, "gdrive://runs", attempts=2)
@@ -193,7 +194,7 @@ def test_what_arrives_damaged_is_sent_again(drive: FakeDrive, tmp_path: Path) ->
     assert contents(pull_run("gdrive://runs", tmp_path / "elsewhere").run.path) == contents(run.path)
 
 
-def test_two_files_of_one_name_on_drive_become_one(drive: FakeDrive, tmp_path: Path) -> None:
+def test_duplicate_files_on_drive_are_replaced_by_one(drive: FakeDrive, tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs")
     mirror_now(run, "gdrive://runs")
     twice = drive.named("MIRROR.json")[0]
@@ -205,17 +206,15 @@ def test_two_files_of_one_name_on_drive_become_one(drive: FakeDrive, tmp_path: P
     assert contents(pulled.run.path) == contents(run.path)
 
 
-def test_drive_opens_no_browser_where_nobody_is_signed_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_drive_opens_no_browser_without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = pytest.importorskip("pydata_google_auth.cache")
     monkeypatch.setattr(cache.READ_WRITE, "_path", str(tmp_path / "none.json"))
-    with pytest.raises(UserError, match="nobody is signed in"):
+    with pytest.raises(UserError, match="not signed in"):
         mirror_now(make_run(tmp_path / "runs"), "gdrive://runs", attempts=1)
 
 
 @pytest.mark.parametrize("url", ["file", "s3"], indirect=True)
-def test_a_file_with_a_wrong_hash_is_refused_and_nothing_is_put_in_place(url: str, tmp_path: Path) -> None:
+def test_file_with_a_wrong_hash_raises_and_creates_no_run(url: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs", steps=(100,))
     mirror_now(run, url)
     remote = open_remote(folder_of(run, url))
@@ -223,18 +222,18 @@ def test_a_file_with_a_wrong_hash_is_refused_and_nothing_is_put_in_place(url: st
     data = bytearray((run.path / path).read_bytes())
     data[-1] ^= 1
     remote.write(path, Source(BytesIO(data), len(data), Pace()))
-    with pytest.raises(UserError, match=r"policy\.safetensors is not what was mirrored"):
+    with pytest.raises(UserError, match=r"checksum mismatch: .*policy\.safetensors"):
         pull_run(url, tmp_path / "elsewhere")
     assert not (tmp_path / "elsewhere" / BELOW).exists()
 
 
-def test_a_pull_that_was_cut_off_brings_only_the_rest(s3: Door, tmp_path: Path) -> None:
+def test_interrupted_pull_downloads_only_the_rest(s3: Door, tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs", steps=(100,))
     mirror_now(run, "s3://runs")
     at = f"s3://runs/{BELOW}"
     s3.refuse, s3.after = "broken", 8
     brought: list[str] = []
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="cannot read the run"):
         pull_run(at, tmp_path / "elsewhere", note=brought.append)
     s3.refuse = None
     again: list[str] = []
@@ -245,7 +244,7 @@ def test_a_pull_that_was_cut_off_brings_only_the_rest(s3: Door, tmp_path: Path) 
     assert not list((tmp_path / "elsewhere").rglob(".pull*"))
 
 
-def test_a_pull_goes_on_inside_a_file(tmp_path: Path) -> None:
+def test_pull_resumes_inside_a_file(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/mirror"
     run = make_run(tmp_path / "runs", size=1000)
     mirror_now(run, url)
@@ -258,7 +257,7 @@ def test_a_pull_goes_on_inside_a_file(tmp_path: Path) -> None:
     assert contents(pull_run(url, tmp_path / "elsewhere").run.path) == contents(run.path)
 
 
-def test_a_run_that_moves_on_while_it_is_pulled_is_pulled_as_it_is_then(tmp_path: Path) -> None:
+def test_run_that_changes_during_a_pull_is_pulled_in_its_newer_state(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/mirror"
     run = make_run(tmp_path / "runs")
     mirror_now(run, url)
@@ -291,7 +290,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("path", HOSTILE)
 @pytest.mark.parametrize("place", ["path", "name"])
-def test_an_inventory_cannot_send_a_pull_outside_the_run(path: str, place: str, tmp_path: Path) -> None:
+def test_inventory_with_paths_outside_the_run_raises(path: str, place: str, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/mirror"
     run = make_run(tmp_path / "runs")
     mirror_now(run, url)
@@ -304,12 +303,21 @@ def test_an_inventory_cannot_send_a_pull_outside_the_run(path: str, place: str, 
         found["files"]["report.html"] = {**entry, "name": path}
     for name in ("MIRROR.json", "MIRROR.spare.json"):
         (folder / name).write_text(json.dumps(found))
-    with pytest.raises(UserError, match="makes no sense"):
+    with pytest.raises(UserError, match="is invalid"):
         pull_run(f"{url}/{BELOW}", tmp_path / "elsewhere")
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_damaged_inventory_is_made_up_for_by_its_spare_and_by_the_next_pass(tmp_path: Path) -> None:
+def test_mirror_without_a_config_raises(tmp_path: Path) -> None:
+    run, url = make_run(tmp_path / "here"), f"file://{tmp_path}/mirror"
+    run.config_path.unlink()
+    mirror_now(run, url)
+    with pytest.raises(UserError, match=r"no config\.yaml, so it is not a run"):
+        pull_run(url, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def test_damaged_inventory_is_replaced_by_its_spare_and_by_the_next_pass(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/mirror"
     run = make_run(tmp_path / "runs")
     mirror_now(run, url)
@@ -317,13 +325,13 @@ def test_a_damaged_inventory_is_made_up_for_by_its_spare_and_by_the_next_pass(tm
     (folder / "MIRROR.json").write_text('{"format": 1, "fi')
     pull_run(url, tmp_path / "one")
     (folder / "MIRROR.spare.json").write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match="makes no sense"):
+    with pytest.raises(UserError, match="is invalid"):
         pull_run(f"{url}/{BELOW}", tmp_path / "two")
     mirror_now(run, url)
     assert contents(pull_run(url, tmp_path / "two").run.path) == contents(run.path)
 
 
-def test_a_mirror_that_was_wiped_is_filled_again(tmp_path: Path) -> None:
+def test_wiped_mirror_is_uploaded_again(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/mirror"
     run = make_run(tmp_path / "runs")
     mirror_now(run, url)
@@ -332,16 +340,16 @@ def test_a_mirror_that_was_wiped_is_filled_again(tmp_path: Path) -> None:
     assert contents(pull_run(url, tmp_path / "elsewhere").run.path) == contents(run.path)
 
 
-def test_another_run_of_the_same_name_is_not_written_over(tmp_path: Path) -> None:
+def test_another_run_of_the_same_name_is_not_overwritten(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/mirror"
     mirror_now(make_run(tmp_path / "runs"), url)
     other = make_run(tmp_path / "others")
     other.update_info(created="2020-01-01T00:00:00+00:00")
-    with pytest.raises(UserError, match="another run lies there"):
+    with pytest.raises(UserError, match="contains another run"):
         mirror_now(other, url)
 
 
-def test_a_run_that_went_on_elsewhere_is_not_taken_back_by_the_machine_it_came_from(tmp_path: Path) -> None:
+def test_run_resumed_on_another_machine_is_not_overwritten(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/mirror"
     here = make_run(tmp_path / "runs")
     mirror_now(here, url)
@@ -350,47 +358,47 @@ def test_a_run_that_went_on_elsewhere_is_not_taken_back_by_the_machine_it_came_f
     state, _ = mirror_now(there, url)
     assert state.at == f"{url}/{BELOW}"
     here.report_path.write_text("newer")
-    with pytest.raises(UserError, match="gone on elsewhere: the mirror has it at step 300"):
+    with pytest.raises(UserError, match="resumed on another machine: the mirror has it at step 300"):
         mirror_now(here, url)
     assert contents(pull_run(url, tmp_path / "third").run.path) == contents(there.path)
 
 
-def test_a_pulled_run_elsewhere_by_name_keeps_its_place_in_the_mirror(tmp_path: Path) -> None:
+def test_renamed_pulled_run_keeps_its_folder_in_the_mirror(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/mirror"
     mirror_now(make_run(tmp_path / "runs"), url)
     pulled = pull_run(f"{url}/{BELOW}", to=tmp_path / "under another name").run
     assert Sync(pulled, url, Pace()).state.at == f"{url}/{BELOW}"
 
 
-def test_a_pull_touches_nothing_that_is_there(tmp_path: Path) -> None:
+def test_pull_does_not_overwrite_an_existing_destination(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/mirror"
     run = make_run(tmp_path / "runs")
     mirror_now(run, url)
-    with pytest.raises(UserError, match="something is there already"):
+    with pytest.raises(UserError, match="destination already exists"):
         pull_run(url, tmp_path / "runs")
 
 
-def test_a_pulled_run_forgets_the_process_that_trained_it_elsewhere(tmp_path: Path) -> None:
+def test_pulled_run_has_no_pid(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/mirror"
     run = make_run(tmp_path / "runs")
-    run.update_info(pid=1)  # which is alive here, too
+    run.update_info(pid=1)  # a pid that is alive on this machine, too
     mirror_now(run, url)
     assert pull_run(url, tmp_path / "elsewhere").run.info()["pid"] is None
 
 
-def test_a_folder_of_several_runs_asks_which(tmp_path: Path) -> None:
+def test_folder_with_several_runs_raises_with_their_addresses(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/mirror"
     run = make_run(tmp_path / "runs")
     mirror_now(run, url)
     other = RunDirectory(shutil.copytree(run.path, run.path.with_name("other")))
     shutil.rmtree(other.path / ".mirror")
     mirror_now(other, url)
-    with pytest.raises(UserError, match="2 runs are there") as caught:
+    with pytest.raises(UserError, match="found 2 runs") as caught:
         pull_run(url, tmp_path / "elsewhere")
     assert f"{url}/Cart-Pole/PPO/other" in caught.value.fix
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+def test_memory_use_does_not_depend_on_file_size(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/mirror"
     run = make_run(tmp_path / "runs")
     with (run.videos_dir / "long.mp4").open("wb") as file:
@@ -405,7 +413,33 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert peak < 48 * 2**20
 
 
-def test_a_bandwidth_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_time(call: Callable[[], object], pipe: Path) -> None:
+    """Call it in a thread; fail if it blocks at `pipe`."""
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(call)
+        try:
+            waiting.result(10)
+        except TimeoutError:
+            os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # releases the thread
+            pytest.fail("it waited at the pipe")
+
+
+@pytest.mark.parametrize("name", ["MIRROR.json", "config.yaml"])
+def test_pipe_instead_of_a_file_raises_and_does_not_block(tmp_path: Path, name: str) -> None:
+    url = f"file://{tmp_path}/mirror"
+    run = make_run(tmp_path / "runs")
+    mirror_now(run, url)
+    [place] = (tmp_path / "mirror").rglob(name)
+    place.unlink()
+    os.mkfifo(place)
+    with pytest.raises(UserError, match="expected a plain file"):
+        in_time(lambda: pull_run(url, tmp_path / "elsewhere"), place)
+    remote = open_remote(place.parent.as_uri())
+    with pytest.raises(UserError, match="expected a plain file"):
+        in_time(lambda: remote.write(name, Source(BytesIO(b"x"), 1, Pace())), place)
+
+
+def test_bandwidth_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     now, slept = 100.0, 0.0
 
     def sleep(seconds: float) -> None:
@@ -420,7 +454,7 @@ def test_a_bandwidth_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slept == pytest.approx(2.0)
 
 
-def test_no_credential_is_in_any_file_or_message(
+def test_credentials_are_in_no_file_or_message(
     s3: Door,
     drive: FakeDrive,
     service_account: tuple[Path, str],

@@ -65,7 +65,7 @@ class RolloutBatch(NamedTuple):
     samples: RolloutSamples
     metrics: Metrics
     shuffling: Mapping[str, Any] | None = None
-    """Where several ranks learn: the first rank's state of the generator that minibatches are drawn from."""
+    """With several ranks: the first rank's state of the generator that shuffles minibatches."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class OnPolicyBackend(ABC):
     @property
     @abstractmethod
     def stopped(self) -> bool:
-        """Whether the policy has moved beyond the KL limit, so that no further step is taken in this update."""
+        """Return True if the policy has passed the KL limit: no further step is taken in this update."""
 
     @abstractmethod
     def finish(self) -> Metrics:

@@ -78,6 +78,7 @@ class EagerOnPolicy(OnPolicyBackend):
             indices = order[start : start + size]
             if self.settings.normalize_advantage and len(indices) < 2:  # one advantage cannot be normalised
                 continue
+            self.learner.before_step()
             self.minibatch(indices)
 
     @property

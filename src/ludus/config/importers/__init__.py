@@ -1,4 +1,4 @@
-"""Configs people already have, loaded as they are: one file per foreign format, found by the shape of the document.
+"""Import configs of other tools: one module per format, recognised by the structure of the document.
 
 Nothing in a foreign file is evaluated. What has no counterpart in Ludus is listed, never dropped in silence.
 """

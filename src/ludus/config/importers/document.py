@@ -1,4 +1,4 @@
-"""A config file as it was found: plain data and the line of every key, whatever it is written in."""
+"""A config file of any format: plain data and the line of every key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Document:
     def place(self, key: Key) -> str:
         """File and line of `key`, with the key itself; of the section around it when its own is not known."""
         for length in range(len(key), 0, -1):
-            # a key that came in by a merge stands below the merge
+            # the line of a merged key is that of the merge
             for written in (key[:length], (*key[: length - 1], "<<", key[length - 1])):
                 if written in self.places:
                     return f"{self.places[written]} ({'.'.join(key)})"

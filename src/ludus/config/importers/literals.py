@@ -24,18 +24,18 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-_LARGEST = 10**18  # beyond it a number is no setting, and would only be a way to eat memory
+_LARGEST = 10**18  # a larger number is not a setting, and could exhaust memory
 
 
 class Symbol(str):
-    """A dotted name that stands for an object of some library: its text, the object unknown."""
+    """A dotted name of an object in some library, as text; the object is never looked up."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """What stood in a file where only running it would give a value."""
+    """Source text of a value that only running the file would give."""
 
     text: str
 
@@ -59,7 +59,7 @@ def unreadable_in(value: Any) -> Unreadable | None:
 
 
 class _NotLiteral(ValueError):
-    """Carries the expression that is no literal."""
+    """The expression is not a literal."""
 
 
 def parse_literal(text: str, *, where: str, key: str) -> Any:
@@ -143,7 +143,7 @@ class _Reader:
         self._values = 0
 
     def entries(self, node: ast.Dict) -> dict[Any, Any]:
-        """A dict whose unreadable values are kept as such."""
+        """Return a dict; values that cannot be read become `Unreadable`."""
         result: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
@@ -156,7 +156,7 @@ class _Reader:
         return result
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
-        """What `node` spells; _NotLiteral with its text when it spells no value."""
+        """Return the value that `node` spells. _NotLiteral, with its text, if it is not a literal."""
         self._values += 1
         if depth > MAX_DEPTH or self._values > MAX_VALUES:
             raise _NotLiteral(_text(node))

@@ -56,6 +56,9 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "DQN": {"hyperparams.buffer_size": 1_000_000, "hyperparams.learning_starts": 100},
     "SAC": {"policy.share_features_extractor": False},
 }
+# The same for algorithms with a replay buffer, on either engine: Ludus takes as many as there are envs.
+_GRADIENT_STEPS = 1
+_WITH_REPLAY = ("DQN", "QRDQN", "QR-DQN", "SAC", "TQC", "TD3", "DDPG", "CROSSQ")
 _ONLY_SB3 = "not in the native engine; engine: sb3 has it"
 _SDE = f"state-dependent exploration is {_ONLY_SB3}"
 # Arguments that the native algorithms have not.
@@ -83,7 +86,7 @@ _LINEAR = re.compile(r"lin_([-+0-9.eE]+)")
 
 
 def put_engine(t: Translation, algorithm: str, choice: ImportOptions) -> ImportOptions:
-    """An algorithm that only Stable-Baselines3 has is trained by it, unless an engine was chosen."""
+    """Choose engine sb3 for an algorithm that only Stable-Baselines3 has, unless an engine was chosen."""
     if choice.engine is None and algorithm.upper() not in map(str.upper, algorithm_names()):
         t.put("engine", "sb3", place=f"{algorithm} is Stable-Baselines3's")
         return replace(choice, engine="sb3")
@@ -91,7 +94,7 @@ def put_engine(t: Translation, algorithm: str, choice: ImportOptions) -> ImportO
 
 
 def put_arguments(t: Translation, at: Key, algorithm: str, choice: ImportOptions, policy_kwargs: Key) -> None:
-    """Translate the constructor arguments that stand in the section `at`, the network's at `policy_kwargs`.
+    """Translate the constructor arguments in the section `at`, and those of the network at `policy_kwargs`.
 
     `n_envs` must have been put before.
     """
@@ -109,6 +112,8 @@ def put_arguments(t: Translation, at: Key, algorithm: str, choice: ImportOptions
     else:
         _put_native(t, at, algorithm, sde)
     put_network(t, at, algorithm, choice, policy_kwargs, sde)
+    if algorithm in _WITH_REPLAY and ("hyperparams", "gradient_steps") not in t.places:
+        t.put("hyperparams.gradient_steps", _GRADIENT_STEPS, place=SB3_DEFAULT)
     if choice.engine != "sb3":
         for target, value in _DEFAULTS.get(algorithm, {}).items():
             if tuple(target.split(".")) not in t.places:
@@ -119,7 +124,7 @@ def put_arguments(t: Translation, at: Key, algorithm: str, choice: ImportOptions
 
 def _put_native(t: Translation, at: Key, algorithm: str, sde: bool) -> None:
     for name in _SAME.get(algorithm, ()):
-        t.take(*at, name)  # known even where absent: a misspelling of it is told
+        t.take(*at, name)  # known even where absent, so that a misspelling of it is reported
         if t.has(*at, name):
             _put_same(t, (*at, name))
     for name, why in _NOT_NATIVE.items():
@@ -207,7 +212,7 @@ def _put_run_settings(t: Translation, at: Key) -> None:
 
 
 def put_device(t: Translation, *source: str) -> None:
-    """Stable-Baselines3 takes the CPU where there is no GPU, whatever was asked for: that is `auto`."""
+    """Translate the device. Stable-Baselines3 falls back to the CPU without a GPU, as `auto` does."""
     device = t.take(*source)
     if device == "cuda":
         t.put("device", "auto", *source)
@@ -217,7 +222,7 @@ def put_device(t: Translation, *source: str) -> None:
 
 
 def _fit_batch(t: Translation) -> None:
-    """Stable-Baselines3 learns from a rollout smaller than the batch as one batch: so do we, and say so."""
+    """Reduce a batch that is larger than the rollout, with a remark: Stable-Baselines3 does the same."""
     hyperparams = t.data["hyperparams"]
     n_steps, n_envs = hyperparams.get("n_steps", 2048), t.data.get("n_envs", 8)
     batch = hyperparams.get("batch_size", 64)

@@ -87,7 +87,7 @@ class _Network:
             self._lose(name, "Ludus has no such setting of the network")
 
     def _passes_on(self, name: str, value: Any) -> bool:
-        """Put it among the arguments of the policy's class, where the engine takes them and it is plain data."""
+        """Pass the value on as an argument of the policy's class, if the engine takes it and it is plain data."""
         if self.choice.engine != "sb3" or isinstance(value, Symbol):
             return False
         self.t.put(f"hyperparams.policy_kwargs.{name}", value, *self._key(name))

@@ -1,4 +1,4 @@
-"""From a foreign document to Ludus's keys, keeping account of every key: none is dropped in silence."""
+"""Translate a foreign document to Ludus's keys. Every key is accounted for: none is dropped silently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SB3_DEFAULT = "default of Stable-Baselines3"
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What the command line decides before a file is read: it may hold settings for many."""
+    """Choice on the command line among the settings of a file, which may contain those of many envs."""
 
     env: str | None = None
     algorithm: str | None = None
@@ -26,7 +26,7 @@ class ImportOptions:
 
 @dataclass(frozen=True)
 class Remark:
-    """A foreign key without a counterpart. `lost`: the run will differ; else nothing is missed, and why."""
+    """A foreign key without a counterpart. `lost`: the run will differ; else `why` says that it is not needed."""
 
     key: str
     place: str
@@ -40,7 +40,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class PlaySection:
-    """What a foreign config wants to see played: a run by name, and which of its models."""
+    """The part of a foreign config about playing: a run by name, and which of its models."""
 
     experiment: str
     model: str
@@ -74,7 +74,7 @@ class Imported:
 class Translation:
     """Takes keys from a document and puts them where Ludus has them.
 
-    `reserved` are keys that the format itself gives a meaning, beside the arguments of an algorithm.
+    `reserved` are keys with a meaning in the format itself, in addition to the arguments of an algorithm.
     """
 
     def __init__(self, document: Document, kind: str) -> None:
@@ -95,7 +95,7 @@ class Translation:
         return self._find(key) is not _MISSING
 
     def take(self, *key: str, default: Any = None) -> Any:
-        """The value of a foreign key, which now counts as dealt with; the text 'None' is None."""
+        """Return the value of a foreign key and mark the key as used; the text 'None' is None."""
         self._asked.setdefault(key[:-1], set()).add(key[-1])
         value = self._find(key)
         if value is _MISSING:
@@ -149,22 +149,22 @@ class Translation:
         self.places[path] = self.document.place(source) if source else place
 
     def lose(self, why: str, *key: str) -> None:
-        """A key that Ludus cannot follow."""
+        """Record a key that Ludus does not support."""
         self._remark(why, key, lost=True)
 
     def note(self, why: str, *key: str) -> None:
-        """A key that Ludus needs no counterpart for."""
+        """Record a key that needs no counterpart in Ludus."""
         self._remark(why, key, lost=False)
 
     def remark_at(self, key: str, place: str, value: Any, why: str) -> None:
-        """As `note`, about something that stands where it was put rather than under one foreign key."""
+        """Record a note about a setting of Ludus that no single foreign key caused."""
         self.remarks.append(Remark(key, place, value, why, lost=False))
 
     def error(self, what: str, key: Sequence[str], fix: str) -> ConfigError:
         return ConfigError(what, where=self.document.place(tuple(key)), fix=fix)
 
     def finish(self) -> Imported:
-        """Everything not dealt with is listed; ConfigError for a key that looks like a known one misspelt."""
+        """Record every unused key as lost; ConfigError for a key that looks like a misspelt known one."""
         for key, value in self._rest(self.document.data, ()):
             known = self._asked.get(key[:-1], set()) - set(self._siblings(key))
             close = difflib.get_close_matches(key[-1], known, n=1, cutoff=0.8)
@@ -207,7 +207,7 @@ class Translation:
         yield from map(str, parent)
 
     def _rest(self, node: dict[str, Any], prefix: Key) -> Iterator[tuple[Key, Any]]:
-        """Keys that nobody took, those of sections one by one."""
+        """Return the unused keys, those of sections one by one."""
         for name, value in node.items():
             key = (*prefix, str(name))
             partly = any(taken[: len(key)] == key for taken in self._taken) or key in self._asked
@@ -227,7 +227,7 @@ def _without_none_texts(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What YAML can write: symbols as text."""
+    """Return `value` with symbols as text, for YAML."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -52,7 +52,7 @@ _OF_LIBRARIES = ("gym.", "gymnasium.", "stable_baselines3.", "rl_zoo.", "rl_zoo3
 
 
 def recognise(document: Document) -> bool:
-    """Whether it is a mapping of names to blocks, at least one of which says how long to train, or what."""
+    """Return True for a mapping of names to blocks, at least one with settings of the RL Zoo."""
     if {*TrainerConfig.model_fields, *FIELD_ALIASES, *FIELD_SWITCHES} & set(document.data):
         return False
     blocks = [block for block in document.data.values() if isinstance(block, dict)]
@@ -94,7 +94,10 @@ def translate(document: Document, choice: ImportOptions) -> Imported:
     put_arguments(t, (entry,), algorithm, choice, (entry, "policy_kwargs"))
     for name, why in (
         ("callback", "callbacks are given in Python: trainer.train(callback=…)"),
-        ("monitor_kwargs", "every episode is written to episodes.jsonl, with success where the env tells it"),
+        (
+            "monitor_kwargs",
+            "every episode is written to episodes.jsonl, with success where the env reports it",
+        ),
     ):
         if t.has(entry, name):
             t.lose(why, entry, name)

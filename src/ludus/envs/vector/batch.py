@@ -2,6 +2,9 @@
 
 Both backends write and read the same layout: in private memory (serial) or in memory that the driver and its
 workers map (process). Row `i` of every array belongs to env `i`.
+
+Spaces without rows of a fixed size (Tuple, Text, Graph, Sequence, OneOf, nested Dict, custom spaces) have no arrays
+here: their observations and actions travel as Python objects, see `chunk.Entry`.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from ludus.errors import UserError
 from ludus.types import Array, Observation
 
 _ALIGNMENT = 64  # a cache line, so that no two arrays share one
@@ -26,7 +28,6 @@ class StepArrays:
     """Actions in; observations, rewards, flags and masks out, for `n_envs` envs.
 
     `memory` is a writable buffer of at least `batch_nbytes(...)` bytes; None allocates private memory.
-    Raises UserError for spaces that have no fixed-size rows (Tuple, Text, Graph, nested Dict, …).
     """
 
     def __init__(
@@ -50,6 +51,15 @@ class StepArrays:
         self.truncations: Array = arrays["truncations"]
         self.masks: Array = arrays["masks"]
         self.masked: Array = arrays["masked"]  # one flag: whether any env has given an action mask
+        self.has_obs = has_rows(observation_space)
+        self.has_actions = has_rows(action_space)
+
+
+def has_rows(space: gym.Space[Any]) -> bool:
+    """Return whether values of `space` fit into rows of a fixed size: of one array, or of one per key of a Dict."""
+    if isinstance(space, spaces.Dict):
+        return all(isinstance(leaf, _PLAIN_SPACES) for leaf in space.values())
+    return isinstance(space, _PLAIN_SPACES)
 
 
 def batch_nbytes(observation_space: gym.Space[Any], action_space: gym.Space[Any], n_envs: int) -> int:
@@ -75,10 +85,10 @@ def copy_rows(rows: Observation) -> Observation:
 
 
 def copy_row(rows: Observation, index: int) -> Any:
-    """Return a copy of one env's row: an array, a numpy scalar, or a dict of them."""
+    """Return a copy of one env's row: an array, or a dict of arrays."""
     if isinstance(rows, dict):
-        return {key: array[index].copy() for key, array in rows.items()}
-    return rows[index].copy()
+        return {key: np.array(array[index]) for key, array in rows.items()}
+    return np.array(rows[index])
 
 
 def _layout(
@@ -91,7 +101,7 @@ def _layout(
         ("final_obs", observation_space),
         ("actions", action_space),
     ):
-        for key, leaf in _leaves(space, role).items():
+        for key, leaf in _leaves(space).items():
             assert leaf.shape is not None  # holds for every plain space
             wanted.append((role + key, leaf.shape, np.dtype(leaf.dtype)))
     wanted.append(("rewards", (), np.dtype(np.float64)))
@@ -108,18 +118,13 @@ def _layout(
     yield "masked", (1,), np.dtype(np.bool_), offset
 
 
-def _leaves(space: gym.Space[Any], role: str) -> dict[str, gym.Space[Any]]:
-    """Return the plain spaces inside `space`: itself under "", or a Dict's entries under "/key"."""
-    if isinstance(space, _PLAIN_SPACES):
-        return {"": space}
-    if isinstance(space, spaces.Dict) and all(isinstance(leaf, _PLAIN_SPACES) for leaf in space.values()):
+def _leaves(space: gym.Space[Any]) -> dict[str, gym.Space[Any]]:
+    """Return the spaces with an array each: `space` under "", or a Dict's entries under "/key"; none without rows."""
+    if not has_rows(space):
+        return {}
+    if isinstance(space, spaces.Dict):
         return {f"/{key}": leaf for key, leaf in space.items()}
-    kind = "action" if role == "actions" else "observation"
-    raise UserError(
-        f"{kind} spaces of this kind cannot be batched: {space}",
-        where=f"the env's {kind} space",
-        fix="use Box, Discrete, MultiDiscrete, MultiBinary or a flat Dict of them (see gymnasium.wrappers)",
-    )
+    return {"": space}
 
 
 def _gathered(arrays: dict[str, Array], role: str) -> Observation:

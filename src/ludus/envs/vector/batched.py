@@ -12,12 +12,19 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gymnasium.utils.seeding import np_random
+from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numba import njit
 
-from ludus.envs.vector.contract import StepResult, VectorBackend, seed_per_env
+from ludus.envs.user_code import close_env
+from ludus.envs.vector.contract import (
+    OwnGenerators,
+    StepResult,
+    check_shape,
+    seed_per_env,
+    split_reset_mask,
+)
 from ludus.errors import ConfigError
 from ludus.plugins import load, plugins
 from ludus.types import Array
@@ -106,10 +113,16 @@ GAMES = {
 }
 
 
-class BatchedVectorEnv(VectorBackend):
-    """`n_envs` games of `spec`, stepped together; an ended episode is reset in the same step (SAME_STEP)."""
+class BatchedVectorEnv(OwnGenerators):
+    """`n_envs` games of `spec`, stepped together; by default an ended episode is reset in the same step (SAME_STEP)."""
 
-    def __init__(self, spec: EnvSpec, n_envs: int) -> None:
+    def __init__(
+        self,
+        spec: EnvSpec,
+        n_envs: int,
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+    ) -> None:
         single = spec()
         limit = spec.max_episode_steps or (single.spec.max_episode_steps if single.spec is not None else None)
         self._limit = limit or np.iinfo(np.int64).max
@@ -117,8 +130,9 @@ class BatchedVectorEnv(VectorBackend):
         self.num_envs = n_envs
         self.single_observation_space = single.observation_space
         self.single_action_space = single.action_space
-        self.metadata = {**single.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
-        single.close()
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = {**single.metadata, "autoreset_mode": self.autoreset_mode}
+        close_env(single)
         self.observation_space = batch_space(self.single_observation_space, n_envs)
         self.action_space = batch_space(self.single_action_space, n_envs)
         self.render_mode = None
@@ -126,31 +140,56 @@ class BatchedVectorEnv(VectorBackend):
         self._game = GAMES[spec.id]
         self._states = np.zeros((n_envs, self._game.state_size))
         self._elapsed = np.zeros(n_envs, dtype=np.int64)
-        self._rngs: list[np.random.Generator | None] = [None] * n_envs
+        self._make_generators(n_envs)
+        self._playing = False  # whether there was a reset
+        self._ended: Array = np.zeros(n_envs, dtype=bool)  # episodes that ended and were not reset yet
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        """Start an episode in every env. A seed s gives env i the seed s + i, a list its element."""
+        """Start an episode in every env. A seed s gives env i the seed s + i, a list its element.
+
+        `options["reset_mask"]`, a bool array, names the envs to reset; the others continue.
+        """
+        self._require_open()
+        chosen, _ = split_reset_mask(options, self.num_envs)
+        if chosen is not None and not (self._playing or chosen.all()):
+            raise ResetNeeded("the first reset must include every env")
         obs: Array = np.empty(self._shape, dtype=np.float32)
         for i, one in enumerate(seed_per_env(seed, self.num_envs)):
-            if one is not None or self._rngs[i] is None:
-                self._rngs[i] = np_random(one)[0]
-            obs[i] = self._start(i)
+            if chosen is None or chosen[i]:
+                self._rng(i, one)
+                obs[i] = self._start(i)
+                self._ended[i] = False
+            else:
+                obs[i] = self._game.observe(self._states[i])
+        self._playing = True
         return obs, {}
 
     def step(self, actions: Any) -> StepResult:
-        """Step every env; an episode that ends is reset in the same step."""
+        """Step every env; an episode that ends is reset in this step, in the next, or by the caller."""
         n = self.num_envs
+        self._require_open()
+        if not self._playing:
+            raise ResetNeeded(f"{type(self).__name__} must be reset before it is stepped")
+        if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
+            envs = np.flatnonzero(self._ended).tolist()
+            raise ResetNeeded(f"the episodes of envs {envs} have ended: reset them first")
+        actions = np.asarray(actions, dtype=self.single_action_space.dtype)
+        check_shape(actions, self.action_space.shape)
         obs: Array = np.empty(self._shape, dtype=np.float32)
         rewards: Array = np.empty(n)
         terminated: Array = np.empty(n, dtype=bool)
-        self._game.step(
-            self._states, np.asarray(actions, dtype=self.single_action_space.dtype), obs, rewards, terminated
-        )
+        self._game.step(self._states, actions, obs, rewards, terminated)
         self._elapsed += 1
         truncated = self._elapsed >= self._limit
         infos: dict[str, Any] = {}
+        if self.autoreset_mode is not AutoresetMode.SAME_STEP:
+            for i in np.flatnonzero(self._ended):
+                obs[i] = self._start(int(i))
+                rewards[i], terminated[i], truncated[i] = 0.0, False, False
+            self._ended = terminated | truncated
+            return obs, rewards, terminated, truncated, infos
         ended = terminated | truncated
         if ended.any():
             final = np.full(n, None, dtype=object)
@@ -161,9 +200,7 @@ class BatchedVectorEnv(VectorBackend):
         return obs, rewards, terminated, truncated, infos
 
     def _start(self, index: int) -> Any:
-        rng = self._rngs[index]
-        assert rng is not None  # reset comes first
-        self._states[index] = self._game.start(rng)
+        self._states[index] = self._game.start(self._rng(index))
         self._elapsed[index] = 0
         return self._game.observe(self._states[index])
 
@@ -183,15 +220,15 @@ def unsupported_reason(spec: EnvSpec) -> str | None:
     return spec.support.batched_unsupported_reason(spec)
 
 
-def make_batched(spec: EnvSpec, n_envs: int) -> VectorEnv[Any, Any, Any]:
-    """Return the vector env of `spec`. Raises ConfigError where there is none."""
+def make_batched(spec: EnvSpec, n_envs: int, **options: Any) -> VectorEnv[Any, Any, Any]:
+    """Return the vector env of `spec`; `options` are those of its class. Raises ConfigError if `spec` has none."""
     reason = unsupported_reason(spec)
     if reason is not None:
         raise ConfigError(f"vector: batched cannot be used: {reason}", key="vector", fix="use vector: auto")
     entry_point = _entry_points().get(spec.id)
     if entry_point is None:
-        return BatchedVectorEnv(spec, n_envs)
-    options: dict[str, Any] = dict(spec.kwargs)
+        return BatchedVectorEnv(spec, n_envs, **options)
+    options = {**spec.kwargs, **options}
     if spec.max_episode_steps is not None:
         options["max_episode_steps"] = spec.max_episode_steps
     if spec.curriculum is not None:

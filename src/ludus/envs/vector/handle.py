@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -13,15 +12,16 @@ import threading
 import time
 from typing import Any
 
-from ludus.envs.vector.wire import Channel, Garbage, Kind, unpack_answer, unpack_error
+from ludus.config.own_modules import BOOT, exported
+from ludus.envs.vector.wire import Channel, Garbage, Kind, unpack_answer
+from ludus.posix import SIGKILL, kill_group, peak_memory_of_children
+from ludus.runs.signals import stop_requested_at
 
+_LOOK_SECONDS = 0.25  # between two looks at whether a stop signal came
+_STOP_SECONDS = 3.0  # for an answer after a stop signal
 _EXIT_SECONDS = 1.0  # for a process that closed its socket, or was killed, to exit
 
-# the driver's own import path, without the working directory unless it is on it
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from ludus.envs.vector.worker import main; main(sys.argv[2:])"
-)
+_BOOT = BOOT + "from ludus.envs.vector.worker import main; main(sys.argv[2:])"
 
 
 class WorkerLost(Exception):  # an event that the driver handles
@@ -37,10 +37,9 @@ class WorkerHandle:
         from_main_thread = threading.current_thread() is threading.main_thread()
         descriptors = (theirs.fileno(), memory_fd, lifeline_fd)
         arguments = [*descriptors, os.getpid() if from_main_thread else 0]
-        import_path = json.dumps([str(entry) for entry in sys.path])
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _BOOT, import_path, *map(str, arguments)],
+                [sys.executable, "-P", "-c", _BOOT, exported(), *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=descriptors,
                 cwd=working_directory,
@@ -51,7 +50,7 @@ class WorkerHandle:
         self._reachable = True
         self._ended = False
         self._forced = False
-        """Whether the driver killed it."""
+        """True if the driver killed the worker."""
 
     @property
     def pid(self) -> int:
@@ -65,19 +64,21 @@ class WorkerHandle:
         except OSError:
             self._reachable = False
 
-    def answer(self, deadline: float, patience: str) -> Any:
+    def answer(self, deadline: float, patience: str, *, stoppable: bool = False) -> Any:
         """Return the result of the last command. Raises the error of the worker, or WorkerLost.
 
-        `deadline` is of `time.monotonic`; `patience` says in words how long that was.
+        `deadline` is of `time.monotonic`; `patience` says in words how long that was. With `stoppable`, a stop signal
+        leaves the worker a few seconds: a container has ten in all.
         """
         try:
             while self._reachable:
-                kind, number, payload = self._channel.receive(deadline)
+                kind, number, payload = self._receive(deadline, stoppable)
                 if number != self._number:
                     continue  # the answer to a call that was interrupted
+                answer = unpack_answer(payload)
                 if kind is Kind.ERROR:
-                    raise unpack_error(payload)
-                return unpack_answer(payload)
+                    raise answer
+                return answer
         except Garbage:
             self.end(polite_until=0.0, reap_until=time.monotonic() + _EXIT_SECONDS)
             raise WorkerLost(
@@ -91,6 +92,21 @@ class WorkerHandle:
         # wait for an exit in progress: its exit code says more than our signal would
         exited_by = time.monotonic() + _EXIT_SECONDS
         raise WorkerLost(self.end(polite_until=exited_by, reap_until=exited_by + _EXIT_SECONDS)) from None
+
+    def _receive(self, deadline: float, stoppable: bool) -> tuple[Kind, int, bytes]:
+        if not stoppable:
+            return self._channel.receive(deadline)
+        asked = time.monotonic()
+        while True:
+            until = min(deadline, time.monotonic() + _LOOK_SECONDS)
+            try:
+                return self._channel.receive(until)
+            except TimeoutError:
+                if until >= deadline:
+                    raise
+            signalled = stop_requested_at()
+            if signalled is not None:
+                deadline = min(deadline, max(signalled, asked) + _STOP_SECONDS)
 
     def has_answer(self) -> bool:
         """Return whether `answer` would return at once: a frame has begun to arrive, or the worker has exited."""
@@ -107,16 +123,16 @@ class WorkerHandle:
                 self._reap(polite_until)
             self._forced = self._process.poll() is None
             with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                kill_group(self._process.pid)
             self._reap(reap_until)
             self._channel.close()
         return _in_words(self._process.returncode) + self._want_of_memory()
 
     def _want_of_memory(self) -> str:
         """Return a note if the worker was probably killed because memory ran out."""
-        if self._process.returncode != -signal.SIGKILL or self._forced:
+        if self._process.returncode != -SIGKILL or self._forced:
             return ""
-        return f", out of memory perhaps: workers held up to {_most_memory() / 1024:,.0f} MiB"
+        return f", out of memory perhaps: workers held up to {peak_memory_of_children() / 1024:,.0f} MiB"
 
     def _hangs_up(self, deadline: float) -> bool:
         try:
@@ -130,14 +146,6 @@ class WorkerHandle:
     def _reap(self, deadline: float) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(max(deadline - time.monotonic(), 0.0))
-
-
-def _most_memory() -> float:
-    """Return the peak memory, in KiB, of any child that has exited."""
-    import resource
-
-    held = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return held / 1024 if sys.platform == "darwin" else held
 
 
 def _in_words(code: int | None) -> str:

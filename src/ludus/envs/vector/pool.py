@@ -18,7 +18,15 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from ludus.envs.vector.contract import AsyncStepping, StepResult, VectorBackend, seed_per_env
+from ludus.envs.user_code import close_env
+from ludus.envs.vector.contract import (
+    AsyncStepping,
+    StepResult,
+    VectorBackend,
+    check_shape,
+    seed_per_env,
+    split_reset_mask,
+)
 from ludus.errors import ConfigError, MissingExtra, install_command
 from ludus.runs.limits import usable_cores
 from ludus.types import Array
@@ -76,7 +84,7 @@ class EnvPoolVectorEnv(VectorBackend, AsyncStepping):
         self.single_observation_space = single.observation_space
         self.single_action_space = single.action_space
         self.metadata = {**single.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
-        single.close()
+        close_env(single)
         self.observation_space = batch_space(self.single_observation_space, n_envs)
         self.action_space = batch_space(self.single_action_space, n_envs)
         self.render_mode = None
@@ -86,15 +94,35 @@ class EnvPoolVectorEnv(VectorBackend, AsyncStepping):
         self._stepping = False
         self._ids = np.arange(n_envs, dtype=np.int32)
         self._places: list[int] = []
+        self._seeds = [-1] * n_envs
+        self._obs: Array = np.zeros(0)
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]  # as Gymnasium's own
+        """The seed of each env, -1 before the first reset. The generators are in compiled code."""
+        return tuple(self._seeds)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        """Start an episode in every env. A seed s gives env i the seed s + i, a list its element."""
+        """Start an episode in every env. A seed s gives env i the seed s + i, a list its element.
+
+        `options["reset_mask"]`, a bool array, names the envs to reset; the others continue. With a seed, or in the
+        first reset, it must name all: ValueError.
+        """
+        self._require_open()
+        chosen, _ = split_reset_mask(options, self.num_envs)
+        if chosen is not None and not chosen.all():
+            if seed is not None or self._pool is None:
+                raise ValueError("EnvPool takes seeds, and starts, only when all envs are reset")
+            self._finish_running_step()
+            self._obs[chosen] = self._pool.reset(self._ids[chosen])[0]
+            return self._obs.copy(), {}
         if seed is not None or self._pool is None:
             self._build(seed)
         self._finish_running_step()
         obs, _ = self._pool.reset()
+        self._obs = obs.copy()
         return obs, {}
 
     def step(self, actions: Any) -> StepResult:
@@ -104,13 +132,12 @@ class EnvPoolVectorEnv(VectorBackend, AsyncStepping):
 
     def step_async(self, actions: Any) -> None:
         """Start a step on the pool's threads."""
+        self._require_open()
         if self._pool is None:
-            raise ResetNeeded("EnvPoolVectorEnv must be reset before it is stepped, and not be closed")
+            raise ResetNeeded("EnvPoolVectorEnv must be reset before it is stepped")
         self._finish_running_step()
         actions = np.asarray(actions).astype(self._action_dtype, casting="same_kind", order="C")
-        if actions.shape != self.action_space.shape:
-            expected = self.action_space.shape
-            raise ValueError(f"actions have shape {actions.shape}, expected {expected}")
+        check_shape(actions, self.action_space.shape)
         self._stepping = True  # set first: an interrupt may come right after the call
         self._pool._send((self._ids, self._ids, actions))
 
@@ -119,6 +146,7 @@ class EnvPoolVectorEnv(VectorBackend, AsyncStepping):
         state = self._pool._recv()
         self._stepping = False
         obs, rewards, done, truncated = (state[place] for place in self._places)
+        self._obs = obs.copy()  # the caller may write into its own
         return obs, rewards.astype(np.float64), done & ~truncated, truncated, {}
 
     def _finish_running_step(self) -> None:
@@ -138,7 +166,7 @@ class EnvPoolVectorEnv(VectorBackend, AsyncStepping):
         if self._pool is not None:
             self._pool.close()
         self._stepping = False
-        seeds = [s or 0 for s in seed_per_env(0 if seed is None else seed, self.num_envs)]
+        seeds = self._seeds = [s or 0 for s in seed_per_env(0 if seed is None else seed, self.num_envs)]
         with warnings.catch_warnings():  # it warns about the precision of bounds, which are not used
             warnings.simplefilter("ignore")
             self._pool = envpool.make_gymnasium(

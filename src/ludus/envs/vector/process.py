@@ -20,16 +20,17 @@ from typing import Any
 import cloudpickle
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector import AutoresetMode
 
 from ludus.envs.vector.base import ChunkedVectorEnv
 from ludus.envs.vector.batch import StepArrays, batch_nbytes
 from ludus.envs.vector.chunk import Entry, EnvFacts, EnvFn, check_same_spaces
-from ludus.envs.vector.contract import StepResult, WrapperStates, seed_per_env
+from ludus.envs.vector.contract import StepResult, WrapperStates, seed_per_env, split_reset_mask
 from ludus.envs.vector.handle import WorkerHandle, WorkerLost
 from ludus.envs.vector.shared import anonymous_file, map_file
 from ludus.envs.vector.wire import Kind, Later, pack
 from ludus.envs.vector.worker import Blueprint
-from ludus.errors import EnvFault, LudusError, UserError
+from ludus.errors import EnvFault, LudusError, UserError, describe_error
 from ludus.runs.limits import require_open_files, usable_cores
 from ludus.types import Observation
 
@@ -62,6 +63,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         n_workers: int | None = None,
         deadline: float = 60.0,
         respawns: int = 10,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
     ) -> None:
         if not env_fns:
             raise UserError(
@@ -72,6 +74,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         self.dropped_episodes = 0
         self.respawned = 0
         self.env_id = env_id
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
         self._deadline = deadline
         self._respawns = respawns
         self._working_directory = os.getcwd()
@@ -85,13 +88,18 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         require_open_files(_FILES_EACH * n_workers, f"`vector: process` with {n_workers} workers")
         bounds = [len(env_fns) * k // n_workers for k in range(n_workers + 1)]
         self._shares = [slice(low, high) for low, high in itertools.pairwise(bounds)]
-        self._blueprints = [_blueprint(env_fns[share], share.start, env_id) for share in self._shares]
+        self._blueprints = [
+            _blueprint(env_fns[share], share.start, env_id, self.autoreset_mode) for share in self._shares
+        ]
 
         self._memory_fd = anonymous_file()
         self._lifeline_fd, lifeline_end = os.pipe()
         self._workers: list[WorkerHandle] = []
         descriptors = (self._memory_fd, self._lifeline_fd, lifeline_end)
-        self._release = weakref.finalize(self, _release, self._workers, descriptors, os.getpid())
+        self._close_seconds = [_CLOSE_SECONDS]
+        self._release = weakref.finalize(
+            self, _release, self._workers, descriptors, os.getpid(), self._close_seconds
+        )
         try:
             self._start(len(env_fns))
         except BaseException:
@@ -108,10 +116,15 @@ class ProcessVectorEnv(ChunkedVectorEnv):
     ) -> tuple[Observation, dict[str, Any]]:
         self._require_open()
         seeds = seed_per_env(seed, self.num_envs)
-        self._playing = False  # a worker lost from here on has no episode to lose
-        self._replaced.clear()
+        chosen, _ = split_reset_mask(options, self.num_envs)
+        if chosen is None:
+            self._playing = False  # a worker lost from here on has no episode to lose
+            self._replaced.clear()
         result = super().reset(seed=seeds, options=options)
-        self._seeds = [old if new is None else new for old, new in zip(self._seeds, seeds, strict=True)]
+        self._seeds = [
+            old if new is None or (chosen is not None and not chosen[index]) else new
+            for index, (old, new) in enumerate(zip(self._seeds, seeds, strict=True))
+        ]
         self._playing = True
         return result
 
@@ -141,9 +154,18 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         self._replaced.clear()
         super().rebuild()
 
-    def close_extras(self, **kwargs: Any) -> None:
+    def close_extras(self, timeout: float | None = None, terminate: bool = False, **kwargs: Any) -> None:
+        """Close the envs and end the workers. Envs that take over `timeout` seconds to close are killed.
+
+        The default is 2 s; with `terminate` the envs are not closed at all.
+        """
+        if terminate or timeout is not None:
+            self._close_seconds[0] = 0.0 if terminate else timeout or 0.0
         self._release()
         self.__dict__.pop("_batch", None)  # it keeps the memory mapped; missing if the start failed
+
+    def _seed_of(self, index: int) -> int | None:
+        return self._seeds[index]
 
     def _unplayed(self) -> set[int]:
         """Return the workers whose envs did not take part in the last step."""
@@ -153,13 +175,19 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         # the actions do not belong to the new episodes of a worker replaced since the last step
         stepping = [k for k in range(len(self._workers)) if k not in self._replaced]
         entries: list[Entry] = []
-        for k, answer in self._exchange(Kind.STEP, dict.fromkeys(stepping, b"")).items():
+        for k, answer in self._exchange(Kind.STEP, self._step_requests(stepping)).items():
             if isinstance(answer, WorkerLost):
                 self._replace(k, answer)
             else:
                 entries += answer
                 self._steady[k] += 1
         return entries + [entry for infos in self._replaced.values() for entry in infos]
+
+    def _step_requests(self, stepping: Sequence[int]) -> dict[int, bytes]:
+        """Return the payload of a step for each worker: none, or actions of a space without rows."""
+        if self._actions is None:
+            return dict.fromkeys(stepping, b"")
+        return {k: pack(self._actions[self._shares[k]]) for k in stepping}
 
     def _ask_chunks(self, method: str, per_env: Sequence[Any] | None, *args: Any) -> list[Any]:
         requests = {}
@@ -186,13 +214,16 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         """
         seconds = self._deadline if seconds is None else seconds
         deadline = time.monotonic() + seconds
+        stoppable = kind in (Kind.STEP, Kind.CALL)  # a worker that starts needs its time
         for k, payload in requests.items():
             self._workers[k].send(kind, payload, timeout=seconds)
         answers: dict[int, Any] = {}
         first_error: LudusError | None = None
         for k in requests:
             try:
-                answers[k] = self._workers[k].answer(deadline, f"{seconds:g} s in {doing}")
+                answers[k] = self._workers[k].answer(
+                    deadline, f"{seconds:g} s in {doing}", stoppable=stoppable
+                )
             except WorkerLost as lost:
                 answers[k] = lost
             except LudusError as error:
@@ -235,7 +266,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
                 (facts[k].observation_space, facts[k].action_space),
                 (facts[0].observation_space, facts[0].action_space),
             )
-        self._describe(facts[0], n_envs, self.env_id)
+        self._describe(facts[0], n_envs, self.env_id, self.autoreset_mode)
         spaces = (facts[0].observation_space, facts[0].action_space)
         memory = map_file(self._memory_fd, batch_nbytes(*spaces, n_envs))
         self._batch = StepArrays(*spaces, n_envs, memory)
@@ -311,7 +342,7 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         )
 
 
-def _blueprint(env_fns: Sequence[EnvFn], first_index: int, env_id: str) -> bytes:
+def _blueprint(env_fns: Sequence[EnvFn], first_index: int, env_id: str, mode: AutoresetMode) -> bytes:
     # a category of another module would import it in every worker; some are torch's
     filters = [entry for entry in warnings.filters if getattr(entry[2], "__module__", "") == "builtins"]
     try:
@@ -321,12 +352,12 @@ def _blueprint(env_fns: Sequence[EnvFn], first_index: int, env_id: str) -> bytes
             for name, spec in gym.registry.items()
             if not str(spec.entry_point).startswith("gymnasium.")
         }
-        blueprint = Blueprint(list(env_fns), first_index, env_id, sys.argv, filters, registrations)
+        blueprint = Blueprint(list(env_fns), first_index, env_id, mode, sys.argv, filters, registrations)
         # cloudpickle accepts lambdas, closures and classes of the user's script; see wire.py
         return bytes(cloudpickle.dumps(blueprint))
     except Exception as error:  # pickling runs the user's code, which may raise anything
         raise UserError(
-            f"the env functions cannot be sent to a worker: {type(error).__name__}: {error}",
+            f"the env functions cannot be sent to a worker: {describe_error(error)}",
             where="the process backend",
             fix="build everything the env needs inside its function, or use `vector: serial`",
         ) from error
@@ -345,13 +376,18 @@ def _respawn_seed(last: int | None, respawned: int) -> int | None:
     return None if last is None else int(np.random.SeedSequence([last, respawned]).generate_state(1)[0])
 
 
-def _release(workers: list[WorkerHandle], descriptors: tuple[int, ...], owner: int) -> None:
-    """End the workers and close the descriptors, in less than five seconds."""
+def _release(
+    workers: list[WorkerHandle],
+    descriptors: tuple[int, ...],
+    owner: int,
+    allowed: list[float],
+) -> None:
+    """End the workers and close the descriptors, two seconds after those that are `allowed` for envs to close."""
     if os.getpid() != owner:
         return  # a forked process does not own them
     for worker in workers:
         worker.send(Kind.CLOSE, timeout=0.01)
-    polite_until = time.monotonic() + _CLOSE_SECONDS
+    polite_until = time.monotonic() + allowed[0]
     for worker in workers:
         worker.end(polite_until=polite_until, reap_until=polite_until + _REAP_SECONDS)
     for descriptor in descriptors:

@@ -8,12 +8,15 @@ import time
 from collections.abc import Generator, Sequence
 from typing import Any
 
+from gymnasium.vector import AutoresetMode
+
 from ludus.envs.vector.chunk import Entry, EnvFn
 from ludus.envs.vector.contract import WrapperStates
 from ludus.envs.vector.handle import WorkerLost
 from ludus.envs.vector.process import STEADY_STEPS, ProcessVectorEnv
 from ludus.envs.vector.wire import Kind, pack
 from ludus.errors import LudusError, SimulatorLost
+from ludus.runs.signals import StopRequested, stop_requested_at
 
 _log = logging.getLogger("ludus.envs")
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds before the next attempt, doubled each time
@@ -41,13 +44,21 @@ class RemoteVectorEnv(ProcessVectorEnv):
         attempts: int = 10,
         places: Sequence[str] = (),
         first_pause: float = _FIRST_PAUSE,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
     ) -> None:
         self._away: dict[int, Generator[None, None, None]] = {}
         self._failures = [0] * len(env_fns)
         self._causes: dict[int, SimulatorLost] = {}
         self._places = list(places) or [f"env {index} of {env_id}" for index in range(len(env_fns))]
         self._first_pause = first_pause
-        super().__init__(env_fns, env_id=env_id, n_workers=len(env_fns), deadline=deadline, respawns=attempts)
+        super().__init__(
+            env_fns,
+            env_id=env_id,
+            n_workers=len(env_fns),
+            deadline=deadline,
+            respawns=attempts,
+            autoreset_mode=autoreset_mode,
+        )
 
     @property
     def away(self) -> list[int]:
@@ -61,6 +72,8 @@ class RemoteVectorEnv(ProcessVectorEnv):
         known = self._states
         present = dict(zip(self._present(), self._ask_present("wrapper_states", None), strict=True))
         if known is None and not present:
+            if stop_requested_at() is not None:  # the last checkpoint does not wait for a simulator
+                return [[] for _ in range(self.num_envs)]
             self._wait_for(len(self._workers))
             return super().wrapper_states()
         spare = next(iter(present.values())) if present else []
@@ -80,7 +93,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
             self._wait_for(1)
         stepping = [k for k in self._present() if k not in self._replaced]
         entries: list[Entry] = []
-        for k, answer in self._exchange(Kind.STEP, dict.fromkeys(stepping, b"")).items():
+        for k, answer in self._exchange(Kind.STEP, self._step_requests(stepping)).items():
             if isinstance(answer, WorkerLost):
                 self._replace(k, answer)
                 continue
@@ -148,8 +161,10 @@ class RemoteVectorEnv(ProcessVectorEnv):
                 _log.info("%s is back", self._places[k])
 
     def _wait_for(self, number: int) -> None:
-        """Wait until `number` envs are present."""
+        """Wait until `number` envs are present. Raises StopRequested after a stop signal."""
         while len(self._workers) - len(self._away) < number:
+            if stop_requested_at() is not None:
+                raise StopRequested
             time.sleep(_IDLE_SECONDS)
             self._advance_attempts()
 

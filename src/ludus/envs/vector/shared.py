@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 import tempfile
 
 
 def anonymous_file() -> int:
     """Return the descriptor of a new, empty file without a name, in memory if the system supports it."""
-    if hasattr(os, "memfd_create"):
+    if sys.platform == "linux":
         try:
             return os.memfd_create("ludus-batch")
-        except OSError:
-            pass  # a sandbox may forbid the call
+        except (AttributeError, OSError):
+            pass  # an old C library has no such call, a sandbox may forbid it
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 

@@ -16,8 +16,6 @@ from typing import Any
 
 import cloudpickle
 
-from ludus.errors import LudusError
-
 _HEADER = struct.Struct("<BIQ")  # kind, number, length of the payload
 _LONGEST_PAYLOAD = 1 << 34  # bytes: a longer one is not a frame of ours
 _LEAST_RECEIVE, _MOST_RECEIVE = 1 << 12, 1 << 20  # bytes per receive
@@ -32,7 +30,7 @@ class Kind(IntEnum):
     CALL = 3  # payload: (method of EnvChunk, its arguments)
     CLOSE = 4
     DONE = 5  # payload: the result, or nothing for an empty list
-    ERROR = 6  # payload: a LudusError in parts
+    ERROR = 6  # payload: a LudusError
 
 
 class Garbage(EOFError):
@@ -55,7 +53,7 @@ class Channel:
         """Return the next frame: kind, number, payload.
 
         Raises TimeoutError past `deadline` (of `time.monotonic`), EOFError or OSError when the other end
-        is gone, and Garbage, an EOFError, when what it sends makes no sense.
+        is gone, and Garbage, an EOFError, when the received bytes are invalid.
         """
         received = self._received
         missing = 0
@@ -113,22 +111,9 @@ class Later:
         return getattr(unpack(self._packed), "metadata", {})
 
 
-def pack_error(error: LudusError) -> bytes:
-    """Pickle an error in parts, because its constructor may not accept the arguments that pickle would pass."""
-    return pack((type(error), error.args, error.__dict__))
-
-
 def unpack_answer(payload: bytes) -> Any:
     """Unpickle the answer of a worker; no bytes are an empty list. Raises Garbage if it cannot be read."""
     try:
         return unpack(payload) if payload else []
     except Exception as error:  # unpickling foreign bytes may raise anything
         raise Garbage from error
-
-
-def unpack_error(payload: bytes) -> LudusError:
-    kind, args, fields = unpack_answer(payload)
-    error: LudusError = kind.__new__(kind)
-    error.args = args
-    error.__dict__.update(fields)
-    return error

@@ -20,12 +20,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import gymnasium as gym
+from gymnasium.vector import AutoresetMode
 
+from ludus.envs.user_code import user_traceback
 from ludus.envs.vector.batch import StepArrays, batch_nbytes
-from ludus.envs.vector.chunk import EnvChunk, EnvFn, user_traceback
+from ludus.envs.vector.chunk import EnvChunk, EnvFn
 from ludus.envs.vector.shared import map_file
-from ludus.envs.vector.wire import Channel, Kind, pack, pack_error, unpack
-from ludus.errors import EnvFault, LudusError, UserError
+from ludus.envs.vector.wire import Channel, Kind, pack, unpack
+from ludus.errors import EnvFault, LudusError, UserError, describe_error
+from ludus.posix import kill_group, leads_group
+from ludus.tracking.logs import lossy_output
 
 _PR_SET_PDEATHSIG = 1
 
@@ -37,6 +41,7 @@ class Blueprint:
     env_fns: Sequence[EnvFn]
     first_index: int
     env_id: str
+    autoreset_mode: AutoresetMode
     argv: list[str]
     warning_filters: list[Any]
     registrations: dict[str, Any]
@@ -51,7 +56,8 @@ def main(arguments: Sequence[str]) -> None:
         os.set_inheritable(descriptor, False)  # programs that an env starts must not hold them open
     _die_with_driver(lifeline_fd, driver_pid)
     _die_before_driver()
-    _serve(Channel(socket.socket(fileno=socket_fd)), memory_fd)
+    with lossy_output():  # an env may print to a pipe that nobody reads any more
+        _serve(Channel(socket.socket(fileno=socket_fd)), memory_fd)
 
 
 def _serve(channel: Channel, memory_fd: int) -> None:
@@ -73,14 +79,14 @@ def _serve(channel: Channel, memory_fd: int) -> None:
                 assert chunk is not None, "the driver builds first"
                 answer = _answer(chunk, kind, payload, memory_fd)
         except LudusError as error:
-            channel.send(Kind.ERROR, number, pack_error(error))
+            channel.send(Kind.ERROR, number, pack(error))
         else:
             channel.send(Kind.DONE, number, answer)
 
 
 def _answer(chunk: EnvChunk, kind: Kind, payload: bytes, memory_fd: int) -> bytes:
     if kind is Kind.STEP:
-        result, asked = chunk.step(), "infos"
+        result, asked = chunk.step(unpack(payload) if payload else None), "infos"
     elif kind is Kind.ATTACH:
         facts, n_envs = chunk.facts(), unpack(payload)
         nbytes = batch_nbytes(facts.observation_space, facts.action_space, n_envs)
@@ -96,7 +102,7 @@ def _answer(chunk: EnvChunk, kind: Kind, payload: bytes, memory_fd: int) -> byte
         return pack(result)
     except Exception as error:  # pickling runs the user's code, which may raise anything
         raise EnvFault(
-            f"{asked} cannot be sent to the driver: {type(error).__name__}: {error}",
+            f"{asked} cannot be sent to the driver: {describe_error(error)}",
             worker=chunk.first_index,
             env_id=chunk.env_id,
             seed=None,
@@ -109,7 +115,7 @@ def _build(payload: bytes) -> EnvChunk:
         blueprint: Blueprint = unpack(payload)
     except Exception as error:  # unpickling imports the user's modules, which may raise anything
         raise UserError(
-            f"the env functions cannot be rebuilt in a worker: {type(error).__name__}: {error}",
+            f"the env functions cannot be rebuilt in a worker: {describe_error(error)}",
             where="the process backend",
             fix="use module-level or self-contained env functions, or `vector: serial`",
         ) from error
@@ -119,7 +125,12 @@ def _build(payload: bytes) -> EnvChunk:
     warnings.filterwarnings("ignore", message=".*Overriding environment")
     for env_id, spec in blueprint.registrations.items():
         gym.registry.setdefault(env_id, spec)
-    return EnvChunk(blueprint.env_fns, first_index=blueprint.first_index, env_id=blueprint.env_id)
+    return EnvChunk(
+        blueprint.env_fns,
+        first_index=blueprint.first_index,
+        env_id=blueprint.env_id,
+        autoreset_mode=blueprint.autoreset_mode,
+    )
 
 
 def _die_with_driver(lifeline_fd: int, driver_pid: int) -> None:
@@ -144,6 +155,6 @@ def _watch(lifeline_fd: int) -> None:
 
 
 def _vanish() -> NoReturn:
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)  # with all programs that the envs have started
+    if leads_group():
+        kill_group(0)  # with all programs that the envs have started
     os._exit(1)

@@ -95,7 +95,7 @@ def _over_episode(recording: Recording, number: int, episode: RecordedEpisode) -
         f"episode-{number + 1}",
         f"Episode {number + 1}",
         f"Seed {episode.seed}: return {episode.reward:,.2f} in {episode.length:,} steps, "
-        + ("ended by the env." if episode.ended == "terminated" else "cut by the time limit."),
+        + ("ended by the env." if episode.ended == "terminated" else "truncated by the time limit."),
         tuple(charts),
         stacked=True,
     )
@@ -130,7 +130,7 @@ def _phases(recording: Recording, shown: Sequence[RecordedEpisode]) -> Figure:
     return Figure(
         "phase-portraits",
         "Phase portraits",
-        "Each quantity against its own rate: a closed loop is a gait, a point is rest.",
+        "Each quantity against its own rate of change: a closed loop is a gait, a point is rest.",
         tuple(charts),
     )
 
@@ -178,8 +178,8 @@ def _value(recording: Recording) -> Figure:
     points = ChartSeries("steps", came[::every], value[::every])
     explained = explained_variance(value, came)
     note = (
-        f"What the policy expected against what came, discounted by {recording.gamma:g}. It explains "
-        f"{explained:.0%} of the variance. Rewards beyond a time limit are expected but never came."
+        f"The value estimate against the actual discounted return (gamma {recording.gamma:g}). It explains "
+        f"{explained:.0%} of the variance. The estimate includes rewards after a time limit, the return does not."
     )
     chart = AnalysisChart("value", "discounted return to go", "value", "points", (points,), diagonal=True)
     return Figure("value", "Value against return", note, (chart,))

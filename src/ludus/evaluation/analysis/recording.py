@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ludus.envs.signals import Signals, signals_of
+from ludus.envs.user_code import build, close_env
 from ludus.evaluation.episode_trace import End, EpisodeTrace, TraceStep
 from ludus.evaluation.evaluate import Actor
 from ludus.evaluation.policy_outputs import PolicyProbe
@@ -34,7 +35,7 @@ _FIXED = (
 
 @dataclass(frozen=True)
 class RecordedEpisode:
-    """An episode as a whole; `rows` are its steps within the columns."""
+    """One episode; `rows` are its steps within the columns."""
 
     seed: int
     reward: float
@@ -47,10 +48,10 @@ class RecordedEpisode:
 class Recording:
     """Episodes of one policy.
 
-    A row holds the signals of a state, what the policy makes of it (`value`, in the env's reward, and the
-    `probability` of its choice; NaN where it does not say), what it did, and the `reward` that followed. `return`
-    is the sum up to and with that reward, `return_to_go` the sum from it on, and `discounted_return_to_go` the same
-    with `gamma`, which is what a value estimates. Nothing is added for what lies beyond a time limit.
+    A row has the signals of a state, the outputs of the policy for it (`value`, in units of the env's reward, and the
+    `probability` of its choice; NaN if it has none), its action, and the `reward` that followed. `return` is the sum of
+    rewards including that one, `return_to_go` the sum from it on, and `discounted_return_to_go` the same with `gamma`,
+    which a value estimates. Rewards after a time limit are not included.
     """
 
     columns: dict[str, Array]
@@ -78,18 +79,24 @@ def record_episodes(
     reward_scale: float | None = 1.0,
     gamma: float = 1.0,
     deterministic: bool = True,
+    max_steps: int | None = None,
     on_episode: Callable[[int], None] | None = None,
 ) -> Recording:
-    """Play one episode from each seed and record every step of it; `on_episode` is called with the number done."""
-    env = make_env()
+    """Play one episode per seed and record every step; `on_episode` is called with the number of finished episodes.
+
+    `max_steps` is as in `step_limit`.
+    """
+    env = build(make_env)
     try:
         signals, probe = signals_of(env), PolicyProbe(actor, reward_scale)
         tables, episodes, first = [], [], 0
         for number, seed in enumerate(seeds):
-            trace = EpisodeTrace(actor, env, seed, signals, probe=probe, deterministic=deterministic)
+            trace = EpisodeTrace(
+                actor, env, seed, signals, probe=probe, deterministic=deterministic, max_steps=max_steps
+            )
             steps = list(trace)
             ended = steps[-1].ended
-            assert ended is not None  # nothing else ends a trace
+            assert ended is not None  # a trace always has an end
             rows = slice(first, first + len(steps) - 1)
             first = rows.stop
             episodes.append(RecordedEpisode(seed, trace.reward, len(steps) - 1, ended, rows))
@@ -104,7 +111,7 @@ def record_episodes(
             columns, tuple(episodes), signals, signal_names, action_names, env.action_space, gamma
         )
     finally:
-        env.close()
+        close_env(env)
 
 
 def _steps(
@@ -129,7 +136,7 @@ def _steps(
         np.array(values, dtype=float),
         np.array([_chance(trace_step, space) for trace_step in taken], dtype=float),
         last & (steps[-1].ended == "terminated"),
-        last & (steps[-1].ended == "truncated"),
+        last & (steps[-1].ended != "terminated"),
         *actions.T,
         *signals.T,
     ]

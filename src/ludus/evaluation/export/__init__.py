@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus import plugins
-from ludus.errors import UnknownName, UserError
+from ludus.errors import NONE, UnknownName, UserError, require_types
 from ludus.evaluation.load import LoadedPolicy
 
 _LANGUAGE_TARGET = "peft"  # the only target for language runs
@@ -35,16 +35,22 @@ def export_targets() -> dict[str, str]:
     return dict(sorted((plugins.references("exports") | own).items()))
 
 
-def export_policy(policy: LoadedPolicy, target: str, path: Path | None = None) -> Exported:
+def export_policy(policy: LoadedPolicy, target: str, path: str | Path | None = None) -> Exported:
     """Write `policy` for `target` to `path`, by default to a file named after the target in the current folder.
 
     Raises UnknownName, MissingExtra, and UserError if the target does not support this policy or the file exists.
     """
+    require_types(
+        "export_policy",
+        policy=(policy, (LoadedPolicy,)),
+        target=(target, (str,)),
+        path=(path, (str, Path, NONE)),
+    )
     known = export_targets()
     if target not in known:
         raise UnknownName("target", target, known, where="--to", fix=f"one of {', '.join(known)}")
     if policy.config is None:
-        raise UserError(f"'{policy.name}' has no network to export", fix="name a run")
+        raise UserError(f"'{policy.name}' has no network to export", fix="give a run")
     if (policy.config.language is not None) != (target == _LANGUAGE_TARGET):
         kind = "a language model" if policy.config.language is not None else "not a language model"
         others = [name for name in known if name != _LANGUAGE_TARGET]
@@ -54,12 +60,12 @@ def export_policy(policy: LoadedPolicy, target: str, path: Path | None = None) -
             fix=f"use {_LANGUAGE_TARGET if policy.config.language is not None else ' or '.join(others)}",
         )
     module: Any = plugins.load(known[target])
-    path = Path(module.FILENAME) if path is None else path
+    path = Path(module.FILENAME if path is None else path)
     if path.exists():
-        raise UserError(f"'{path}' already exists", where=str(path.absolute()), fix="give another --out")
+        raise UserError(f"'{path}' already exists", where=str(path.absolute()), fix="use another --out")
     if not path.parent.is_dir():
         raise UserError(
-            f"the folder '{path.parent}' does not exist", where=str(path.absolute()), fix="create it first"
+            f"folder not found: '{path.parent}'", where=str(path.absolute()), fix="create it first"
         )
     exported: Exported = module.export(policy, path)
     return exported

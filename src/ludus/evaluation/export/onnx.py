@@ -37,6 +37,7 @@ def export(policy: LoadedPolicy, path: Path) -> Exported:
     graph, notes = policy_graph(policy)
     model = _model(graph)
     _forget_sources(model)
+    _name_batch_axis(model)
     for key, value in origin(policy).items():
         model.metadata_props.add(key=key, value=value)
     runtime = "onnxruntime" if find_spec("onnxruntime") is not None else "onnx"
@@ -66,12 +67,12 @@ def _model(graph: PolicyGraph) -> Any:
             external_data=False,
             verbose=False,
         )
-        assert program is not None  # with dynamo=True there always is one
+        assert program is not None  # always the case with dynamo=True
         return program.model_proto
 
 
 def _forget_sources(model: Any) -> None:
-    """Remove the source locations that torch adds to every part, which name paths of this machine."""
+    """Remove the source locations that torch adds to every node, which contain paths of this machine."""
     graph = model.graph
     for part in (
         model,
@@ -84,6 +85,16 @@ def _forget_sources(model: Any) -> None:
     ):
         del part.metadata_props[:]
         part.ClearField("doc_string")
+
+
+def _name_batch_axis(model: Any) -> None:
+    """Name the first axis of inputs and outputs `batch` everywhere: torch only numbers it."""
+    graph = model.graph
+    dims = [value.type.tensor_type.shape.dim for value in (*graph.input, *graph.output, *graph.value_info)]
+    symbols = {shape[0].dim_param for shape in dims[: len(graph.input)] if shape and shape[0].dim_param}
+    for dim in (dim for shape in dims for dim in shape):
+        if dim.dim_param in symbols:
+            dim.dim_param = "batch"
 
 
 def _loader(graph: PolicyGraph, runtime: str) -> Any:

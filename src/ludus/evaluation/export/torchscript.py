@@ -15,7 +15,7 @@ from ludus.evaluation.graph import blamed_on_the_model, capture, origin, policy_
 from ludus.evaluation.load import LoadedPolicy
 from ludus.types import Array
 
-_jit: Any = torch.jit  # torch gives its functions no types
+_jit: Any = torch.jit  # torch.jit has no types
 FILENAME = "policy.pt"
 METADATA = "ludus.json"
 """The file in the archive with the origin of the policy."""
@@ -26,7 +26,9 @@ def export(policy: LoadedPolicy, path: Path) -> Exported:
     graph, notes = policy_graph(policy)
     example = graph.example()
     with blamed_on_the_model(graph), quietly(), torch.no_grad():
-        capture(graph, example)  # raises for what a trace would silently get wrong: one side of an `if`
+        capture(
+            graph, example
+        )  # raises where a trace would silently be wrong: for example one branch of an `if`
         traced = _jit.freeze(_jit.trace(graph, example, strict=False, check_trace=False))
 
     def write(to: Path) -> None:

@@ -32,9 +32,9 @@ class Bar:
 
 @dataclass(frozen=True)
 class Reading:
-    """A signal now, and its values in this episode so far, whose lowest and highest are `low` and `high`.
+    """The current value of a signal and its values in this episode so far, between `low` and `high`.
 
-    What repeats the past is not compared. NaN stands in `trail` for what is no number.
+    Equality ignores the past values. `trail` has NaN for values that are not finite.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Reading:
     low: float = field(default=0.0, compare=False)
     high: float = field(default=1.0, compare=False)
     whole: bool = field(default=False, compare=False)
-    """Whether all values so far were whole numbers."""
+    """True if all values so far were integers."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Text, lines and dots on an array of pixels, fast enough to be drawn in every frame.
+"""Text, lines and dots on an array of pixels, fast enough for every frame.
 
-Text is set by Pillow once and kept: most of what a frame says was said before. Numbers, which change, are put
-together from their figures, all of one width so that they stand still. Curves are drawn by compiled code.
+Text is drawn by Pillow once and cached, because most of a frame repeats. Numbers, which change, are composed of cached
+digits of equal width, so that they do not move. Curves are drawn by compiled code.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def text_tile(text: str, size: int, color: Color = INK, ground: Color = GROUND) 
 
 @lru_cache(maxsize=1024)
 def _figure(sign: str, size: int, color: Color, ground: Color) -> Array:
-    """One character of a number; the digits of a size are equally wide."""
+    """Draw one character of a number; all digits of a size are equally wide."""
     alike = "0123456789" if sign.isdigit() else sign
     return _set(sign, round(max(_font(size).getlength(one) for one in alike)), size, color, ground)
 
@@ -56,7 +56,7 @@ def _set(text: str, width: int, size: int, color: Color, ground: Color) -> Array
 
     font = _font(size)
     image = Image.new("RGB", (width, sum(font.getmetrics())), ground)
-    left = (width - font.getlength(text)) / 2 if len(text) == 1 else 0  # a digit in the middle of its place
+    left = (width - font.getlength(text)) / 2 if len(text) == 1 else 0  # centre a digit in its cell
     ImageDraw.Draw(image).text((left, 0), text, font=font, fill=color)
     return np.asarray(image)
 
@@ -118,7 +118,7 @@ def _shades(color: Color, ground: Color) -> Array:
 
 @lru_cache(maxsize=16)
 def dot(radius: float, color: Color, ground: Color = GROUND) -> Array:
-    """A filled circle on a square tile."""
+    """Draw a filled circle on a square tile."""
     size = math.ceil(2 * radius) + 1
     rows, columns = np.mgrid[:size, :size]
     distance = np.hypot(rows + 0.5 - size / 2, columns + 0.5 - size / 2)
@@ -128,8 +128,8 @@ def dot(radius: float, color: Color, ground: Color = GROUND) -> Array:
 def latest(trail: Array, width: int, stride: int = 1) -> Array:
     """Return the newest values that fit into `width` pixels, each `stride` pixels wide.
 
-    They fill the room from the left; when it is full, the older half makes way. Nothing else moves, which is easy on
-    the eye and on the encoder.
+    They fill the space from the left. When it is full, the older half is dropped. Nothing else moves, which is easy to
+    read and to encode.
     """
     room = max(2, width // stride)
     half = room // 2
@@ -150,7 +150,7 @@ def curve(
     zero: int = -1,
 ) -> None:
     """Fill `canvas` with the newest of `trail`, between `low` and `high`; see `draw_curve`."""
-    from ludus.evaluation.pixels import draw_curve  # compiled, which takes a moment
+    from ludus.evaluation.pixels import draw_curve  # compiled at the first import
 
     shown = latest(trail, canvas.shape[1], stride)
     draw_curve(

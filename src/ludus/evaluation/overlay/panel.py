@@ -12,7 +12,7 @@ from ludus.evaluation.overlay.data import MOST_BARS, Bar, PanelData, Reading, nu
 from ludus.types import Array
 
 BESIDE_WIDTH = 400
-LEAST_HEIGHT = 400  # of a picture with a panel beside it; a smaller one is enlarged
+LEAST_HEIGHT = 400  # of a picture with a panel at its side; a smaller one is enlarged
 LEAST_WIDTH = 560  # of a picture with a panel below it
 BELOW_HEIGHT = 270
 _PAD, _GAP = 14, 18
@@ -21,7 +21,7 @@ _HEADER, _STATS, _HEADING = 42, 43, 18
 _BAR_ROW, _SIGNAL_ROW = 16, 16
 _LEAST_PLOT, _MOST_PLOT = 34, 96
 _SPARK, _NUMBER = 32, 46
-_ENDS = {"terminated": "ended", "truncated": "time is up"}
+_ENDS = {"terminated": "ended", "truncated": "time is up", "cut": "cut"}
 
 Arrangement = Literal["beside", "below"]
 
@@ -41,7 +41,7 @@ class _Box:
 class Panel:
     """Draws PanelData of one shape: the same signals in every frame.
 
-    A step takes `stride` pixels of a plot: one for envs that move fast, more for those that think.
+    A step takes `stride` pixels of a plot: one for envs with a high frame rate, more for others.
     """
 
     def __init__(

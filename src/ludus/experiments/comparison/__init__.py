@@ -1,1 +1,1 @@
-"""Several experiments over several seeds: plan, run, read, count, show."""
+"""Comparison of several experiments over several seeds: plan, run, read, analyse, show."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from ludus.config.loading import plain_config
 from ludus.config.schema import TrainerConfig
-from ludus.errors import UnknownName, UserError
+from ludus.errors import NONE, UnknownName, UserError, printable, require_types
 from ludus.experiments.comparison.live import ComparisonDisplay
 from ludus.experiments.comparison.page import write_page
 from ludus.experiments.comparison.plan import Comparison, plan_experiments
@@ -24,6 +23,7 @@ from ludus.experiments.experiment import (
     ExperimentResult,
     spread_evaluations,
 )
+from ludus.tracking.progress import PlainConsole
 
 METRICS = ("mean_reward", "best_reward", "iqm", "fps", "training_time", "core_seconds", "peak_memory")
 _LESS_IS_BETTER = ("training_time", "core_seconds", "peak_memory")
@@ -32,10 +32,9 @@ _LESS_IS_BETTER = ("training_time", "core_seconds", "peak_memory")
 class MultiAlgorithmBenchmark:
     """Trains several configs on one env and compares them.
 
-    `env_creator` is a function that returns a new env, or an id; None leaves it to the configs. `directory`
-    is where everything is kept (default: a new one below `comparisons/`); given one that holds this
-    benchmark already, `run_all` goes on with it and repeats nothing that is finished. `jobs` runs train at a
-    time (default: one per core).
+    `env_creator` is a function that returns a new env, or an id; None uses the envs of the configs. `directory` is the
+    output folder (default: a new one below `comparisons/`). If it already contains this benchmark, `run_all` resumes it
+    and does not repeat finished runs. `jobs` runs train at a time (default: one per core).
     """
 
     def __init__(
@@ -46,6 +45,12 @@ class MultiAlgorithmBenchmark:
         jobs: int | None = None,
         quiet: bool = False,
     ) -> None:
+        require_types(
+            "MultiAlgorithmBenchmark",
+            env_creator=(env_creator, (str, Callable, NONE)),  # type: ignore[arg-type]
+            directory=(directory, (str, Path, NONE)),
+            jobs=(jobs, (Integral, NONE)),
+        )
         self.env_creator = env_creator
         self.directory = Path(directory) if directory is not None else _new_directory()
         self.jobs = jobs
@@ -54,28 +59,29 @@ class MultiAlgorithmBenchmark:
         self.results: list[ExperimentResult] = []
 
     def add_experiment(self, config: ExperimentConfig | TrainerConfig) -> None:
-        """Compare this config as well. Its `name` labels it (default: the algorithm's).
+        """Add a config to the comparison. Its `name` labels it (default: that of the algorithm).
 
-        One that does not say when to evaluate is evaluated twenty times over its run, for a curve.
+        If it does not set when to evaluate, it is evaluated twenty times over its run, for a curve.
         """
-        unsaid = "evaluation" not in config.model_fields_set
+        require_types("add_experiment", config=(config, (TrainerConfig,)))
+        unset = "evaluation" not in config.model_fields_set
         if not isinstance(config, ExperimentConfig):
             config = ExperimentConfig.model_validate(plain_config(config))
         if isinstance(self.env_creator, str):
             config = config.model_copy()
             config.env_id = self.env_creator
-        self.experiments.append(spread_evaluations(config, CURVE_POINTS) if unsaid else config)
+        self.experiments.append(spread_evaluations(config, CURVE_POINTS) if unset else config)
 
     def run_all(self) -> list[ExperimentResult]:
         """Train everything and write results.json, results.csv, costs.json and index.html into `directory`.
 
-        One that fails is reported and has its `error` in the results; the rest go on. Ctrl-C lets the runs
-        save and returns what there is.
+        A failed run is reported and has its `error` in the results; the others continue. Ctrl-C lets the runs save and
+        returns the results so far.
         """
         comparison = self._comparison()
         self.directory.mkdir(parents=True, exist_ok=True)
         comparison.save()
-        display = ComparisonDisplay(Console(highlight=False), self.quiet)
+        display = ComparisonDisplay(PlainConsole(), self.quiet)
         run_comparison(comparison, display, self.jobs)
         self.results = comparison.results()
         write_page(self.directory, *write_results(self.directory, self.results))
@@ -87,26 +93,28 @@ class MultiAlgorithmBenchmark:
         print_comparison_table(self.results)
         for result in self.results:
             if result.error:
-                print(f"{result.name} failed: {result.error}")
+                print(printable(f"{result.name} failed: {result.error}", keep="\n\t"))
         print(f"page: {self.directory / 'index.html'}")
 
     def get_best_result(self, metric: str = "mean_reward") -> ExperimentResult:
-        """The result with the best `metric`; UserError when none has one.
+        """Return the result with the best `metric`. UserError if no result has one.
 
-        For training_time, core_seconds and peak_memory the lowest is best, else the highest.
+        For training_time, core_seconds and peak_memory the lowest is best, for others the highest.
         """
         self._require_results()
         if metric not in METRICS:
             raise UnknownName("metric", metric, METRICS, fix=f"known: {', '.join(METRICS)}")
         known = [(value, one) for one in self.results if (value := _value(one, metric)) is not None]
         if not known:
-            raise UserError("no experiment has ended with a result", where=str(self.directory))
+            raise UserError("no experiment has finished with a result", where=str(self.directory))
         choose = min if metric in _LESS_IS_BETTER else max
         return choose(known, key=lambda pair: pair[0])[1]
 
     def compare_algorithms(self) -> dict[str, dict[str, Any]]:
-        """Name to its numbers, the best first: those of `ExperimentResult.summary`, its costs, `steps_to` shares
-        of the best, and `probability_of_improvement` over each other one.
+        """Return the numbers of each experiment by name, best first.
+
+        They are those of `ExperimentResult.summary`, its costs, `steps_to` (steps to reach shares of the best score)
+        and `probability_of_improvement` over each other experiment.
         """
         self._require_results()
         found = describe(self.results, self.directory)
@@ -136,7 +144,7 @@ class MultiAlgorithmBenchmark:
 
     def _require_results(self) -> None:
         if not self.results:
-            raise UserError("there are no results yet", fix="call run_all() first")
+            raise UserError("no results yet", fix="call run_all() first")
 
 
 def _value(result: ExperimentResult, metric: str) -> float | None:

@@ -1,4 +1,4 @@
-"""The figures of a comparison, drawn by Plotly from the plain data of results.json and costs.json."""
+"""Plotly figures of a comparison, from the plain data of results.json and costs.json."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def learning_curves(
     key: str = "curve",
     levels: Mapping[str, float] | None = None,
 ) -> go.Figure:
-    """Interquartile means over seeds with their intervals, over env steps; buttons switch to seconds.
+    """Draw interquartile means over seeds with their intervals, over env steps; buttons switch to seconds.
 
-    `seconds` belong to the points of each experiment's curve; `levels` are drawn as dashed lines with names.
+    `seconds` belong to the points of each experiment's curve; `levels` are drawn as named dashed lines.
     """
     figure = go.Figure()
     by_steps: list[Any] = []
@@ -70,7 +70,7 @@ def learning_curves(
 
 
 def final_scores(experiments: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) -> go.Figure:
-    """For each experiment the interquartile mean with its interval, and the score of every seed as a dot."""
+    """Draw for each experiment the interquartile mean with its interval, and the score of every seed as a dot."""
     figure = go.Figure()
     for one in reversed(experiments):
         if one["iqm"] is None:
@@ -102,8 +102,8 @@ def final_scores(experiments: Sequence[Mapping[str, Any]], colors: Mapping[str, 
 
 
 def improvement(rows: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) -> go.Figure:
-    """How likely each is to beat each other, with intervals; only the likelier half of every pair is drawn."""
-    shown = _likelier(rows)
+    """Draw the probability that one beats another, with intervals; of every pair, only the likelier direction."""
+    shown = _likelier_of_each_pair(rows)
     figure = go.Figure()
     for row in reversed(shown):
         label = f"{row['better']} &gt; {row['than']}"
@@ -124,7 +124,7 @@ def improvement(rows: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) ->
     return figure
 
 
-def _likelier(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _likelier_of_each_pair(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     shown: dict[frozenset[str], Mapping[str, Any]] = {}
     for row in rows:
         pair = frozenset((row["better"], row["than"]))

@@ -1,4 +1,4 @@
-"""The display of a running comparison: a table that is redrawn, or a line per event where there is no terminal."""
+"""The display of a running comparison: a table that is redrawn, or one line per event without a terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MARKS = {
 
 
 class LiveDisplay(ABC):
-    """Shows `drawing` on `console` while it is a terminal, else lines; `quiet` shows nothing."""
+    """Shows `drawing` on `console` if it is a terminal, otherwise lines; `quiet` shows nothing."""
 
     running: str
     """The name of what runs: "runs" or "trials"."""
@@ -79,7 +79,7 @@ class LiveDisplay(ABC):
 
 
 class ComparisonDisplay(LiveDisplay):
-    """The audience of `run_comparison`."""
+    """Displays the progress of `run_comparison`."""
 
     running = "runs"
 
@@ -91,7 +91,7 @@ class ComparisonDisplay(LiveDisplay):
         self._runs = 0
         self._done_at_start = 0.0
 
-    # What happens
+    # Events
 
     def begin(self, comparison: Comparison, done: Sequence[tuple[Task, RunResult]], jobs: int) -> None:
         self._experiments = comparison.experiments
@@ -103,7 +103,7 @@ class ComparisonDisplay(LiveDisplay):
         self._print(where)
         if done:
             rest = self._runs - len(done)
-            self._print(Text(f"  {len(done)} of {self._runs} runs were there already, {rest} to go", "dim"))
+            self._print(Text(f"  {len(done)} of {self._runs} runs are already finished, {rest} left", "dim"))
         if len(done) == self._runs or self._quiet or not self._console.is_terminal:
             return
         self._redraw_from_now()
@@ -112,8 +112,8 @@ class ComparisonDisplay(LiveDisplay):
         self._watches[task.name] = watch
         self._line(f"{task.name}: started")
 
-    def looked(self) -> None:
-        """The table redraws itself."""
+    def polled(self) -> None:
+        """Do nothing: the table redraws itself."""
 
     def ended(self, task: Task, result: RunResult) -> None:
         self._watches.pop(task.name, None)
@@ -130,10 +130,10 @@ class ComparisonDisplay(LiveDisplay):
                 f"{duration(result.seconds)}  {count}"
             )
 
-    # What is drawn
+    # Drawing
 
     def drawing(self) -> RenderableType:
-        """The table with a line of totals under it."""
+        """Return the table with a line of totals below it."""
         wide = self._console.width >= 90
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
         table.add_column("  experiment", no_wrap=True)
@@ -195,7 +195,7 @@ class ComparisonDisplay(LiveDisplay):
         return text
 
     def _done(self, tasks: Sequence[Task]) -> float:
-        """How many of the runs are done, those under way counted in part."""
+        """Return the number of finished runs; a running one counts as a fraction."""
         done = 0.0
         for task in tasks:
             if task.name in self._watches:
@@ -211,7 +211,7 @@ def _newest_reward(watch: RunWatch) -> float | None:
 
 
 def progress_bar(share: float) -> Text:
-    """How much is done, as a bar with its percentage."""
+    """Return a progress bar with its percentage."""
     filled = round(share * _BAR)
     bar = Text("━" * filled, "cyan")
     bar.append("─" * (_BAR - filled), "bright_black")

@@ -1,4 +1,4 @@
-"""The page of a comparison: one HTML file that needs nothing else, Plotly included."""
+"""The page of a comparison: one self-contained HTML file, including Plotly."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from ludus.experiments.comparison.tables import memory
 from ludus.reports.charts import color_of
 from ludus.reports.page import draw, html_page, rows_to_table, section
 from ludus.runs import atomic
-from ludus.tracking.progress import duration, number
+from ludus.tracking.progress import duration, mean_and_spread, number
 
 
 def write_page(path: Path, found: Mapping[str, Any], costs: Mapping[str, Any]) -> Path:
-    """Write `index.html` into `path` from what `write_results` returned; returns where."""
+    """Write `index.html` into `path` from the return values of `write_results`; return its path."""
     target = path / "index.html"
     atomic.write_atomic(target, comparison_page(found, costs))
     return target
 
 
 def comparison_page(found: Mapping[str, Any], costs: Mapping[str, Any]) -> str:
-    """The whole page as text."""
+    """Return the whole page as text."""
     experiments = found["experiments"]
     colors = color_of([one["name"] for one in experiments])
     prices = list(zip(experiments, costs["experiments"], strict=True))
-    parts = [_verdict(found)]
+    parts = [_summary_sentence(found)]
     for env in dict.fromkeys(one["env"] for one in experiments):
         on_env = [pair for pair in prices if pair[0]["env"] == env]
-        parts += _of_env(env, on_env, found, colors, several=len(found["envs"]) > 1)
+        parts += _env_sections(env, on_env, found, colors, several=len(found["envs"]) > 1)
     if found["overall"]:
         parts.append(_overall(found["overall"], colors))
     if found["probability_of_improvement"]:
         figure = improvement(found["probability_of_improvement"], colors)
         note = (
-            "How often a run of the first scores higher than a run of the second, ties counted as half; "
-            "bars are 95 % bootstrap intervals over seeds. One that reaches over 0.5 leaves it open."
+            "How often a run of the first scores higher than a run of the second; ties count as half. "
+            "Bars are 95 % bootstrap intervals over seeds. If a bar contains 0.5, the order is not certain."
         )
         parts.append(section("Probability of improvement", note, draw(figure)))
     parts += [_costs(prices, costs, colors), _failures(experiments), _settings(experiments)]
     return html_page(_title(found), _subtitle(found), parts)
 
 
-def _of_env(
+def _env_sections(
     env: str,
     pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
     found: Mapping[str, Any],
@@ -64,14 +64,14 @@ def _of_env(
     parts = [
         section(
             f"Learning curves{suffix}",
-            "Evaluations while training: interquartile mean over seeds, with 95 % bootstrap intervals. Dashed: "
-            "shares of the way from the lowest to the highest point of any curve.",
+            "Evaluations during training: interquartile mean over seeds, with 95 % bootstrap intervals. Dashed: "
+            "shares of the range from the lowest to the highest point of any curve.",
             draw(curves),
         )
     ]
     if any(one["training_curve"] is not None and one["curve"] is not None for one in experiments):
         training = learning_curves(experiments, [None] * len(experiments), colors, key="training_curve")
-        note = "Mean reward of the last episodes played by the policy as it explored."
+        note = "Mean reward of the last training episodes, with exploration."
         parts.append(section(f"Reward while training{suffix}", note, draw(training)))
     ranked = sorted(experiments, key=lambda one: (one["iqm"] is None, -(one["iqm"] or {"value": 0})["value"]))
     parts.append(
@@ -84,9 +84,9 @@ def _of_env(
     parts.append(
         section(
             f"How soon{suffix}",
-            f"When the curve first reaches a share of the way from {number(scale['low'])} to "
+            f"When the curve first reaches a share of the range from {number(scale['low'])} to "
             f"{number(scale['high'])}. A dash: never.",
-            _soon_table(pairs, scale, colors),
+            _steps_to_table(pairs, scale, colors),
         )
     )
     return parts
@@ -106,7 +106,7 @@ def _final_table(experiments: Sequence[Mapping[str, Any]], colors: Mapping[str, 
                 *cells,
                 ("*" if index == 0 else "") + number(iqm["value"]),
                 f"{number(iqm['low'])} to {number(iqm['high'])}",
-                f"{number(mean['value'])} ± {number(one['std'])}",
+                mean_and_spread(mean["value"], one["std"]),
                 number(one["median"]),
                 f"{number(one['min'])} to {number(one['max'])}",
                 number(one["best"]),
@@ -116,7 +116,7 @@ def _final_table(experiments: Sequence[Mapping[str, Any]], colors: Mapping[str, 
     return rows_to_table(head, rows)
 
 
-def _soon_table(
+def _steps_to_table(
     pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
     scale: Mapping[str, float],
     colors: Mapping[str, str],
@@ -164,10 +164,10 @@ def _costs(
     versions = machine["versions"]
     note = (
         f"All seeds together, on {machine['cores']} cores; torch {versions.get('torch', '?')}, "
-        f"Python {versions.get('python', '?')}, Ludus {versions.get('ludus', '?')}. Training time without starting "
-        "up; core time with it, and with what interrupted sessions took; memory of the run that needed most."
+        f"Python {versions.get('python', '?')}, Ludus {versions.get('ludus', '?')}. Training time excludes start-up; "
+        "core time includes it, and interrupted sessions; memory is that of the largest run."
     )
-    return section("What it cost", note, rows_to_table(head, rows))
+    return section("Costs", note, rows_to_table(head, rows))
 
 
 def _overall(rows: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) -> str:
@@ -180,7 +180,7 @@ def _overall(rows: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) -> st
         ]
         for row in sorted(rows, key=lambda row: -row["iqm"]["value"])
     ]
-    note = "Interquartile mean over all envs and seeds; each env from 0, its lowest curve point, to 1, its highest."
+    note = "Interquartile mean over all envs and seeds; each env scaled from 0 (lowest curve point) to 1 (highest)."
     return section(
         "Over all envs", note, rows_to_table(["experiment", "IQM", "95 % interval", "envs"], table)
     )
@@ -193,8 +193,8 @@ def _failures(experiments: Sequence[Mapping[str, Any]]) -> str:
         for run in one["runs"]
         if run["status"] not in ("finished", "stopped")
     ]
-    note = "They are not part of any figure above."
-    return section("Runs that did not end", note, rows_to_table(["run", "", ""], rows)) if rows else ""
+    note = "They are not included in the figures above."
+    return section("Unfinished runs", note, rows_to_table(["run", "", ""], rows)) if rows else ""
 
 
 def _settings(experiments: Sequence[Mapping[str, Any]]) -> str:
@@ -204,7 +204,7 @@ def _settings(experiments: Sequence[Mapping[str, Any]]) -> str:
         f"<pre>{escape(write_yaml(one['config']))}</pre></details>"
         for one in experiments
     )
-    return section("Settings", "As given; what stands at null or auto was chosen by Ludus.", body)
+    return section("Settings", "As given; Ludus chose the values for null and auto.", body)
 
 
 def _title(found: Mapping[str, Any]) -> str:
@@ -221,8 +221,8 @@ def _subtitle(found: Mapping[str, Any]) -> str:
     return f"{ended} of {len(runs)} runs, {seeds} seed{'s' * (seeds > 1)}, {steps:,} environment steps in all"
 
 
-def _verdict(found: Mapping[str, Any]) -> str:
-    """One sentence that says who is ahead and how sure that is; none where several envs or no scores are there."""
+def _summary_sentence(found: Mapping[str, Any]) -> str:
+    """Return one sentence on which is ahead and how certain that is; empty for several envs or without scores."""
     known = [one for one in found["experiments"] if one["iqm"] is not None]
     if len(known) < 2 or len(found["envs"]) > 1:
         return ""
@@ -232,7 +232,7 @@ def _verdict(found: Mapping[str, Any]) -> str:
         for row in found["probability_of_improvement"]
         if row["better"] == first["name"] and row["than"] == second["name"]
     )
-    sure = "" if chance["low"] > 0.5 else " The seeds at hand leave the order of these two open."
+    sure = "" if chance["low"] > 0.5 else " With these seeds, the order of the two is not certain."
     text = (
         f"<b>{escape(first['name'])}</b> scores highest: {number(first['iqm']['value'])} "
         f"({number(first['iqm']['low'])} to {number(first['iqm']['high'])}), ahead of {escape(second['name'])} "

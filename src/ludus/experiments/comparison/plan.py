@@ -1,10 +1,10 @@
-"""What a comparison consists of, and the directory that holds it.
+"""The parts of a comparison, and its directory.
 
 <directory>/
-  comparison.json            which experiments, which seeds
-  configs/<experiment>.yaml  each experiment's config, as `ludus train` takes it
-  runs/<experiment>/seed-<n>/  an ordinary run directory per seed
-  sessions/, logs/           what each process cost, and what it printed
+    comparison.json            experiments and seeds
+    configs/<experiment>.yaml  the config of each experiment, for `ludus train`
+    runs/<experiment>/seed-<n>/  an ordinary run directory per seed
+    sessions/, logs/           costs and output of each process
   results.json, results.csv, costs.json, index.html
 """
 
@@ -31,7 +31,7 @@ _FILE = "comparison.json"
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment of a comparison: `name` as people read it, `key` as its folders are called."""
+    """One experiment of a comparison: `name` is for display, `key` is the name of its folders."""
 
     name: str
     key: str
@@ -41,7 +41,7 @@ class Experiment:
 
     @property
     def identity(self) -> str:
-        """Says whether two experiments ask for the same, from whatever seeds."""
+        """A hash that is equal for experiments with the same settings, regardless of seeds."""
         return config_hash(self.config.model_copy(update={"seed": 0, "name": None}))
 
 
@@ -58,10 +58,10 @@ class Task:
 
 
 def plan_experiments(configs: Sequence[ExperimentConfig], env: str | None = None) -> list[Experiment]:
-    """Name the experiments: by the config's `name`, else by algorithm and engine; one that is taken is numbered.
+    """Name the experiments: by the config's `name`, otherwise by algorithm and engine; duplicates are numbered.
 
-    The same name on several envs is one method on several tasks. `env` is what a config without env is
-    trained on. Raises UserError where a config has none, ConfigError where its hyperparameters do not fit.
+    The same name on several envs is one method on several tasks. `env` is used for configs without an env. UserError if
+    a config has no env, ConfigError if its hyperparameters are invalid.
     """
     several_envs = len({_env_of(config, env) for config in configs}) > 1
     seen: dict[tuple[str, str], int] = {}
@@ -79,12 +79,12 @@ def plan_experiments(configs: Sequence[ExperimentConfig], env: str | None = None
             key += "-2"
         experiments.append(Experiment(name, key, env_id, config.trainer_config(), tuple(config.seed_list)))
     if not experiments:
-        raise UserError("there is nothing to compare", fix="add experiments first")
+        raise UserError("no experiments to compare", fix="add experiments first")
     return experiments
 
 
 def default_directory(experiments: Sequence[Experiment], root: str = "comparisons") -> Path:
-    """Where a comparison goes that was not told: the same experiments, from whatever seeds, the same folder."""
+    """Return the default folder of a comparison: equal for the same experiments, regardless of seeds."""
     identities = "".join(sorted(f"{one.name} {one.identity}" for one in experiments))
     digest = hashlib.sha256(identities.encode()).hexdigest()[:8]
     envs = "+".join(dict.fromkeys(one.env for one in experiments))
@@ -92,9 +92,9 @@ def default_directory(experiments: Sequence[Experiment], root: str = "comparison
 
 
 class Comparison:
-    """A comparison on disk: its experiments, their runs and where everything lies.
+    """A comparison on disk: its experiments, their runs and its folders.
 
-    `env` makes the env of every run, where the configs name none.
+    `env` makes the env of every run, if the configs do not name one.
     """
 
     def __init__(
@@ -106,27 +106,27 @@ class Comparison:
 
     @classmethod
     def open(cls, path: Path | str, env: Callable[[], Any] | None = None) -> Comparison:
-        """The comparison in `path`. UserError when there is none, or its file is damaged."""
+        """Open the comparison in `path`. UserError if it is not found or its file is damaged."""
         path = Path(path)
         try:
             plan = strict_json.loads((path / _FILE).read_text("utf-8"))
             experiments = [_read(path, entry) for entry in plan["experiments"]]
         except FileNotFoundError:
             raise UserError(
-                f"'{path}' holds no comparison", where=str(path / _FILE), fix="check the path"
+                f"no comparison found in '{path}'", where=str(path / _FILE), fix="check the path"
             ) from None
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{_FILE} is damaged: {error}", where=str(path / _FILE)) from error
         if plan.get("env_function") and env is None:
             raise UserError(
-                "this comparison was made in Python, with an env function that no file can name",
+                "this comparison was created in Python, with an env function that cannot be stored in a file",
                 where=str(path),
                 fix="run its script again with the same directory",
             )
         return cls(path, experiments, env)
 
     def save(self) -> None:
-        """Write the plan. UserError when the directory holds another experiment under one of the names."""
+        """Write the plan. UserError if the directory contains another experiment with one of the names."""
         old = (
             {one.key: one for one in Comparison.open(self.path, self._env or _nothing).experiments}
             if (self.path / _FILE).exists()
@@ -135,9 +135,9 @@ class Comparison:
         for one in self.experiments:
             if one.key in old and old[one.key].identity != one.identity:
                 raise UserError(
-                    f"the directory holds another experiment called '{one.name}', with other settings",
+                    f"the directory contains another experiment called '{one.name}', with other settings",
                     where=str(self.path),
-                    fix="give another directory (--out), or another name",
+                    fix="use another directory (--out), or another name",
                 )
         (self.path / "configs").mkdir(parents=True, exist_ok=True)
         for one in self.experiments:
@@ -153,7 +153,7 @@ class Comparison:
         atomic.write_atomic(self.path / _FILE, strict_json.dumps(plan, indent=2) + "\n")
 
     def tasks(self) -> list[Task]:
-        """Every run: all experiments from their first seed, then from their second, …"""
+        """Return every run: all experiments with their first seed, then with their second, …"""
         most = max(len(one.seeds) for one in self.experiments)
         return [
             Task(one, one.seeds[index])
@@ -169,7 +169,7 @@ class Comparison:
         return read_run(self.run_path(task), task.seed, self._sessions(task))
 
     def results(self) -> list[ExperimentResult]:
-        """What has come of the experiments so far."""
+        """Return the results of the experiments so far."""
         return [
             summarize(
                 one.name,
@@ -182,7 +182,7 @@ class Comparison:
         ]
 
     def job(self, task: Task, threads: int) -> Job:
-        """What it takes to train `task`, in a new session."""
+        """Return the job that trains `task`, in a new session."""
         stem = f"{task.experiment.key}_seed-{task.seed}"
         for folder in ("sessions", "logs"):
             (self.path / folder).mkdir(exist_ok=True)
@@ -224,7 +224,7 @@ def _env_of(config: TrainerConfig, env: str | None) -> str:
 
 
 def _nothing() -> None:
-    raise AssertionError("only the plan is read, no env is made")
+    raise AssertionError("only the plan is read; no env is created")
 
 
 def _as_folder(text: str) -> str:

@@ -1,4 +1,4 @@
-"""From the files of runs to the results of an experiment. Only files are read; nothing runs."""
+"""Reads the files of runs into the results of an experiment. Nothing is run."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TRAINING = "rollout/ep_rew_mean"
 
 
 def read_run(path: Path, seed: int, sessions: Sequence[Path]) -> RunResult:
-    """What the run at `path` has come to; `waiting` where it has not begun.
+    """Return the result of the run at `path`; its status is `waiting` if it has not begun.
 
-    `sessions` are the files its processes kept, see `job.JobCosts`. A run that was training when its process
-    was killed counts as interrupted, one whose last process ended with an error as failed.
+    `sessions` are the files of its processes, see `job.JobCosts`. A run whose process was killed counts as interrupted,
+    one whose last process ended with an error as failed.
     """
     costs = [session for file in sessions if (session := _read_session(file)) is not None]
     core_seconds = sum(float(cost["core_seconds"]) for cost in costs)
@@ -64,7 +64,7 @@ def read_run(path: Path, seed: int, sessions: Sequence[Path]) -> RunResult:
 def summarize(
     name: str, algorithm: str, env: str, config: TrainerConfig, runs: Sequence[RunResult]
 ) -> ExperimentResult:
-    """The runs of one experiment taken together."""
+    """Combine the runs of one experiment."""
     scores = np.array([run.score for run in runs if run.counts], dtype=float)
     one = [run for run in runs if run.counts]
     spread = one[0].std if len(one) == 1 else float(scores.std()) if len(one) else None
@@ -82,7 +82,7 @@ def summarize(
 
 
 def _curve(rows: Sequence[dict[str, Any]], metric: str) -> Curve | None:
-    """The points of `metric`. Rows of evaluations carry no time: theirs lies between those of their neighbours."""
+    """Return the points of `metric`. Rows of evaluations have no time: it is interpolated from their neighbours."""
     points = [(row["step"], row[metric]) for row in rows if row.get(metric) is not None]
     if not points:
         return None
@@ -103,4 +103,4 @@ def _read_session(path: Path) -> dict[str, Any] | None:
         session = strict_json.loads(path.read_text("utf-8"))
         return session if {"core_seconds", "peak_memory", "error"} <= session.keys() else None
     except (OSError, ValueError, AttributeError):
-        return None  # costs that cannot be read are not worth a failure
+        return None  # unreadable costs are ignored

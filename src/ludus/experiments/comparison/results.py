@@ -1,7 +1,7 @@
-"""What a comparison found, as plain data: results.json and results.csv, and apart from them costs.json.
+"""Results of a comparison as plain data: results.json and results.csv, and separately costs.json.
 
-Everything that depends on the clock or the machine is in costs.json, so that two comparisons that learned the
-same have the same results files, byte for byte.
+Everything that depends on the clock or the machine is in costs.json. So two comparisons with equal learning results
+have identical results files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _POINTS = 200
 
 
 def write_results(path: Path, results: Sequence[ExperimentResult]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Write the three files into `path`; returns results and costs as they stand in them."""
+    """Write the three files into `path`; return results and costs as written."""
     found, costs = describe(results, path), describe_costs(results)
     atomic.write_atomic(path / "results.json", strict_json.dumps(found, indent=1) + "\n")
     atomic.write_atomic(path / "results.csv", _table(found))
@@ -38,7 +38,7 @@ def write_results(path: Path, results: Sequence[ExperimentResult]) -> tuple[dict
 
 
 def describe(results: Sequence[ExperimentResult], path: Path) -> dict[str, Any]:
-    """All that was found but for its price."""
+    """Return all results except costs."""
     scales = _scales(results)
     return {
         "format": FORMAT,
@@ -55,7 +55,7 @@ def describe(results: Sequence[ExperimentResult], path: Path) -> dict[str, Any]:
 
 
 def describe_costs(results: Sequence[ExperimentResult]) -> dict[str, Any]:
-    """What it took: seconds, processor time, memory, and the machine."""
+    """Return the costs: seconds, processor time, memory, and the machine."""
     scales = _scales(results)
     return {
         "format": FORMAT,
@@ -89,9 +89,9 @@ def describe_costs(results: Sequence[ExperimentResult]) -> dict[str, Any]:
 
 
 def curves_of(result: ExperimentResult, training: bool = False) -> tuple[Array, Array, Array] | None:
-    """A common grid of steps, the scores of every run that counts at them (runs x points), and the mean seconds.
+    """Return a common grid of steps, the scores of all counted runs at them (runs x points), and the mean seconds.
 
-    A run that ended earlier keeps its last score. None where there is no curve.
+    A run that ended earlier keeps its last score. None if there is no curve.
     """
     curves = [curve for run in result.runs if run.counts and (curve := _of(run, training)) is not None]
     if not curves:
@@ -105,7 +105,7 @@ def curves_of(result: ExperimentResult, training: bool = False) -> tuple[Array, 
 
 
 def _of(run: RunResult, training: bool) -> Curve | None:
-    """The curve of evaluations, or of rewards while training; the latter where a config never evaluates."""
+    """Return the curve of evaluations, or of training rewards if asked or if the config never evaluates."""
     return run.training if training or run.evaluation is None else run.evaluation
 
 
@@ -167,7 +167,7 @@ def _seconds(result: ExperimentResult) -> list[float] | None:
 
 
 def _scales(results: Sequence[ExperimentResult]) -> dict[str, tuple[float, float]]:
-    """Of each env, the lowest and the highest point of any experiment's curve: 0 % and 100 % of the best."""
+    """Return by env the lowest and the highest point of all curves: 0 % and 100 % of the best."""
     scales: dict[str, tuple[float, float]] = {}
     for result in results:
         curves = curves_of(result)
@@ -186,7 +186,7 @@ def _threshold(scale: tuple[float, float], share: int) -> float:
 def _reaching(
     result: ExperimentResult, scales: dict[str, tuple[float, float]], clock: bool = False
 ) -> dict[str, float | None]:
-    """Steps, or seconds, after which the experiment's curve reaches each share of its env's scale."""
+    """Return the steps, or seconds, until the experiment's curve reaches each share of its env's range."""
     curves = curves_of(result)
     if curves is None:
         return {f"{share}%": None for share in SHARES}
@@ -204,7 +204,7 @@ def _scores(result: ExperimentResult) -> Array:
 
 
 def _by_env(results: Sequence[ExperimentResult]) -> dict[str, dict[str, Array]]:
-    """Method to env to scores, methods in the order they came."""
+    """Return scores by method and env, methods in their order."""
     found: dict[str, dict[str, Array]] = {}
     for result in results:
         if len(scores := _scores(result)):
@@ -215,7 +215,7 @@ def _by_env(results: Sequence[ExperimentResult]) -> dict[str, dict[str, Array]]:
 def _overall(
     results: Sequence[ExperimentResult], scales: dict[str, tuple[float, float]]
 ) -> list[dict[str, Any]]:
-    """The interquartile mean over several envs, each put on a scale from its lowest to its highest curve point."""
+    """Return the interquartile mean over several envs, each scaled from its lowest to its highest curve point."""
     rows = []
     for name, by_env in _by_env(results).items():
         on_scale: statistics.Scores = [
@@ -227,7 +227,7 @@ def _overall(
 
 
 def _improvements(results: Sequence[ExperimentResult]) -> list[dict[str, Any]]:
-    """For every ordered pair of methods: how likely one beats the other, over the envs that both were run on."""
+    """Return for every ordered pair of methods the probability that one beats the other, over their common envs."""
     found = _by_env(results)
     rows = []
     for better, of_better in found.items():
@@ -243,7 +243,7 @@ def _improvements(results: Sequence[ExperimentResult]) -> list[dict[str, Any]]:
 
 
 def _table(found: dict[str, Any]) -> str:
-    """One line per run."""
+    """Return the CSV, one line per run."""
     columns = ("seed", "status", "steps", "episodes", "score", "std", "best", "best_step", "run", "error")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Trains what a comparison still lacks, several runs at a time, until all is done or somebody asks to stop."""
+"""Trains the unfinished runs of a comparison, several at a time, until all are finished or a signal stops it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ludus.runs import atomic, strict_json
 from ludus.runs.lock import RunLock
 from ludus.runs.signals import StopSignals
 
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 
 
-class Audience(Protocol):
-    """Whoever wants to know how the comparison goes."""
+class ComparisonListener(Protocol):
+    """Receives the events of a running comparison."""
 
     def begin(self, comparison: Comparison, done: Sequence[tuple[Task, RunResult]], jobs: int) -> None: ...
 
     def started(self, task: Task, watch: RunWatch) -> None: ...
 
-    def looked(self) -> None: ...
+    def polled(self) -> None: ...
 
     def ended(self, task: Task, result: RunResult) -> None: ...
 
@@ -36,11 +36,11 @@ class Audience(Protocol):
     def close(self) -> None: ...
 
 
-def run_comparison(comparison: Comparison, audience: Audience, jobs: int | None = None) -> int:
-    """Train every run that has not ended yet; returns 0, or the exit code of the signal that stopped it.
+def run_comparison(comparison: Comparison, listener: ComparisonListener, jobs: int | None = None) -> int:
+    """Train every unfinished run; return 0, or the exit code of the signal that stopped it.
 
-    A run that fails is told to the audience, and the rest go on. The first Ctrl-C lets those that are
-    training save and stop, the second ends everything at once.
+    A failed run is reported to the listener, and the others continue. The first Ctrl-C lets the running ones save and
+    stop, the second ends everything at once.
     """
     with RunLock(comparison.path), StopSignals() as signals:
         tasks = comparison.tasks()
@@ -49,8 +49,8 @@ def run_comparison(comparison: Comparison, audience: Audience, jobs: int | None 
         waiting = deque(task for task, result in found if not result.ended)
         jobs, threads = share_cores(len(waiting), jobs)
         training: dict[str, tuple[Task, Job, RunWatch]] = {}
-        told = False
-        audience.begin(comparison, done, jobs)
+        reported = False
+        listener.begin(comparison, done, jobs)
         try:
             with Pool() as pool:
                 while training or (waiting and signals.received is None):
@@ -60,26 +60,26 @@ def run_comparison(comparison: Comparison, audience: Audience, jobs: int | None 
                         watch = RunWatch(job.run, task.experiment.config.total_timesteps)
                         pool.start(job)
                         training[job.name] = (task, job, watch)
-                        audience.started(task, watch)
-                    for ended in pool.wait(_LOOK_SECONDS):
+                        listener.started(task, watch)
+                    for ended in pool.wait(_POLL_SECONDS):
                         task, job, _ = training.pop(ended.job.name)
                         _write_cause(ended)
-                        audience.ended(task, comparison.result_of(task))
-                    if signals.received is not None and not told:
-                        told = True
-                        audience.stopping()
+                        listener.ended(task, comparison.result_of(task))
+                    if signals.received is not None and not reported:
+                        reported = True
+                        listener.stopping()
                         for _, job, _ in training.values():
                             pool.stop(job)
                     for _, _, watch in training.values():
-                        watch.look()
-                    audience.looked()
+                        watch.poll()
+                    listener.polled()
         finally:
-            audience.close()
+            listener.close()
         return signals.exit_code
 
 
 def _write_cause(ended: Ended) -> None:
-    """Where a process was killed and could not say so itself, say so in its session."""
+    """Record in its session that a process was killed, which it could not record itself."""
     if ended.code >= 0 or -ended.code in (signal.SIGINT, signal.SIGTERM):
         return
     name = signal.Signals(-ended.code).name
@@ -88,5 +88,5 @@ def _write_cause(ended: Ended) -> None:
         session = strict_json.loads(ended.job.session.read_text("utf-8"))
     except (OSError, ValueError):
         session = {"pid": 0, "seconds": 0.0, "core_seconds": 0.0, "peak_memory": 0}
-    session["error"] = f"its process was ended by {name}{hint}"
+    session["error"] = f"its process was killed by {name}{hint}"
     atomic.write_atomic(ended.job.session, strict_json.dumps(session) + "\n")

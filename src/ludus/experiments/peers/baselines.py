@@ -1,8 +1,8 @@
-"""Stable-Baselines3 or SBX, which share one interface: `python baselines.py sb3|sbx speed|learn|reach '{…}'`.
+"""Benchmark script for Stable-Baselines3 and SBX: `python baselines.py sb3|sbx speed|learn|reach '{…}'`.
 
-Prints one JSON object. Imports nothing of Ludus: it runs in the peer's own environment. The task is a workload,
-for `learn` with `seed` and `episodes` too, for `reach` as benchmarks/time_to_reach.py gives it. What a library does
-not let one set is written where it is built.
+Prints one JSON object. It does not import Ludus: it runs in the library's own environment. The task is a workload; for
+`learn` also with `seed` and `episodes`; for `reach` as in benchmarks/time_to_reach.py. Settings that a library does not
+have are documented where its model is built.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import os
 import sys
 import time
 
-# Threads where it is not one; two at most, as Ludus takes. SB3's SAC was measured to be faster so; for SBX one and
-# two did not differ clearly, on a machine that was not idle.
+# Number of threads if not one; at most two, as in Ludus. SB3's SAC was faster with two; for SBX there was no clear
+# difference, on a machine that was not idle.
 TWO = min(2, len(os.sched_getaffinity(0)))
 THREADS = {"sb3": {"SAC": TWO}, "sbx": {"PPO": TWO}}
 POINTS = 100
 
 
 class CompileClock:
-    """Seconds that XLA has spent compiling; zero for ever where nothing compiles."""
+    """Seconds that XLA has spent compiling; 0 if nothing compiles."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -29,9 +29,9 @@ class CompileClock:
     def listen(self) -> None:
         import jax
 
-        jax.monitoring.register_event_duration_secs_listener(self._heard)
+        jax.monitoring.register_event_duration_secs_listener(self._add_seconds)
 
-    def _heard(self, event: str, seconds: float, **_: object) -> None:
+    def _add_seconds(self, event: str, seconds: float, **_: object) -> None:
         if event.startswith("/jax/core/compile/"):  # tracing, lowering and compiling
             self.seconds += seconds
 
@@ -54,8 +54,9 @@ def sb3_model(task: dict, env: object, seed: int) -> tuple[object, str]:
 
 
 def sbx_model(task: dict, env: object, seed: int) -> tuple[object, str]:
-    """As `sb3_model`. SBX's PPO clips the gradients of policy and value apart, and makes only the policy's last
-    layer orthogonal; its SAC moves the targets at every gradient step; its DQN keeps the learning rate it begins with.
+    """Make a model like `sb3_model`, with SBX's differences: PPO clips the gradients of policy and value separately and
+    initialises only the last layer of the policy orthogonally; SAC updates the targets at every gradient step; DQN
+    keeps its initial learning rate.
     """
     import flax.linen as nn
     import optax
@@ -74,15 +75,15 @@ def sbx_model(task: dict, env: object, seed: int) -> tuple[object, str]:
             optax.clip_by_global_norm(limit), optax.adam(learning_rate)
         )
         if len(set(task["net_arch"])) != 1 or len(task["net_arch"]) != 2:
-            raise SystemExit("SBX's DQN has two hidden layers of one size")
+            raise SystemExit("SBX's DQN needs two hidden layers of the same size")
     elif h.pop("target_update_interval") != 1:
-        raise SystemExit("SBX's SAC moves the targets at every gradient step")
+        raise SystemExit("SBX's SAC updates the targets at every gradient step")
     model = getattr(sbx, task["algorithm"])("MlpPolicy", env, policy_kwargs=kwargs, seed=seed, verbose=0, **h)
     return model, sbx.__version__
 
 
 def fitting(library: str, algorithm: str, hyperparams: dict) -> dict:
-    """Of a preset's hyperparameters those that the peer has, with schedules as it calls them."""
+    """Return the hyperparameters of a preset that the library has, with schedules as functions."""
     module = __import__({"sb3": "stable_baselines3", "sbx": "sbx"}[library])
     names = {*inspect.signature(getattr(module, algorithm)).parameters}
     if library == "sbx":  # see `sbx_model`
@@ -91,17 +92,17 @@ def fitting(library: str, algorithm: str, hyperparams: dict) -> dict:
 
 
 def schedule(value: object) -> object:
-    """A hyperparameter as it is; of one that changes, what these libraries call with the part that remains."""
+    """Return a constant unchanged, a schedule as a function of the remaining fraction."""
     if not isinstance(value, dict):
         return value
     if list(value) != ["linear"]:
-        raise SystemExit(f"only linear schedules are known here: {value}")
+        raise SystemExit(f"expected a linear schedule, got {value}")
     first, last = value["linear"]
     return lambda remaining: last + (first - last) * remaining
 
 
 def speed(task: dict, model: object, clock: CompileClock) -> dict:
-    """Steps per second once everything is warm, which the same model is trained a moment for."""
+    """Measure steps per second, after a short training of the same model as warm-up."""
     warm = max(2 * task["hyperparams"].get("n_steps", 0) * task["n_envs"], 500)
     model.learn(warm)
     before, compiled, started = model.num_timesteps, clock.seconds, time.monotonic()
@@ -111,11 +112,11 @@ def speed(task: dict, model: object, clock: CompileClock) -> dict:
 
 
 def learn(task: dict, model: object, clock: CompileClock) -> dict:
-    """Train for the whole budget: the curve on the way, and the final policy's rewards."""
+    """Train for the whole budget; return the curve, and the rewards of the final policy."""
     from stable_baselines3.common.callbacks import BaseCallback
 
     class Curve(BaseCallback):
-        """Steps, seconds without compiling, and the mean reward of the last 100 episodes, `POINTS` times."""
+        """Records steps, seconds without compilation, and the mean reward of the last 100 episodes, `POINTS` times."""
 
         def _on_training_start(self) -> None:
             self.points: list[tuple[int, float, float]] = []
@@ -131,7 +132,7 @@ def learn(task: dict, model: object, clock: CompileClock) -> dict:
         def elapsed(self) -> float:
             return time.monotonic() - self.began - clock.seconds
 
-    clock.seconds = 0.0  # what was compiled before the first step is not in `elapsed`
+    clock.seconds = 0.0  # compilation before the first step is not part of `elapsed`
     curve = Curve()
     model.learn(task["steps"], callback=curve)
     seconds = curve.elapsed()
@@ -145,7 +146,7 @@ def learn(task: dict, model: object, clock: CompileClock) -> dict:
 
 
 def reach(task: dict, model: object, clock: CompileClock) -> dict:
-    """Train until an evaluation is at or above the aim, the steps are done or the time is over."""
+    """Train until an evaluation reaches the target, the steps are done or the time limit is over."""
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.vec_env import sync_envs_normalization
@@ -182,10 +183,10 @@ def reach(task: dict, model: object, clock: CompileClock) -> dict:
 
 
 def make_envs(task: dict, n_envs: int, seed: int, *, training: bool = True) -> object:
-    """The task's envs, normalised where it asks for that.
+    """Make the envs of the task, normalised if it asks for that.
 
-    They are made to be drawn unless one says otherwise, and LunarLander then gathers sparks that nobody draws: its
-    longer episodes take several times as long.
+    `render_mode` is None, because make_vec_env enables rendering by default. LunarLander then collects particles that
+    nobody draws, and its longer episodes take several times as long.
     """
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.vec_env import VecNormalize
@@ -203,13 +204,13 @@ def make_envs(task: dict, n_envs: int, seed: int, *, training: bool = True) -> o
 
 
 def play(env_id: str, model: object, episodes: int, at_once: int = 100) -> list[float]:
-    """The rewards of the episodes seeded 0, 1, …, with deterministic actions."""
+    """Return the rewards of the episodes with seeds 0, 1, …, with deterministic actions."""
     import gymnasium as gym
     import numpy as np
 
     rewards = np.zeros(episodes)
     for first in range(0, episodes, at_once):
-        # The batch keeps its size, because every other size would be compiled anew.
+        # The batch keeps its size, because every other size would be compiled again.
         envs = {index: gym.make(env_id) for index in range(first, min(first + at_once, episodes))}
         obs = {index: env.reset(seed=index)[0] for index, env in envs.items()}
         playing = set(envs)
@@ -228,7 +229,7 @@ def play(env_id: str, model: object, episodes: int, at_once: int = 100) -> list[
 
 def main(library: str, mode: str, task: dict) -> None:
     threads = THREADS[library].get(task["algorithm"], 1)
-    if library == "sbx" and threads == 1:  # which XLA reads when jax is imported
+    if library == "sbx" and threads == 1:  # XLA reads it when jax is imported
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     if task.get("device", "cpu") == "cpu":
         os.environ["JAX_PLATFORMS"] = "cpu"

@@ -1,4 +1,4 @@
-"""Ends a benchmark with whoever asked for it. Imported by its neighbours, which run as scripts beside it."""
+"""Ends a benchmark script together with its parent process. The scripts in this folder import it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import time
 
 
 def exit_with_parent() -> None:
-    """Stop when stdin ends, which whoever started this holds open: politely, and by force where that does not help."""
+    """Exit when stdin, which the parent holds open, is closed: first by an interrupt, after two seconds by force."""
 
     def watch() -> None:
-        os.read(0, 1)  # sys.stdin would be locked by this thread when Python ends
+        os.read(0, 1)  # not sys.stdin: this thread would hold its lock when Python exits
         _thread.interrupt_main()
         time.sleep(2.0)
         os._exit(1)

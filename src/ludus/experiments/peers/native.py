@@ -1,6 +1,6 @@
-"""Ludus on one task, in a process of its own: `python native.py speed|learn '{…}'` prints one JSON object.
+"""Benchmark script for Ludus, in its own process: `python native.py speed|learn '{…}'` prints one JSON object.
 
-The task is a workload, with `kernels` (false: the torch learners) and for `learn` with `seed` and `episodes`.
+The task is a workload with `kernels` (false: the torch learners), and for `learn` with `seed` and `episodes`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what takes long to import is imported when `exit_with_parent` watches
+if TYPE_CHECKING:  # slow imports are done after `exit_with_parent`
     from ludus import TrainerConfig
 
 POINTS = 100
 
 
 def config(task: dict[str, Any], folder: str, **changes: Any) -> TrainerConfig:
-    """The task as Ludus is told it, with nothing around the training that peers do not do."""
+    """Return the task as a config of Ludus, without anything around the training that other libraries do not do."""
     from ludus import TrainerConfig
 
     arch = task["net_arch"]
@@ -46,7 +46,7 @@ def config(task: dict[str, Any], folder: str, **changes: Any) -> TrainerConfig:
 
 
 def warm_up(task: dict[str, Any], folder: str) -> None:
-    """Compile everything: two updates of a trainer that is thrown away, on few envs to leave the memory alone."""
+    """Compile everything: two updates of a temporary trainer, with few envs to keep the peak memory low."""
     from ludus import create_trainer
 
     h = dict(task["hyperparams"])
@@ -62,7 +62,7 @@ def warm_up(task: dict[str, Any], folder: str) -> None:
 
 
 def speed(task: dict[str, Any], folder: str) -> dict[str, Any]:
-    """Steps per second, and the most memory that the process took, before the training and with it."""
+    """Measure steps per second, and the peak memory of the process before and after the training."""
     from ludus import create_trainer
 
     before = peak_mib()
@@ -83,7 +83,7 @@ def peak_mib() -> float:
 
 
 def learn(task: dict[str, Any], folder: str) -> dict[str, Any]:
-    """Train for the whole budget: the curve on the way, and the final policy's rewards."""
+    """Train for the whole budget; return the curve, and the rewards of the final policy."""
     from ludus import create_trainer
     from ludus.envs.make import EnvSpec
     from ludus.evaluation.evaluate import evaluate

@@ -1,1 +1,1 @@
-"""Trainings side by side: each in a process of its own, forked from one that has torch loaded."""
+"""Several trainings in parallel: each in its own process, forked from one with torch loaded."""

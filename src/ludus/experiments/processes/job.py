@@ -1,13 +1,11 @@
-"""One training of many: what it is told, what its process does, and what it writes down about itself.
+"""One training of many: its settings, the work of its process, and its session file.
 
-A job that was interrupted goes on from its newest exact checkpoint, or starts anew where there is none, so that
-it ends with the results of a run that was never stopped. While it trains it keeps a small session file up to
-date: how it is going, the processor time it took, the memory it needed.
+An interrupted job resumes from its newest exact checkpoint, or restarts if there is none, so that it ends with the
+results of an uninterrupted run. While it trains, it updates a small session file: its error, processor time and memory.
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import sys
@@ -24,7 +22,8 @@ import gymnasium as gym
 
 from ludus.config.loading import load_config
 from ludus.config.schema import TrainerConfig
-from ludus.errors import EXIT_FAULT, EXIT_INTERRUPTED, CheckpointError, LudusError, UserError
+from ludus.errors import EXIT_FAULT, EXIT_INTERRUPTED, CheckpointError, LudusError, UserError, printable
+from ludus.posix import lock_file
 from ludus.runs import atomic, strict_json
 from ludus.runs.checkpoints import Checkpoint, CheckpointFormatError
 from ludus.runs.directory import RunDirectory
@@ -33,6 +32,7 @@ from ludus.tracking.tracker import MetricsLog
 from ludus.training.base import RLTrainer, TrainResult
 from ludus.training.factory import create_trainer
 from ludus.training.resume import newest_resumable, repair_run_files
+from ludus.training.trainer import RunTrainer
 
 _log = logging.getLogger("ludus.experiments")
 _WRITE_EVERY = 2.0
@@ -41,10 +41,10 @@ _WAIT_FOR_ORPHANS = 60.0
 
 @dataclass(frozen=True)
 class Job:
-    """A training to do. `config` is a YAML file, `settings` canonical keys on top of it, `run` its directory.
+    """A training to run. `config` is a YAML file, `settings` are config keys that override it, `run` is its directory.
 
-    `env` is a function that makes the env, where the config cannot name it; `session` is the file the job
-    reports to, `log` takes what the process prints. `registrations` are envs that only the driver knows.
+    `env` is a function that makes the env, if the config cannot name it; `session` is the session file, `log` the
+    output of the process. `registrations` are envs that only the driver has registered.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Job:
 
 
 def own_registrations() -> dict[str, Any]:
-    """The envs that this program registered with Gymnasium by itself."""
+    """Return the envs that this program registered with Gymnasium itself."""
     return {
         name: spec
         for name, spec in gym.registry.items()
@@ -67,22 +67,22 @@ def own_registrations() -> dict[str, Any]:
     }
 
 
-def do(job: Job) -> int:
-    """Train the job in this process, which does nothing else; returns the exit code. Raises nothing."""
+def run_job(job: Job) -> int:
+    """Train the job in this process, which does nothing else; return the exit code. It never raises."""
     sys.argv[:] = job.argv
     for env_id, spec in job.registrations.items():
         gym.registry.setdefault(env_id, spec)
     session = JobCosts(job.session)
     try:
-        with _alone(job):
+        with _locked(job):
             code = _train(job)
         session.close(error=None)
     except KeyboardInterrupt:
         session.close(error=None)
         return EXIT_INTERRUPTED
-    except BaseException as error:  # the end of the process: whatever it was goes into the report
-        print(without_secrets(traceback.format_exc()), file=sys.stderr)
-        session.close(error=_in_words(error))
+    except BaseException as error:  # the process ends here: report any error
+        print(printable(without_secrets(traceback.format_exc()), keep="\n\t"), file=sys.stderr)
+        session.close(error=_describe_error(error))
         return error.exit_code if isinstance(error, LudusError) else EXIT_FAULT
     return code
 
@@ -92,28 +92,29 @@ def _train(job: Job) -> int:
     loaded = load_config(job.config, flags=job.settings)
     with loaded.locating_errors():
         trainer = create_trainer(job.env, loaded.config)
-        checkpoint = where_to_go_on(directory, loaded.config)
+        checkpoint = resume_checkpoint(directory, loaded.config)
         if checkpoint is not None and hasattr(trainer, "resume"):
-            # with the choices that `auto` made when the run began, which its own config names
+            # with the values that `auto` had when the run began; its own config has them
             repair_run_files(directory)
             trainer = create_trainer(job.env, load_config(directory.config_path).config)
-            trainer.resume(directory, checkpoint.name)  # type: ignore[attr-defined]
+            options: Any = {"discard_later": True} if isinstance(trainer, RunTrainer) else {}
+            trainer.resume(directory, checkpoint.name, **options)  # type: ignore[attr-defined]
         elif directory.path.exists():
             atomic.remove(directory.path)
         try:
             result = trainer.train()
             if isinstance(result, TrainResult):
                 return result.exit_code
-            _write_down(trainer, loaded.config, directory)
+            _record_result(trainer, loaded.config, directory)
             return 0
         finally:
             trainer.close()
 
 
-def where_to_go_on(directory: RunDirectory, config: TrainerConfig) -> Checkpoint | None:
-    """The checkpoint from which the run repeats what an uninterrupted one does; None: begin anew.
+def resume_checkpoint(directory: RunDirectory, config: TrainerConfig) -> Checkpoint | None:
+    """Return the checkpoint from which the run repeats an uninterrupted one; None to restart.
 
-    A config whose checkpoints are never exact (saved by the clock) goes on from the newest instead.
+    If checkpoints of the config are never exact (saved by the clock), return the newest instead.
     """
     if not directory.info_path.is_file() or not directory.config_path.is_file():
         return None
@@ -122,34 +123,34 @@ def where_to_go_on(directory: RunDirectory, config: TrainerConfig) -> Checkpoint
         return newest_resumable(directory, exact_only=not by_clock)
     except CheckpointFormatError:
         raise
-    except CheckpointError as error:  # those that are there were saved by a signal, or are damaged
-        _log.warning("%s begins anew: %s", directory.path, error.what)
+    except CheckpointError as error:  # the existing ones were saved by a signal, or are damaged
+        _log.warning("%s restarts from scratch: %s", directory.path, error.what)
         return None
 
 
 @contextmanager
-def _alone(job: Job) -> Iterator[None]:
-    """One process works on a job at a time: one whose driver was killed takes a moment to save and end.
+def _locked(job: Job) -> Iterator[None]:
+    """Hold the lock of a job: a process whose driver was killed takes a moment to save and exit.
 
-    The run's own lock does not suffice, as a process holds it only once its run directory stands.
+    The lock of the run is not enough: a process holds it only after the run directory was created.
     """
     until = time.monotonic() + _WAIT_FOR_ORPHANS
     with job.log.with_suffix(".lock").open("a") as file:
         while True:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(file, wait=False)
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
                     raise UserError(
-                        "another process still trains this run", where=str(job.run), fix="stop it first"
+                        "another process is still training this run", where=str(job.run), fix="stop it first"
                     ) from None
                 time.sleep(0.05)
         yield
 
 
-def _write_down(trainer: RLTrainer, config: TrainerConfig, directory: RunDirectory) -> None:
-    """The result of a third party's trainer, which keeps no run directory, as a run with one evaluation."""
+def _record_result(trainer: RLTrainer, config: TrainerConfig, directory: RunDirectory) -> None:
+    """Write the result of a trainer without a run directory (by a plugin) as a run with one evaluation."""
     mean, std = trainer.evaluate(config.evaluation.episodes, config.evaluation.deterministic)
     env_id = config.env.id if config.env is not None else "custom"
     RunDirectory.create_at(directory.path, env_id, config.algorithm, config.name or config.algorithm)
@@ -161,7 +162,7 @@ def _write_down(trainer: RLTrainer, config: TrainerConfig, directory: RunDirecto
 
 
 class JobCosts:
-    """The file in which a job keeps what it has cost so far; a thread writes it now and then."""
+    """The session file with the costs of a job so far; a thread updates it regularly."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -169,7 +170,7 @@ class JobCosts:
         self._children_peak = 0
         self._over = threading.Event()
         self._write(None)
-        self._thread = threading.Thread(target=self._keep_up, daemon=True)
+        self._thread = threading.Thread(target=self._write_regularly, daemon=True)
         self._thread.start()
 
     def close(self, error: str | None) -> None:
@@ -178,7 +179,7 @@ class JobCosts:
         self._thread.join()
         self._write(error)
 
-    def _keep_up(self) -> None:
+    def _write_regularly(self) -> None:
         while not self._over.wait(_WRITE_EVERY):
             self._write(None)
 
@@ -196,27 +197,30 @@ class JobCosts:
         try:
             atomic.write_atomic(self._path, strict_json.dumps(session) + "\n")
         except OSError:
-            traceback.print_exc()  # the run itself must not end for want of its costs
+            traceback.print_exc()  # the run must not fail because its costs cannot be written
 
 
 def _peak_memory() -> tuple[int, int]:
-    """Most bytes this process has held, and the sum of that over the processes it has started (env workers)."""
-    if sys.platform != "linux":
+    """Return the peak memory of this process, and the sum over its child processes (env workers), in bytes."""
+    if sys.platform == "linux":
+        children: list[str] = []
+        for task in Path("/proc/self/task").iterdir():
+            try:
+                children += (task / "children").read_text().split()
+            except OSError:
+                continue  # the thread has ended, or this kernel does not have the file
+        return _high_water("self"), sum(_high_water(pid) for pid in children)
+    elif sys.platform == "win32":  # noqa: RET505  # mypy reads branches for platforms, not what follows them
+        return 0, 0
+    else:
         import resource
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return (peak if sys.platform == "darwin" else peak * 1024), 0
-    children: list[str] = []
-    for task in Path("/proc/self/task").iterdir():
-        try:
-            children += (task / "children").read_text().split()
-        except OSError:
-            continue  # the thread has ended, or this kernel does not tell
-    return _high_water("self"), sum(_high_water(pid) for pid in children)
 
 
 def _high_water(pid: str) -> int:
-    # not getrusage, whose maximum a process inherits from the one that started it
+    # not getrusage: a process inherits its maximum from the parent
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -224,8 +228,8 @@ def _high_water(pid: str) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
-def _in_words(error: BaseException) -> str:
-    """The first line of what went wrong: the log has the rest."""
+def _describe_error(error: BaseException) -> str:
+    """Return the first line of the error; the log has the rest."""
     text = without_secrets(str(error).splitlines()[0]) if str(error) else ""
     if isinstance(error, UserError):
         return text

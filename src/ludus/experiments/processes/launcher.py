@@ -1,8 +1,8 @@
-"""The process that every training of a comparison is forked from, with torch already loaded.
+"""The process from which every training of a comparison is forked, with torch already loaded.
 
-Loading torch takes longer than training CartPole. This process loads it once, does nothing with it (so that it
-has no threads, locks or GPU that a fork could break), and forks one process per job. It ends with its driver:
-when the socket closes, the jobs are asked to save and stop, made to after a while, and so does it.
+Loading torch takes longer than training CartPole. This process loads it once, does not use it (so that it has no
+threads, locks or GPU state that a fork could break), and forks one process per job. It ends with its driver: when the
+socket closes, it asks the jobs to save and stop, kills them after a while, and exits.
 """
 
 from __future__ import annotations
@@ -19,26 +19,29 @@ from multiprocessing.connection import Connection
 from typing import NoReturn
 
 from ludus.envs.vector.wire import pack, unpack
+from ludus.errors import printable
 from ludus.secret_values import without_secrets
 
+assert sys.platform != "win32", "needs fork"
+
 _POLL_SECONDS = 0.02
-_SAVING_SECONDS = 3.0  # for jobs whose driver is gone to save and stop: after five nothing is left of it
+_SAVING_SECONDS = (
+    3.0  # for jobs to save and stop after the driver has died; everything is gone after five seconds
+)
 _PR_SET_PDEATHSIG = 1
-TO_LOAD = (
-    "torch._dynamo",
-    "ludus.experiments.processes.job",
-)  # the first optimizer would import the former anyway
+# the first optimizer would import torch._dynamo anyway
+TO_LOAD = ("torch._dynamo", "ludus.experiments.processes.job")
 
 
 def main(arguments: list[str]) -> None:
-    """`arguments`: the descriptor of the socket to the driver, over which `Job`s come."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to act upon
+    """Serve `Job`s from the socket to the driver, whose descriptor is the argument."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
     connection: Connection = Connection(int(arguments[0]))
     os.set_inheritable(connection.fileno(), False)
     for module in TO_LOAD:
         importlib.import_module(module)
     children: set[int] = set()
-    with contextlib.suppress(EOFError, OSError):  # the driver is gone
+    with contextlib.suppress(EOFError, OSError):  # the driver has died
         connection.send_bytes(pack("ready"))
         while True:
             if connection.poll(_POLL_SECONDS):
@@ -52,8 +55,8 @@ def main(arguments: list[str]) -> None:
     while children and time.monotonic() < deadline:
         _ended(children)
         time.sleep(_POLL_SECONDS)
-    _signal_all(children, signal.SIGKILL)  # what hangs in an env; its last checkpoint is whole
-    os._exit(0)  # there is nothing to clean up, and torch takes its time
+    _signal_all(children, signal.SIGKILL)  # those that hang in an env; their last checkpoint is complete
+    os._exit(0)  # nothing to clean up, and exiting torch normally is slow
 
 
 def _signal_all(children: set[int], number: int) -> None:
@@ -63,15 +66,15 @@ def _signal_all(children: set[int], number: int) -> None:
 
 
 def _fork(connection: Connection, payload: bytes) -> int:
-    """Start the job in a process of its own; returns its id."""
+    """Start the job in its own process; return its pid."""
     launcher = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(connection, payload, launcher)
+        _run_job_and_exit(connection, payload, launcher)
     return pid
 
 
-def _become(connection: Connection, payload: bytes, launcher: int) -> NoReturn:
+def _run_job_and_exit(connection: Connection, payload: bytes, launcher: int) -> NoReturn:
     code = 1
     try:
         connection.close()
@@ -80,24 +83,24 @@ def _become(connection: Connection, payload: bytes, launcher: int) -> NoReturn:
             if os.getppid() != launcher:
                 os._exit(1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        from ludus.experiments.processes.job import Job, do
+        from ludus.experiments.processes.job import Job, run_job
 
         job: Job = unpack(payload)
         log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        code = do(job)
-    except BaseException:  # nothing of this process may go on as a second launcher
-        print(without_secrets(traceback.format_exc()), file=sys.stderr)
+        code = run_job(job)
+    except BaseException:  # this process must not continue as a second launcher
+        print(printable(without_secrets(traceback.format_exc()), keep="\n\t"), file=sys.stderr)
     finally:
-        with contextlib.suppress(Exception):  # whatever becomes of its last words, it must end here
+        with contextlib.suppress(Exception):  # it must exit here in any case
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
 
 
 def _ended(children: set[int]) -> list[tuple[int, int]]:
-    """Those of the children that have ended, with their exit codes; a negative one is the signal that did it."""
+    """Return the children that have ended, with their exit codes; a negative one is a signal."""
     ended = []
     for pid in list(children):
         found, status = os.waitpid(pid, os.WNOHANG)

@@ -1,9 +1,8 @@
-"""Trainings side by side, each in a process of its own, from the driver's point of view."""
+"""Several trainings in parallel, each in its own process: the driver's side."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -17,29 +16,28 @@ from typing import Any
 
 import cloudpickle
 
+from ludus.config.own_modules import BOOT, exported
 from ludus.envs.vector.wire import unpack
 from ludus.errors import LudusError, UserError
 from ludus.experiments.processes.job import Job
+from ludus.posix import SIGKILL
 
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from ludus.experiments.processes.launcher import main; main(sys.argv[2:])"
-)
-# A fork copies one thread only, so the launcher has no other. How many a run uses, its config says.
+_BOOT = BOOT + "from ludus.experiments.processes.launcher import main; main(sys.argv[2:])"
+# A fork copies only one thread, so the launcher must have no others. The config of a run sets its threads.
 NO_THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _START_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A job that is over: `code` as a process ends, negative where a signal ended it."""
+    """A job that has ended: `code` is the exit code of its process, negative for a signal."""
 
     job: Job
     code: int
 
 
 class Pool:
-    """Context manager that starts jobs and says when they end. On exit, what still runs is killed.
+    """Context manager that starts jobs and reports when they end. On exit, running jobs are killed.
 
     Needs a system with fork.
     """
@@ -60,7 +58,7 @@ class Pool:
     ) -> None:
         for pid in self._jobs:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, SIGKILL)
         if self._connection is not None and self._launcher is not None:
             self._connection.close()
             self._launcher.wait()
@@ -70,7 +68,7 @@ class Pool:
         return list(self._jobs.values())
 
     def start(self, job: Job) -> None:
-        """Start `job` now. UserError when its env function cannot leave this process."""
+        """Start `job`. UserError if its env function cannot be pickled."""
         try:
             payload = cloudpickle.dumps(job)
         except Exception as error:  # pickling runs the user's code, which may raise anything
@@ -82,13 +80,13 @@ class Pool:
         connection = self._connect()
         connection.send_bytes(payload)
         answer = self._receive(connection)
-        while isinstance(answer, tuple):  # another one ended meanwhile
+        while isinstance(answer, tuple):  # another job ended meanwhile
             self._note(*answer)
             answer = self._receive(connection)
         self._jobs[int(answer)] = job
 
     def wait(self, seconds: float) -> list[Ended]:
-        """The jobs that have ended since the last call; comes back after `seconds` if none has."""
+        """Return the jobs that have ended since the last call; wait up to `seconds` for one."""
         connection = self._connection
         if connection is None:
             time.sleep(seconds)
@@ -112,7 +110,7 @@ class Pool:
         self._over.append(Ended(self._jobs.pop(pid), code))
 
     def _launcher_died(self) -> None:
-        """Its jobs were asked by the kernel to stop as well; whoever started them may start them again."""
+        """Mark all jobs as ended: the kernel asked them to stop, too. The caller may start them again."""
         self._over += [Ended(job, -signal.SIGTERM) for job in self._jobs.values()]
         self._jobs.clear()
         self._connection = self._launcher = None
@@ -123,15 +121,15 @@ class Pool:
         ours, theirs = socket.socketpair()
         with theirs:
             self._launcher = subprocess.Popen(
-                [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
+                [sys.executable, "-P", "-c", _BOOT, exported(), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, **NO_THREADS},
-                start_new_session=True,  # Ctrl-C in the terminal reaches the driver alone
+                start_new_session=True,  # Ctrl-C in the terminal reaches only the driver
             )
         self._connection = Connection(ours.detach())
         if not self._connection.poll(_START_SECONDS):
-            raise LudusError("the process that starts the runs does not answer")
+            raise LudusError("the process that starts the runs did not answer")
         self._receive(self._connection)  # "ready"
         return self._connection
 
@@ -139,6 +137,4 @@ class Pool:
         try:
             return unpack(connection.recv_bytes())
         except (EOFError, OSError) as error:
-            raise LudusError(
-                "the process that starts the runs has died; what it said stands above"
-            ) from error
+            raise LudusError("the process that starts the runs has died; see its output above") from error

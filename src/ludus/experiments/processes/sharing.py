@@ -1,4 +1,4 @@
-"""How many trainings the machine takes at a time."""
+"""Division of the cores between trainings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ludus.runs.limits import usable_cores
 
 
 def share_cores(runs: int, jobs: int | None) -> tuple[int, int]:
-    """How many runs at a time, and how many threads for each of them."""
+    """Return how many runs to train at a time, and the number of threads for each."""
     cores = usable_cores()
     jobs = max(1, min(runs, jobs or cores))
     return jobs, max(1, cores // jobs)

@@ -1,4 +1,4 @@
-"""A training followed from outside, by the rows that its process appends to `metrics.jsonl`."""
+"""Observes a training from outside, by the rows that its process appends to `metrics.jsonl`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EVALUATION = "eval/mean_reward"
 
 
 class RunWatch:
-    """What is known of a run from its rows so far. `look` reads the new ones."""
+    """The state of a run from its rows so far. `poll` reads the new ones."""
 
     def __init__(self, run: Path, total: When) -> None:
         self._path = run / "metrics.jsonl"
@@ -27,15 +27,15 @@ class RunWatch:
 
     @property
     def fraction(self) -> float:
-        """How much of its total the run has done, from 0 to 1."""
+        """The completed fraction of its total, from 0 to 1."""
         row = self.newest
         seconds = float(row.get("time/seconds") or 0.0)
         return self._total.fraction(
             Progress(self.steps, int(row.get("updates", 0)), int(row.get("episodes", 0)), seconds)
         )
 
-    def look(self) -> list[dict[str, Any]]:
-        """The rows written since the last look. A file that was cut back, by a resume, is read anew."""
+    def poll(self) -> list[dict[str, Any]]:
+        """Return the rows written since the last call. A file that was truncated by a resume is read from the start."""
         try:
             with self._path.open("rb") as file:
                 size = file.seek(0, 2)
@@ -52,12 +52,12 @@ class RunWatch:
             try:
                 row = json.loads(line)
             except ValueError:
-                continue  # damaged: the run's own reader names it
+                continue  # damaged: the reader of the run reports it
             rows.append(row)
             self.newest = {**self.newest, **row}
         return rows
 
     def number(self, metric: str = _EVALUATION) -> float | None:
-        """The newest value of a metric."""
+        """Return the newest value of a metric."""
         value = self.newest.get(metric)
         return float(value) if isinstance(value, int | float) else None

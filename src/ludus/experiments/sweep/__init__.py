@@ -1,1 +1,1 @@
-"""A search for hyperparameters: many trials of one config, steered by Optuna."""
+"""Hyperparameter search: many trials of one config, chosen by Optuna."""

@@ -1,28 +1,29 @@
-"""The journal of a study, on which several processes write and any of them may be killed at any moment.
+"""The journal of a study, which several processes write to; each may be killed at any time.
 
-Optuna's own lock is a file that exists: one left behind by a killed process stops everybody for half a minute. And
-half a line, left behind by the same process, would make the journal unreadable for good. Needs Optuna.
+Optuna's own lock is the existence of a file: if a killed process leaves it behind, everything waits for half a minute.
+And an incomplete line of such a process would make the journal unreadable. Needs Optuna.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
+from ludus.posix import lock_file
+
 _LONGEST_LINE = 1 << 20
 
 
 def open_journal(path: Path) -> JournalStorage:
-    """The storage for a study in the file `path`, which is made if it is not there."""
+    """Return the storage of a study in the file `path`, which is created if needed."""
     return JournalStorage(JournalFileBackend(str(path), lock_obj=_KernelLock(path)))
 
 
 class _KernelLock(JournalFileOpenLock):
-    """Held by the kernel (flock), so that it ends with its process; who takes it finds whole lines only."""
+    """A kernel lock (flock), which is released when its process dies. Taking it removes an incomplete line."""
 
     def __init__(self, journal: Path) -> None:
         super().__init__(str(journal))
@@ -32,7 +33,7 @@ class _KernelLock(JournalFileOpenLock):
     def acquire(self) -> bool:
         descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock_file(descriptor)
             _drop_unfinished_line(self._journal)
         except BaseException:
             os.close(descriptor)
@@ -45,7 +46,7 @@ class _KernelLock(JournalFileOpenLock):
 
 
 def _drop_unfinished_line(path: Path) -> None:
-    """Whoever wrote it is dead, for the lock is ours: what it meant to say was never said."""
+    """Remove an incomplete last line: we hold the lock, so its writer is dead."""
     with path.open("rb+") as file:
         size = file.seek(0, os.SEEK_END)
         start = max(size - _LONGEST_LINE, 0)

@@ -1,4 +1,4 @@
-"""The display of a running sweep: the trials in training and the best so far, or a line per trial."""
+"""The display of a running sweep: the running trials and the best so far, or a line per trial."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOOKS = {"COMPLETE": "green", "PRUNED": "yellow", "FAIL": "bold red", "RUNNING"
 
 
 class SweepDisplay(LiveDisplay):
-    """The audience of `run_sweep`."""
+    """Displays the progress of `run_sweep`."""
 
     running = "trials"
 
@@ -30,7 +30,7 @@ class SweepDisplay(LiveDisplay):
         self._best: tuple[int, float] | None = None
         self._total = 0
 
-    # What happens
+    # Events
 
     def begin(self, sweep: Sweep, total: int, jobs: int) -> None:
         self._total = total
@@ -47,14 +47,14 @@ class SweepDisplay(LiveDisplay):
             self._print(Text(" " * 9 if index else "").append_text(line))
         there = len(sweep.trials())
         if there:
-            self._print(Text(f"  {there} of {total} trials were there already", "dim"))
+            self._print(Text(f"  {there} of {total} trials already exist", "dim"))
         if self._quiet or not self._console.is_terminal or there >= total:
             return
         self._redraw_from_now()
 
     def started(self, work: SweepWork) -> None:
         self._working[work.job.name] = work
-        self._counts.pop("RUNNING", None)  # those found at the start are taken up again, or another's
+        self._counts.pop("RUNNING", None)  # those from the start are resumed, or belong to another process
 
     def ended(self, work: SweepWork, state: str, value: float | None, error: str | None) -> None:
         self._working.pop(work.job.name, None)
@@ -70,13 +70,13 @@ class SweepDisplay(LiveDisplay):
         self._print(text)
 
     def waiting(self, others: int) -> None:
-        """Nothing is left to begin; `others` trials are in the hands of other processes."""
+        """Show that no trial is left to start, and that `others` trials run in other processes."""
         note = f"waiting for {others} trial{'s' * (others > 1)} of other processes" if others else ""
         if note and note != self._note:
             self._line(note)
         self._note = note
 
-    # What is drawn
+    # Drawing
 
     def drawing(self) -> RenderableType:
         lines = [Text()]
@@ -85,7 +85,7 @@ class SweepDisplay(LiveDisplay):
             line = Text(f"  trial {work.trial.number:<4d}")
             line.append_text(progress_bar(work.watch.fraction))
             line.append(f"{'' if score is None else number(score):>8}  ", "bold")
-            line.append("giving it up" if work.pruned else in_words(work.trial.settings), "dim")
+            line.append("pruning" if work.pruned else in_words(work.trial.settings), "dim")
             lines.append(line)
         lines.append(self._totals())
         for line in lines:

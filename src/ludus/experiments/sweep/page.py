@@ -1,4 +1,4 @@
-"""The page of a sweep: which settings were tried, how they did, and which of them mattered."""
+"""The page of a sweep: its settings, their results, and their importance."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN = 20
 
 
 def write_sweep_page(sweep: Sweep) -> Path:
-    """Write `index.html` and `trials.csv` of what the sweep has found so far; returns the page."""
+    """Write `index.html` and `trials.csv` of the sweep so far; return the page."""
     trials = sweep.trials()
     atomic.write_atomic(sweep.path / "trials.csv", _table(sweep, trials))
     done = [trial for trial in trials if trial.state.name == "COMPLETE"]
@@ -34,7 +34,7 @@ def write_sweep_page(sweep: Sweep) -> Path:
     if done:
         parts.append(
             section(
-                "The course of it",
+                "History",
                 "Every trial's last evaluation; the line is the best so far.",
                 draw(_history(trials)),
             )
@@ -42,15 +42,15 @@ def write_sweep_page(sweep: Sweep) -> Path:
     weights = importances(sweep)
     if weights:
         note = (
-            "How much of what separates the better trials from the rest is due to each setting alone (PED-ANOVA), "
-            "over the trials that were trained to their end."
+            "The share of each setting in what separates the better trials from the rest (PED-ANOVA), over the trials "
+            "that were trained to their end."
         )
-        parts.append(section("What mattered", note, draw(_importance_chart(weights))))
+        parts.append(section("Importance of settings", note, draw(_importance_chart(weights))))
     if len(done) > 1:
         keys = list(weights) or list(sweep.space)
         parts.append(
             section(
-                "Where the good ones lie",
+                "Settings of the trials",
                 "One line per trial; drag along an axis to filter.",
                 draw(_parallel(sweep, done, keys[:8])),
             )
@@ -69,7 +69,7 @@ def write_sweep_page(sweep: Sweep) -> Path:
 
 
 def importances(sweep: Sweep) -> dict[str, float]:
-    """Config key to its share of the importance, largest first; empty where the trials do not tell yet."""
+    """Return the share of each config key in the importance, largest first; empty if there are too few trials."""
     import warnings
 
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
@@ -80,7 +80,7 @@ def importances(sweep: Sweep) -> dict[str, float]:
         warnings.simplefilter("ignore")
         try:
             found = get_param_importances(sweep.study, evaluator=PedAnovaImportanceEvaluator())
-        except (ValueError, RuntimeError):  # Optuna's way to say that all trials did the same
+        except (ValueError, RuntimeError):  # raised by Optuna if all trials have the same result
             return {}
     return dict(found) if any(found.values()) else {}
 
@@ -145,7 +145,7 @@ def _importance_chart(weights: dict[str, float]) -> go.Figure:
 
 
 def _parallel(sweep: Sweep, done: Sequence[FrozenTrial], keys: Sequence[str]) -> go.Figure:
-    """One axis per key and the reward last."""
+    """Draw one axis per key, with the reward last."""
     axes: list[dict[str, Any]] = []
     for key in keys:
         dimension = sweep.space[key]
@@ -198,12 +198,12 @@ def _best_table(sweep: Sweep, done: Sequence[FrozenTrial]) -> str:
         for trial in ranked
     ]
     head = ["trial", "reward", *(escape(short(key)) for key in sweep.space)]
-    note = "The best is written in best.yaml: ludus train best.yaml"
+    note = "The best settings are in best.yaml: ludus train best.yaml"
     return section("The best trials", note, rows_to_table(head, rows)) if rows else ""
 
 
 def last_value(trial: FrozenTrial) -> float | None:
-    """What a trial came to: its result, or the last evaluation before it was pruned."""
+    """Return the result of a trial, or its last evaluation if it was pruned."""
     if trial.value is not None and trial.state.name == "COMPLETE":
         return trial.value
     reported = trial.intermediate_values

@@ -1,4 +1,4 @@
-"""Works on a sweep: several trials at a time, each given up as soon as its evaluations fall behind the others'."""
+"""Runs the trials of a sweep: several at a time, each pruned when its evaluations fall behind those of the others."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ludus.experiments.sweep.study import Sweep, SweepTrial
 from ludus.runs.signals import StopSignals
 from ludus.types import Progress
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _ASK_SECONDS = 1.0
 
 
 @dataclass
 class SweepWork:
-    """A trial in training. `evaluations` are those reported so far; `pruned`: it was told to stop for them."""
+    """A running trial. `evaluations` are those reported so far; `pruned`: it was stopped because of them."""
 
     trial: SweepTrial
     job: Job
@@ -33,8 +33,8 @@ class SweepWork:
     pruned: bool = False
 
 
-class SweepAudience(Protocol):
-    """Whoever wants to know how the sweep goes."""
+class SweepListener(Protocol):
+    """Receives the events of a running sweep."""
 
     def begin(self, sweep: Sweep, total: int, jobs: int) -> None: ...
 
@@ -49,49 +49,49 @@ class SweepAudience(Protocol):
     def close(self) -> None: ...
 
 
-def run_sweep(sweep: Sweep, total: int, audience: SweepAudience, jobs: int | None = None) -> int:
-    """Work until the sweep has `total` trials and all have ended; returns 0, or the exit code of a signal.
+def run_sweep(sweep: Sweep, total: int, listener: SweepListener, jobs: int | None = None) -> int:
+    """Run trials until the sweep has `total` and all have ended; return 0, or the exit code of a signal.
 
-    Trials that a stop or a kill left unfinished are gone on with, from their newest exact checkpoint: by the
-    next call, or by another process that works on the same sweep, which for this waits for the last of them.
+    Trials that a stop or a kill left unfinished are resumed from their newest exact checkpoint: by the next call, or by
+    another process that works on the same sweep. Such a process waits until the last of them has ended.
     """
     jobs, threads = share_cores(total, jobs)
     working: dict[str, SweepWork] = {}
-    more, ask_at, told = True, 0.0, False
+    more, ask_at, reported = True, 0.0, False
     with StopSignals() as signals:
-        audience.begin(sweep, total, jobs)
+        listener.begin(sweep, total, jobs)
         try:
             with Pool() as pool:
                 while working or (more and signals.received is None):
                     free = more and len(working) < jobs and signals.received is None
                     if free and time.monotonic() >= ask_at:
-                        work = _take(sweep, total, threads)
+                        work = _next_work(sweep, total, threads)
                         if work is not None:
                             pool.start(work.job)
                             working[work.job.name] = work
-                            audience.started(work)
+                            listener.started(work)
                             continue  # until all are busy
                         others = len(sweep.trials("RUNNING")) - len(working)
                         more, ask_at = others > 0, time.monotonic() + _ASK_SECONDS
-                        audience.waiting(others)
-                    for ended in pool.wait(_LOOK_SECONDS):
-                        _conclude(sweep, working.pop(ended.job.name), ended, audience)
+                        listener.waiting(others)
+                    for ended in pool.wait(_POLL_SECONDS):
+                        _finish_trial(sweep, working.pop(ended.job.name), ended, listener)
                     for work in working.values():
                         if _falls_behind(work, sweep.config.evaluation.every):
                             pool.stop(work.job, signal.SIGTERM)
-                    if signals.received is not None and not told:
-                        told = True
-                        audience.stopping()
+                    if signals.received is not None and not reported:
+                        reported = True
+                        listener.stopping()
                         for work in working.values():
                             pool.stop(work.job)
         finally:
             for work in working.values():
-                sweep.let_go(work.trial)
-            audience.close()
+                sweep.release(work.trial)
+            listener.close()
         return signals.exit_code
 
 
-def _take(sweep: Sweep, total: int, threads: int) -> SweepWork | None:
+def _next_work(sweep: Sweep, total: int, threads: int) -> SweepWork | None:
     trial = sweep.next_trial(total)
     if trial is None:
         return None
@@ -100,12 +100,12 @@ def _take(sweep: Sweep, total: int, threads: int) -> SweepWork | None:
 
 
 def _falls_behind(work: SweepWork, every: When | None) -> bool:
-    """Report the new evaluations of a trial; whether they say that it should be given up, once."""
-    for row in work.watch.look():
+    """Report the new evaluations of a trial; return True once, when it should be pruned."""
+    for row in work.watch.poll():
         if row.get(SCORE) is None or every is None:
             continue
         progress = Progress(int(row["step"]), int(row["updates"]), int(row["episodes"]), _seconds(work.watch))
-        number = every.count(progress)  # the same for every trial, whatever the sizes of its updates
+        number = every.count(progress)  # the same for every trial, regardless of the size of its updates
         if number not in work.evaluations:
             work.evaluations[number] = float(row[SCORE])
             work.trial.handle.report(float(row[SCORE]), number)
@@ -119,27 +119,27 @@ def _seconds(watch: RunWatch) -> float:
     return watch.number("time/seconds") or 0.0
 
 
-def _conclude(sweep: Sweep, work: SweepWork, ended: Ended, audience: SweepAudience) -> None:
-    _falls_behind(work, sweep.config.evaluation.every)  # what was written since the last look
+def _finish_trial(sweep: Sweep, work: SweepWork, ended: Ended, listener: SweepListener) -> None:
+    _falls_behind(work, sweep.config.evaluation.every)  # rows written since the last poll
     result = read_run(work.job.run, 0, [work.job.session])
     state, value, error = "COMPLETE", result.score, None
     if work.pruned and not result.ended:
         state = "PRUNED"
     elif ended.code in (EXIT_INTERRUPTED, EXIT_TERMINATED, -signal.SIGINT, -signal.SIGTERM):
-        sweep.let_go(work.trial)
-        audience.ended(work, "RUNNING", None, None)
+        sweep.release(work.trial)
+        listener.ended(work, "RUNNING", None, None)
         return
     elif not result.ended or value is None:
         state, error = "FAIL", result.error or f"its process ended with code {ended.code}"
-    sweep.tell(work.trial, value, state, error)
-    audience.ended(work, state, value, error)
+    sweep.finish(work.trial, value, state, error)
+    listener.ended(work, state, value, error)
 
 
 def check_evaluations(every: When | None) -> None:
-    """UserError where a config never evaluates: a sweep goes by evaluations."""
+    """Raise UserError if a config never evaluates: a sweep compares evaluations."""
     if every is None:
         raise UserError(
-            "a sweep goes by evaluations, and the config has none",
+            "a sweep compares evaluations, and the config has none",
             where="evaluation",
             fix="set evaluation.every",
         )

@@ -1,16 +1,15 @@
-"""A sweep on disk, which several processes may work on at once: which trials there are and how they went.
+"""A sweep on disk, which several processes may work on at once: its trials and their results.
 
 <directory>/
-  config.yaml, space.yaml    what is tried
-  study.journal              Optuna's log of the trials; the truth
-  trials/<number>/run/       an ordinary run directory per trial
-  sessions/, logs/           what each process cost, and what it printed
+    config.yaml, space.yaml    the config and the search space
+    study.journal              Optuna's log of the trials, the source of truth
+    trials/<number>/run/       an ordinary run directory per trial
+    sessions/, logs/           costs and output of each process
   best.yaml, trials.csv, index.html
 """
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from ludus.config.schema import TrainerConfig
 from ludus.config.search_space import Choice, Dimension, SearchSpace, parse_space
 from ludus.errors import ConfigError, MissingExtra, UnknownName, UserError
 from ludus.experiments.processes.job import Job
+from ludus.posix import lock_file
 from ludus.runs import atomic
 from ludus.runs.lock import RunLock, is_locked
 
@@ -36,7 +36,7 @@ _OUT_OF_TRIES = "no setting of the search space fits the config: {}"
 
 
 def require_optuna() -> Any:
-    """Optuna, kept from talking; MissingExtra when it is not installed."""
+    """Import Optuna with quiet logging. MissingExtra if it is not installed."""
     try:
         import optuna
     except ImportError:
@@ -46,10 +46,10 @@ def require_optuna() -> Any:
 
 
 def choose_space(config: TrainerConfig, file: Path | None = None) -> tuple[dict[str, Any], str]:
-    """The search space as written, and where: in `file`, in the config's `sweep`, or beside its algorithm."""
+    """Return the search space and its source: `file`, the config's `sweep`, or the default of its algorithm."""
     if file is not None:
         if not file.is_file():
-            raise UserError(f"there is no file '{file}'", where="command line: --space", fix="check the path")
+            raise UserError(f"file not found: '{file}'", where="command line: --space", fix="check the path")
         data, _ = read_yaml(file)
         return (data["sweep"] if isinstance(data.get("sweep"), dict) else data), str(file)
     if config.sweep is not None:
@@ -58,9 +58,9 @@ def choose_space(config: TrainerConfig, file: Path | None = None) -> tuple[dict[
     built_in = {} if model is None else dict(model.search_space)
     if not built_in:
         raise ConfigError(
-            f"{config.algorithm} brings no search space of its own",
+            f"{config.algorithm} has no default search space",
             key="sweep",
-            fix="write one into the config, as in sweep: {hyperparams.learning_rate: {log: [1e-5, 1e-2]}}",
+            fix="add one to the config, for example sweep: {hyperparams.learning_rate: {log: [1e-5, 1e-2]}}",
         )
     return {
         f"hyperparams.{name}": value for name, value in built_in.items()
@@ -69,9 +69,9 @@ def choose_space(config: TrainerConfig, file: Path | None = None) -> tuple[dict[
 
 @dataclass(frozen=True)
 class SweepTrial:
-    """One trial that this process works on: `settings` are the config keys it tries. It holds `lock`.
+    """A trial that this process works on; it holds `lock`. `settings` are the config keys that it tries.
 
-    `reported` are evaluations that another process has reported of it before.
+    `reported` are its evaluations that another process has already reported.
     """
 
     number: int
@@ -82,7 +82,7 @@ class SweepTrial:
 
 
 class Sweep:
-    """The sweep in `path`. `create` makes or joins it."""
+    """The sweep in `path`. `create` starts or joins it."""
 
     def __init__(self, path: Path, config: TrainerConfig, space: SearchSpace, pruning: bool = True) -> None:
         library = require_optuna()
@@ -91,7 +91,7 @@ class Sweep:
         self.path = path
         self.config = config
         self.space = space
-        with _alone(path):
+        with _locked(path):
             self.study: optuna.Study = library.create_study(
                 storage=open_journal(path / "study.journal"),
                 study_name="sweep",
@@ -101,7 +101,7 @@ class Sweep:
                 if pruning
                 else library.pruners.NopPruner(),
             )
-            # every process draws from random numbers of its own, or two would try the same
+            # every process has its own seed, otherwise two would try the same settings
             worker = int(self.study.user_attrs.get("workers", 0))
             self.study.set_user_attr("workers", worker + 1)
         self.study.sampler = library.samplers.TPESampler(seed=config.seed + 1000 * worker)
@@ -110,36 +110,36 @@ class Sweep:
     def create(
         cls, path: Path, config: TrainerConfig, written: Mapping[str, Any], pruning: bool = True
     ) -> Sweep:
-        """Begin the sweep of `config` over the space `written` in `path`, or join the one that is there.
+        """Start the sweep of `config` over the space `written` in `path`, or join an existing one.
 
-        UserError when that one tries something else, ConfigError when the space does not fit the config.
+        UserError if the existing one has other settings, ConfigError if the space does not fit the config.
         """
         space = parse_space(written)
         _check_keys(config, space)
         path.mkdir(parents=True, exist_ok=True)
         config = config.model_copy(update={"sweep": None})
-        with _alone(path):
+        with _locked(path):
             _begin_or_join(path, config, written)
         return cls(path, config, space, pruning)
 
     # Trials
 
     def trials(self, *states: str) -> list[optuna.trial.FrozenTrial]:
-        """The trials that count, in these states (COMPLETE, PRUNED, FAIL, RUNNING; all if none is named)."""
+        """Return the valid trials in these states (COMPLETE, PRUNED, FAIL, RUNNING; default: all)."""
         found = [trial for trial in self.study.get_trials(deepcopy=False) if "misfit" not in trial.user_attrs]
         return [trial for trial in found if not states or trial.state.name in states]
 
     def next_trial(self, total: int) -> SweepTrial | None:
-        """A trial to work on: one that its process left unfinished, else a new one; None when `total` are there."""
-        with _alone(self.path):
+        """Return a trial to work on: an unfinished one of a dead process, otherwise a new one; None after `total`."""
+        with _locked(self.path):
             for frozen in self.trials("RUNNING"):
                 trial = self._adopt(frozen.number)
                 if trial is not None:
                     return trial
             return self._ask() if len(self.trials()) < total else None
 
-    def tell(self, trial: SweepTrial, value: float | None, state: str, error: str | None = None) -> None:
-        """Write down how a trial ended: COMPLETE with its value, PRUNED, or FAIL with the error."""
+    def finish(self, trial: SweepTrial, value: float | None, state: str, error: str | None = None) -> None:
+        """Record how a trial ended: COMPLETE with its value, PRUNED, or FAIL with the error."""
         from optuna.trial import TrialState
 
         if error is not None:
@@ -147,11 +147,11 @@ class Sweep:
         self.study.tell(trial.number, value if state == "COMPLETE" else None, TrialState[state])
         trial.lock.__exit__(None, None, None)
         if state == "COMPLETE":
-            with _alone(self.path):
+            with _locked(self.path):
                 self.write_best()
 
-    def let_go(self, trial: SweepTrial) -> None:
-        """Leave a trial as it is, for whoever goes on with the sweep."""
+    def release(self, trial: SweepTrial) -> None:
+        """Release an unfinished trial, so that another process can resume it."""
         trial.lock.__exit__(None, None, None)
 
     def job(self, trial: SweepTrial, threads: int) -> Job:
@@ -178,13 +178,13 @@ class Sweep:
         return max(done, key=lambda trial: trial.value or 0.0, default=None)
 
     def settings_of(self, frozen: optuna.trial.FrozenTrial) -> dict[str, Any]:
-        """The config keys that a trial tried."""
+        """Return the config keys that a trial tried."""
         return {
             key: _value(self.space[key], frozen.params[key]) for key in self.space if key in frozen.params
         }
 
     def write_best(self) -> Path | None:
-        """Write the best config so far as YAML that `ludus train` takes; None when no trial has ended."""
+        """Write the best config so far as YAML for `ludus train`; return None if no trial has ended."""
         best = self.best()
         if best is None:
             return None
@@ -193,10 +193,10 @@ class Sweep:
         atomic.write_atomic(target, dump_yaml(config))
         return target
 
-    # Within
+    # Internals
 
     def _ask(self) -> SweepTrial:
-        """A new trial whose settings fit together; those that do not are noted as misfits and cost nothing."""
+        """Create a new trial with valid settings; invalid ones are marked as misfits and not trained."""
         problem: ConfigError | None = None
         for _ in range(_MISFITS_IN_A_ROW):
             handle = self.study.ask()
@@ -213,17 +213,17 @@ class Sweep:
         raise ConfigError(_OUT_OF_TRIES.format(problem.what), key=problem.key, where="sweep", fix=problem.fix)
 
     def _adopt(self, number: int) -> SweepTrial | None:
-        """The trial, if the process that worked on it is gone and there is something left to do."""
+        """Return the trial, if the process that worked on it is dead and it is not finished."""
         from optuna.trial import Trial as Handle
 
         folder = self._folder(number)
         if is_locked(folder):
-            return None  # somebody works on it; to ask for the lock itself takes longer
+            return None  # another process works on it; this check is faster than requesting the lock
         try:
             lock = RunLock(folder).__enter__()
         except UserError:
             return None
-        # as it is now that nobody else can change it: its process may have ended it just before it let go
+        # read it again under the lock: its process may have finished it just before releasing the lock
         frozen = next((one for one in self.trials("RUNNING") if one.number == number), None)
         if frozen is not None:
             handle, settings = Handle(self.study, frozen._trial_id), self.settings_of(frozen)
@@ -236,7 +236,7 @@ class Sweep:
         return None
 
     def _misfit(self, settings: Mapping[str, Any]) -> ConfigError | None:
-        """What keeps these settings from making a config."""
+        """Return the error if these settings do not make a valid config, otherwise None."""
         try:
             load_config(self.path / "config.yaml", flags=settings)
         except ConfigError as error:
@@ -244,7 +244,7 @@ class Sweep:
         return None
 
     def _discard(self, handle: optuna.trial.Trial, why: str) -> None:
-        """Settings that are not to be trained; they count for nothing."""
+        """Mark settings as invalid; the trial is not counted."""
         from optuna.trial import TrialState
 
         handle.set_user_attr("misfit", why)
@@ -257,10 +257,10 @@ class Sweep:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """One process at a time: between counting the trials and beginning one, nobody else may."""
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of the sweep, for example between counting the trials and creating one."""
     with (path / "sweep.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock_file(file)
         yield
 
 
@@ -270,9 +270,9 @@ def _begin_or_join(path: Path, config: TrainerConfig, written: Mapping[str, Any]
         other = load_config(config_file).config
         if config_hash(other) != config_hash(config) or read_yaml(space_file)[0] != dict(written):
             raise UserError(
-                "the directory holds another sweep, with other settings",
+                "the directory contains another sweep, with other settings",
                 where=str(path),
-                fix="give another directory: --out",
+                fix="use another directory: --out",
             )
     else:
         atomic.write_atomic(config_file, dump_yaml(config))
@@ -280,7 +280,7 @@ def _begin_or_join(path: Path, config: TrainerConfig, written: Mapping[str, Any]
 
 
 def _check_keys(config: TrainerConfig, space: SearchSpace) -> None:
-    """UnknownName for a key of the space that no config has."""
+    """Raise UnknownName for a key of the space that no config has."""
     model = config.algorithm_entry().hyperparameters
     hyperparams = set() if model is None else {f"hyperparams.{name}" for name in model.model_fields}
     for key in space:

@@ -1,9 +1,9 @@
-"""The actions: a fixed index for each, and the exact mask of those that are legal.
+"""Actions: a fixed index for each action, and the mask of the legal ones.
 
-First come the actions that are no choice of cards. Then, for every set of one to five positions of the hand, two
-indices: play (or, when a consumable waits for its targets, choose) and discard. The sets are in the order of their
-bits, so that those within the first h positions are a prefix: an env for hands of up to h cards uses the first
-`n_actions(h)` indices, and an index means the same in all of them.
+The first indices are actions that do not select cards of the hand. After them come two indices for every set of one to
+five positions of the hand: play (or select as targets, when a consumable waits for its targets) and discard. The sets
+are sorted by their bits, so the sets within the first h positions are a prefix: an env for hands of up to h cards uses
+the first `n_actions(h)` indices, and an index means the same in all envs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
-from ludus.games.balatro.cards import DEBUFF, FORCED, edition_of, enhancement_of
+from ludus.games.balatro.cards import DEBUFF, FORCED, HIDDEN, edition_of, enhancement_of
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.consumables import can_target, can_use
 from ludus.games.balatro.facts import TARGETS_MAX, TARGETS_MIN
@@ -34,10 +34,10 @@ SWAP_JOKERS = SELL_JOKER + st.MAX_JOKERS  # the joker at k with the one to its r
 MOVE_CARD = SWAP_JOKERS + st.MAX_JOKERS - 1  # the card at k to the left end of the hand
 CARDS = MOVE_CARD + st.MAX_HAND  # CARDS + 2 * set, and one more for a discard
 
-# Hanging Chad, Photograph and the jokers that multiply as single cards score, Brainstorm through them; Raised Fist,
-# which tells left from right among equals, and Shoot the Moon, since Steel cards and Baron multiply between its sums
-_READ_ORDER = np.zeros(151, dtype=np.uint8)
-_READ_ORDER[
+# Hanging Chad, Photograph, Brainstorm and the jokers that multiply as single cards score. Raised Fist picks the
+# rightmost of equal cards. With Shoot the Moon, Steel cards and Baron multiply between its additions.
+_ORDER_MATTERS = np.zeros(151, dtype=np.uint8)
+_ORDER_MATTERS[
     [
         *(
             nm.J_HANGING_CHAD,
@@ -54,31 +54,31 @@ _READ_ORDER[
 
 SETS = np.array([bits for bits in range(1, 1 << st.MAX_HAND) if bits.bit_count() <= 5], dtype=np.int64)
 SET_SIZE = np.array([int(bits).bit_count() for bits in SETS], dtype=np.int64)
-_PLAYS = np.tile(np.array([True, False]), len(SETS))  # the mask of all sets when there are no discards left
+_PLAYS = np.tile(np.array([True, False]), len(SETS))  # the mask of all sets when no discards are left
 N_SETS = np.array([int(np.searchsorted(SETS, 1 << h)) for h in range(st.MAX_HAND + 1)], dtype=np.int64)
 
 
 def n_actions(max_hand: int) -> int:
-    """How many actions there are for hands of up to `max_hand` cards."""
+    """Return the number of actions for hands of up to `max_hand` cards."""
     return CARDS + 2 * int(N_SETS[max_hand])
 
 
 def set_index(positions: list[int] | tuple[int, ...]) -> int:
-    """Which set these positions of the hand are."""
+    """Return the index in SETS of these positions of the hand. ValueError for positions that are not a set."""
     bits = sum(1 << p for p in set(positions))
     index = int(np.searchsorted(SETS, bits))
     if index >= len(SETS) or SETS[index] != bits:
-        raise ValueError(f"no set of one to five positions below {st.MAX_HAND}: {list(positions)}")
+        raise ValueError(f"expected one to five positions below {st.MAX_HAND}, got {list(positions)}")
     return index
 
 
 def play_action(positions: list[int] | tuple[int, ...]) -> int:
-    """The index that plays the cards at these positions, or makes them the targets of a consumable."""
+    """Return the index that plays the cards at these positions, or selects them as targets of a consumable."""
     return CARDS + 2 * set_index(positions)
 
 
 def discard_action(positions: list[int] | tuple[int, ...]) -> int:
-    """The index that discards the cards at these positions."""
+    """Return the index that discards the cards at these positions."""
     return CARDS + 2 * set_index(positions) + 1
 
 
@@ -106,7 +106,7 @@ _NUMBERED = (
 
 
 def describe(action: int) -> str:
-    """An action in words; places are counted from 1."""
+    """Describe an action in words; positions are counted from 1."""
     for index, words in _NAMED:
         if action == index:
             return words
@@ -119,13 +119,14 @@ def describe(action: int) -> str:
 
 
 @kernel
-def reads_order(s: Any) -> Any:
-    """Whether any rule in sight depends on the order of the hand.
+def order_matters(s: Any) -> Any:
+    """Return whether the order of the hand matters to a joker, a card or a consumable.
 
-    Those are the jokers above, cards that multiply as they score (a sum and a product do not commute), and Death.
+    It matters to the jokers above, to cards that multiply as they score (a sum and a product do not commute) and to
+    Death.
     """
     for i in range(s[st.N_JOKERS]):
-        if _READ_ORDER[s[st.JOKER + i]]:
+        if _ORDER_MATTERS[s[st.JOKER + i]]:
             return True
     for k in range(s[st.N_CONSUMABLES]):
         if s[st.CONSUMABLE + k] == nm.C_DEATH:
@@ -135,14 +136,15 @@ def reads_order(s: Any) -> Any:
             return True
     for i in range(s[st.N_HAND]):
         card = s[st.CARD + s[st.HAND + i]]
-        if not card & DEBUFF and (enhancement_of(card) == nm.M_GLASS or edition_of(card) == nm.POLYCHROME):
+        multiplies = enhancement_of(card) == nm.M_GLASS or edition_of(card) == nm.POLYCHROME
+        if multiplies and not card & (DEBUFF | HIDDEN):  # the mask must not show what lies face down
             return True
     return False
 
 
 @kernel
 def _mask_sets(s: Any, mask: Any, max_hand: Any) -> None:
-    """Plays and discards of every set that the hand allows."""
+    """Mark the plays and discards of every set of cards that the hand allows."""
     n = min(s[st.N_HAND], max_hand)
     count = N_SETS[n]
     discards = s[st.DISCARDS_LEFT] > 0
@@ -175,7 +177,7 @@ def _mask_targets(s: Any, mask: Any, max_hand: Any) -> None:
 
 @kernel
 def item_fits(s: Any, item: Any, edition: Any) -> Any:
-    """Whether there is room for an item of the shop."""
+    """Return whether there is room for an item of the shop."""
     if item == nm.PLAYING_CARD:
         return s[st.N_CARDS] < st.MAX_CARDS
     if item < nm.C_FOOL:
@@ -221,8 +223,8 @@ def _mask_pack(s: Any, mask: Any, max_hand: Any) -> None:
 
 
 @kernel
-def _mask_belongings(s: Any, mask: Any, max_hand: Any) -> None:
-    """Using, selling and reordering what is held."""
+def _mask_held_items(s: Any, mask: Any, max_hand: Any) -> None:
+    """Mark the actions that use, sell and reorder jokers and consumables."""
     for k in range(s[st.N_CONSUMABLES]):
         mask[USE + k] = can_use(s, s[st.CONSUMABLE + k], True, max_hand)
         mask[SELL_CONSUMABLE + k] = True
@@ -235,19 +237,19 @@ def _mask_belongings(s: Any, mask: Any, max_hand: Any) -> None:
 
 @kernel
 def mask_reach(s: Any, max_hand: Any) -> Any:
-    """From where on every flag is False in the mask of a game."""
+    """Return the index from which on all flags of the game's mask are False."""
     return CARDS + 2 * N_SETS[min(s[st.N_HAND], max_hand)]
 
 
 @kernel
 def write_mask(s: Any, mask: Any, max_hand: Any) -> None:
-    """Writes which actions are legal into a row of `n_actions(max_hand)` flags."""
+    """Write which actions are legal into a row of `n_actions(max_hand)` flags."""
     write_mask_over(s, mask, max_hand, len(mask))
 
 
 @kernel
 def write_mask_over(s: Any, mask: Any, max_hand: Any, reach: Any) -> None:
-    """`write_mask` into a row whose flags from `reach` on are False already."""
+    """Do the same as `write_mask` for a row whose flags from `reach` on are already False."""
     mask[:reach] = False
     phase = s[st.PHASE]
     if phase == nm.TARGETING:
@@ -258,7 +260,7 @@ def write_mask_over(s: Any, mask: Any, max_hand: Any, reach: Any) -> None:
         return
     if phase == nm.GAME_OVER:
         return
-    _mask_belongings(s, mask, max_hand)
+    _mask_held_items(s, mask, max_hand)
     if phase == nm.SELECTING_HAND:
         _mask_sets(s, mask, max_hand)
     elif phase == nm.SHOPPING:
@@ -268,22 +270,22 @@ def write_mask_over(s: Any, mask: Any, max_hand: Any, reach: Any) -> None:
     elif phase == nm.CHOOSING_BLIND:
         mask[TAKE_BLIND] = True
         mask[SKIP_BLIND] = s[st.BLIND_ON_DECK] < 2
-        again = s[st.VOUCHER + nm.V_RETCON] or (
+        can_reroll = s[st.VOUCHER + nm.V_RETCON] or (
             s[st.VOUCHER + nm.V_DIRECTORS_CUT] and not s[st.BOSS_REROLLED]
         )
-        mask[REROLL_BOSS] = again and spendable(s) >= 10
-    if s[st.N_HAND] > 1 and s[st.HAND_MOVES] > 0 and (s[st.N_HAND] > max_hand or reads_order(s)):
+        mask[REROLL_BOSS] = can_reroll and spendable(s) >= 10
+    if s[st.N_HAND] > 1 and s[st.HAND_MOVES] > 0 and (s[st.N_HAND] > max_hand or order_matters(s)):
         for i in range(1, s[st.N_HAND]):
             mask[MOVE_CARD + i] = True
     for i in range(max_hand, s[st.N_HAND]):
         if (
             s[st.CARD + s[st.HAND + i]] & FORCED
-        ):  # no set has it there: it can be fetched whatever was moved before
+        ):  # no set reaches this position, so the card may always be moved
             mask[MOVE_CARD + i] = True
 
 
 @kernel
 def refill_moves(s: Any) -> None:
-    """Enough reorderings for any order of the hand and of the jokers; spent until something else happens."""
+    """Allow enough swaps for any order of the hand and of the jokers, until another action is taken."""
     s[st.HAND_MOVES] = s[st.N_HAND]
     s[st.JOKER_MOVES] = s[st.N_JOKERS] * (s[st.N_JOKERS] - 1) // 2

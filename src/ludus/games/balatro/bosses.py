@@ -1,4 +1,4 @@
-"""Boss blinds: how large a blind is, what each boss does, and what happens when it is disabled."""
+"""Boss blinds: the size of a blind, the effect of each boss, and disabling a boss."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import numpy as np
 
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
-from ludus.games.balatro.cards import DEBUFF, FORCED, HIDDEN, PLAYED_ANTE, is_face, is_suit
-from ludus.games.balatro.chance import GIVEN_BOSS, below, given, position
+from ludus.games.balatro import streams
+from ludus.games.balatro.cards import DEBUFF, FORCED, HIDDEN, PLAYED_ANTE, is_face, is_suit, pick_from_hand
+from ludus.games.balatro.chance import GIVEN_BOSS, below, given, shuffle
 from ludus.games.balatro.compiled import entry, kernel
 from ludus.games.balatro.drawing import change_hand_size, draw
-from ludus.games.balatro.facts import ANTE_BASE, BLIND_MULT, BLIND_SUIT, BOSS_MIN_ANTE, SHOWDOWN
+from ludus.games.balatro.facts import ANTE_BASE, BLIND_MULT, BLIND_SUIT, BOSS_MIN_ANTE, BOSS_ORDER, SHOWDOWN
 from ludus.games.balatro.jokers import change_discards, set_debuffed, swap_jokers
-from ludus.games.balatro.lineup import count_joker
+from ludus.games.balatro.lineup import count_joker, pick_by_age
 
 WIN_ANTE = 8
 
 
 @kernel
 def ante_chips(ante: Any, stake: Any) -> Any:
-    """The chips that an ante asks for; past ante 8 the game's own formula."""
+    """Return the base chips of an ante. After ante 8 the game's own formula applies."""
     row = 2 if stake >= 6 else (1 if stake >= 3 else 0)
     if ante < 1:
         return 100.0
@@ -36,38 +37,44 @@ def ante_chips(ante: Any, stake: Any) -> Any:
 
 @entry
 def blind_target(s: Any, blind: Any) -> Any:
-    """The chips that beat a blind."""
+    """Return the chips that beat a blind."""
     target = ante_chips(s[st.ANTE], s[st.STAKE]) * BLIND_MULT[blind]
     return target * 2 if s[st.DECK] == nm.B_PLASMA else target
 
 
 @kernel
+def reached(chips: Any, target: Any) -> Any:
+    """Return whether chips beat a blind. From ante 39 on the target is infinite here and NaN in the game: none do."""
+    return chips >= target and not np.isinf(target)
+
+
+@kernel
 def progress(chips: Any, target: Any) -> Any:
-    """How much of a blind is beaten, 0 to 1; a target past all numbers (ante 39 and later) is never nearer."""
-    if chips >= target:
+    """Return the beaten share of a blind, 0 to 1. An infinite target (ante 39 and later) gives 0."""
+    if reached(chips, target):
         return 1.0
     return 0.0 if np.isinf(target) else max(0.0, chips / max(1.0, target))
 
 
 @kernel
-def choose_boss(s: Any, q: Any) -> None:
-    """A boss for the ante, among those allowed there that were met least often."""
-    boss = given(q, GIVEN_BOSS)
+def choose_boss(s: Any, queue: Any) -> None:
+    """Choose a boss for the ante, among the allowed ones that appeared least often."""
+    boss = given(queue, GIVEN_BOSS)
     if boss <= 0:
         ante = max(1, s[st.ANTE])
         finale = ante % WIN_ANTE == 0 and s[st.ANTE] >= 2
         fewest = 1 << 30
         count = 0
         for b in range(nm.BL_HOOK, nm.BL_FINAL_BELL + 1):
-            if _may_come(b, ante, finale):
+            if _is_allowed_boss(b, ante, finale):
                 if s[st.BOSS_USED + b] < fewest:
                     fewest = s[st.BOSS_USED + b]
                     count = 0
                 if s[st.BOSS_USED + b] == fewest:
                     count += 1
-        wanted = below(s, count)
-        for b in range(nm.BL_HOOK, nm.BL_FINAL_BELL + 1):
-            if _may_come(b, ante, finale) and s[st.BOSS_USED + b] == fewest:
+        wanted = below(s, streams.BOSS, count)
+        for b in BOSS_ORDER:
+            if _is_allowed_boss(b, ante, finale) and s[st.BOSS_USED + b] == fewest:
                 if wanted == 0:
                     boss = b
                     break
@@ -77,7 +84,7 @@ def choose_boss(s: Any, q: Any) -> None:
 
 
 @kernel
-def _may_come(boss: Any, ante: Any, finale: Any) -> Any:
+def _is_allowed_boss(boss: Any, ante: Any, finale: Any) -> Any:
     if finale:
         return SHOWDOWN[boss] == 1
     return SHOWDOWN[boss] == 0 and BOSS_MIN_ANTE[boss] <= ante
@@ -85,7 +92,7 @@ def _may_come(boss: Any, ante: Any, finale: Any) -> Any:
 
 @kernel
 def boss_debuffs(s: Any, card: Any, smeared: Any, all_faces: Any) -> Any:
-    """Whether the blind being played debuffs a card."""
+    """Return whether the blind being played debuffs a card."""
     blind = s[st.BLIND]
     if s[st.BOSS_OFF] or blind == 0:
         return False
@@ -100,7 +107,7 @@ def boss_debuffs(s: Any, card: Any, smeared: Any, all_faces: Any) -> Any:
 
 @kernel
 def _debuffs_cards(s: Any) -> Any:
-    """Whether the blind being played debuffs any cards at all."""
+    """Return whether the blind being played debuffs any cards."""
     blind = s[st.BLIND]
     return (
         not s[st.BOSS_OFF]
@@ -111,24 +118,24 @@ def _debuffs_cards(s: Any) -> Any:
 
 @entry
 def refresh_debuffs(s: Any) -> None:
-    """Debuffs exactly the cards that the blind debuffs; to be called when the blind or any card changed."""
+    """Debuff exactly the cards that the blind debuffs. Call it when the blind or a card has changed."""
     if not s[st.DEBUFFING] and not _debuffs_cards(s):
         return
     s[st.DEBUFFING] = _debuffs_cards(s)
     smeared = count_joker(s, nm.J_SMEARED) > 0
     all_faces = count_joker(s, nm.J_PAREIDOLIA) > 0
-    for place in range(s[st.CARD_TOP]):
-        card = s[st.CARD + place]
+    for slot in range(s[st.CARD_TOP]):
+        card = s[st.CARD + slot]
         if card != 0:
             if boss_debuffs(s, card & ~DEBUFF, smeared, all_faces):
-                s[st.CARD + place] = card | DEBUFF
+                s[st.CARD + slot] = card | DEBUFF
             else:
-                s[st.CARD + place] = card & ~DEBUFF
+                s[st.CARD + slot] = card & ~DEBUFF
 
 
 @entry
-def begin_blind(s: Any, f: Any, q: Any) -> None:
-    """Puts the blind on deck into play, with what its boss does before any card is drawn."""
+def begin_blind(s: Any, f: Any, queue: Any) -> None:
+    """Start the blind on deck, with the effects of its boss that come before the first draw."""
     on_deck = s[st.BLIND_ON_DECK]
     blind = s[st.BOSS] if on_deck == 2 else nm.BL_SMALL + on_deck
     s[st.BLIND] = blind
@@ -154,24 +161,42 @@ def begin_blind(s: Any, f: Any, q: Any) -> None:
 
 
 @kernel
-def shuffle_jokers(s: Any, f: Any, q: Any) -> None:
-    """Amber Acorn mixes the jokers once all of them had their turn in the order they stood in, even if disabled."""
-    if s[st.BLIND] == nm.BL_FINAL_ACORN:
-        for i in range(s[st.N_JOKERS] - 1, 0, -1):
-            swap_jokers(s, f, i, position(s, q, i + 1))
+def _shuffle_once(s: Any, f: Any) -> None:
+    """Shuffle the jokers from the order of their creation."""
+    n = s[st.N_JOKERS]
+    for i in range(n):  # W_ACTING is free until a hand is scored: it holds the ages in their new order
+        age, at = s[st.J_AGE + i], i
+        while at > 0 and s[st.W_ACTING + at - 1] > age:
+            s[st.W_ACTING + at] = s[st.W_ACTING + at - 1]
+            at -= 1
+        s[st.W_ACTING + at] = age
+    shuffle(s, streams.AAJK, st.W_ACTING, n)
+    for i in range(n):
+        for k in range(i, n):
+            if s[st.J_AGE + k] == s[st.W_ACTING + i]:
+                swap_jokers(s, f, i, k)
+                break
 
 
 @kernel
-def _show_and_revive_jokers(s: Any, q: Any) -> None:
+def shuffle_jokers(s: Any, f: Any, queue: Any) -> None:
+    """Shuffle the jokers for Amber Acorn, after every joker had its turn, even if the boss is disabled."""
+    if s[st.BLIND] == nm.BL_FINAL_ACORN:
+        for _ in range(3):  # the game shuffles three times, each time from the order of creation
+            _shuffle_once(s, f)
+
+
+@kernel
+def _show_and_revive_jokers(s: Any, queue: Any) -> None:
     for i in range(s[st.N_JOKERS]):
         s[st.J_STICKERS + i] &= ~st.FACE_DOWN
         if not (s[st.J_STICKERS + i] & st.PERISHABLE and s[st.J_PERISH + i] == 0):
-            set_debuffed(s, q, i, False)
+            set_debuffed(s, queue, i, False)
 
 
 @kernel
-def disable_boss(s: Any, f: Any, q: Any) -> None:
-    """Chicot, Luchador, Verdant Leaf: the boss does nothing more, and gives back what it took."""
+def disable_boss(s: Any, f: Any, queue: Any) -> None:
+    """Disable the boss (Chicot, Luchador, Verdant Leaf) and undo what it took."""
     blind = s[st.BLIND]
     if s[st.BOSS_OFF] or blind < nm.BL_HOOK:
         return
@@ -187,64 +212,61 @@ def disable_boss(s: Any, f: Any, q: Any) -> None:
     elif blind == nm.BL_FINAL_VESSEL:
         f[st.TARGET] = f[st.TARGET] / 3
     elif blind == nm.BL_MANACLE:
-        change_hand_size(s, q, 1)
+        change_hand_size(s, queue, 1)
         if s[st.PHASE] == nm.SELECTING_HAND:
-            draw(s, q, 1)  # the game draws for the larger hand and once more for the boss
+            draw(s, queue, 1)  # the game draws for the larger hand and once more for the boss
     elif blind in (nm.BL_FINAL_HEART, nm.BL_FINAL_ACORN):
-        _show_and_revive_jokers(s, q)
+        _show_and_revive_jokers(s, queue)
     refresh_debuffs(s)
 
 
 @kernel
-def end_blind(s: Any, q: Any) -> None:
-    """The blind is beaten: what it did to hand and jokers ends."""
+def end_blind(s: Any, queue: Any) -> None:
+    """Undo the effects of the beaten blind on hand size and jokers."""
     if s[st.BLIND] == nm.BL_MANACLE and not s[st.BOSS_OFF]:
         s[st.HAND_SIZE] += 1
-    _show_and_revive_jokers(s, q)
+    _show_and_revive_jokers(s, queue)
     s[st.BLIND] = 0
     s[st.BOSS_OFF] = 0
 
 
 @kernel
-def after_draw(s: Any, q: Any) -> None:
-    """What bosses do once the hand has been drawn."""
+def after_draw(s: Any, queue: Any) -> None:
+    """Apply the boss effects that follow a draw."""
     if not s[st.BOSS_OFF]:
         if s[st.BLIND] == nm.BL_FINAL_BELL and s[st.N_HAND] > 0:
             forced = False
             for i in range(s[st.N_HAND]):
                 forced = forced or (s[st.CARD + s[st.HAND + i]] & FORCED) != 0
             if not forced:
-                s[st.CARD + s[st.HAND + position(s, q, s[st.N_HAND])]] |= FORCED
+                s[st.CARD + s[st.HAND + pick_from_hand(s, queue, streams.CERULEAN_BELL)]] |= FORCED
         elif s[st.BLIND] == nm.BL_FINAL_HEART and s[st.PREPPED] and s[st.N_JOKERS] > 0:
-            _debuff_one_joker(s, q)
+            _debuff_one_joker(s, queue)
     s[st.PREPPED] = 0
 
 
 @kernel
-def _debuff_one_joker(s: Any, q: Any) -> None:
-    """Crimson Heart takes a joker that it did not take for the hand before."""
+def _debuff_one_joker(s: Any, queue: Any) -> None:
+    """Debuff one joker for Crimson Heart, not the one debuffed for the previous hand."""
     n = s[st.N_JOKERS]
-    free = 0
+    free, candidates = 0, 0
     for i in range(n):
         if not s[st.J_STICKERS + i] & st.DEBUFFED or n < 2:
             free += 1
-    wanted = position(s, q, free) if free > 0 else 0
+            candidates |= 1 << i
     chosen = -1
-    for i in range(n):
-        if not s[st.J_STICKERS + i] & st.DEBUFFED or n < 2:
-            if wanted == 0 and chosen < 0:
-                chosen = i
-            wanted -= 1
+    if free > 0:
+        chosen = pick_by_age(s, queue, streams.CRIMSON_HEART, st.J_AGE, candidates, free)
     for i in range(n):
         if not (s[st.J_STICKERS + i] & st.PERISHABLE and s[st.J_PERISH + i] == 0):
-            set_debuffed(s, q, i, False)
+            set_debuffed(s, queue, i, False)
     if chosen >= 0:
-        set_debuffed(s, q, chosen, True)
+        set_debuffed(s, queue, chosen, True)
 
 
 @kernel
 def boss_forbids(s: Any, hand: Any, n_cards: Any) -> Any:
-    """Whether the boss lets this hand score nothing; The Arm and The Ox take their toll here."""
+    """Return whether the boss makes this hand score nothing. Applies the effects of The Arm and The Ox."""
     s[st.TRIGGERED] = 0
     blind = s[st.BLIND]
     if s[st.BOSS_OFF] or blind < nm.BL_HOOK:
@@ -274,7 +296,7 @@ def boss_forbids(s: Any, hand: Any, n_cards: Any) -> Any:
 
 @kernel
 def flint_halves(s: Any) -> Any:
-    """Whether The Flint halves base chips and mult; it counts as triggered."""
+    """Return whether The Flint halves base chips and mult, and mark the boss as triggered."""
     if s[st.BLIND] == nm.BL_FLINT and not s[st.BOSS_OFF]:
         s[st.TRIGGERED] = 1
         return True

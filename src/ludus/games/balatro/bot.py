@@ -1,7 +1,8 @@
-"""A player by rules: what an agent that learns is measured against. It sees what the agent sees, and knows the moves.
+"""Rule-based bot, the baseline for learned agents. It reads the same observation and uses `actions: moves`.
 
-It plays the best hand when that beats the blind or comes to it with the hands left, and discards towards the likeliest
-better hand before; it buys the joker that adds most, planets for the hands it plays, and packs of jokers and planets.
+It plays the best hand if that hand beats the blind or the remaining hands are expected to. Otherwise it first discards
+towards the most likely better hand. It buys the joker that adds most, planets for its hands, and joker and planet
+packs.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from ludus.games.balatro.facts import PLANET_HAND
 from ludus.games.balatro.names import BUFFOON, C_ERIS, C_FOOL, C_MERCURY, CELESTIAL
 from ludus.types import Array, BoolArray, Observation
 
-_WORTH_BUYING = 0.02  # in powers of ten of the score
-_MONEY = 3  # of block `run`: money over 50
+_WORTH_BUYING = 0.02  # least gain of a joker, in log10 of the score
+_MONEY = 3  # index in the observation: money / 50, at most 1
 
 
 def bot_env() -> EnvSpec:
-    """Return the env that the bot plays by default: Balatro by moves."""
+    """Return the env that the bot plays by default: Balatro with `actions: moves`."""
     return EnvSpec("ludus/Balatro-v0", kwargs={"actions": "moves", "max_hand": 10})
 
 
@@ -32,7 +33,7 @@ def make_bot(observation_space: spaces.Space[Any] | None, action_space: spaces.S
     """Return the bot for an env with these spaces. UserError when its actions are not moves."""
     if not isinstance(action_space, spaces.Discrete) or int(action_space.n) != mv.N_MOVES:
         raise UserError(
-            "the bot 'rules' plays Balatro by moves, and this env has other actions",
+            "the bot 'rules' plays Balatro with actions: moves, and this env has other actions",
             where="env.kwargs.actions",
             fix="leave --env out; in a config: env: {id: ludus/Balatro-v0, kwargs: {actions: moves}}",
         )
@@ -40,17 +41,17 @@ def make_bot(observation_space: spaces.Space[Any] | None, action_space: spaces.S
 
 
 class RulesBot:
-    """Acts in Balatro with `actions: moves`; see `ludus.evaluation.evaluate.Actor`."""
+    """Plays Balatro with `actions: moves`; see `ludus.evaluation.evaluate.Actor`."""
 
     def predict(self, obs: Observation, mask: BoolArray | None = None, deterministic: bool = True) -> Array:
-        """The move for one observation, or the moves for a batch of them."""
+        """Return the move for one observation, or the moves for a batch of observations."""
         assert isinstance(obs, np.ndarray) and mask is not None
         rows, masks = np.atleast_2d(obs), np.atleast_2d(mask)
         moves = np.array([self._choose(row, legal) for row, legal in zip(rows, masks, strict=True)])
         return moves if obs.ndim == 2 else moves[0]
 
     def _choose(self, obs: Array, legal: BoolArray) -> int:
-        x = obs[-mv.N_WORKED_OUT :]
+        features = obs[-mv.N_WORKED_OUT :]
         for move in (act.TAKE_BLIND, act.CASH_OUT):
             if legal[move]:
                 return move
@@ -60,14 +61,14 @@ class RulesBot:
         if legal[mv.ARRANGE]:
             return mv.ARRANGE
         if legal[mv.PLAY_BEST]:
-            return self._with_hand(x, legal)
+            return self._choose_in_round(features, legal)
         if legal[act.NEXT_ROUND] or legal[act.SKIP_PACK]:
-            return self._with_offers(obs, x, legal)
+            return self._choose_in_shop_or_pack(obs, features, legal)
         return int(np.flatnonzero(legal)[0])
 
-    def _with_hand(self, x: Array, legal: BoolArray) -> int:
-        share, in_hands_left = x[mv.X_BEST_SHARE], x[mv.X_BEST_SHARE + 1]
-        flush, pairs = x[mv.X_DRAWS + 1], x[mv.X_DRAWS + 4]
+    def _choose_in_round(self, features: Array, legal: BoolArray) -> int:
+        share, in_hands_left = features[mv.X_BEST_SHARE], features[mv.X_BEST_SHARE + 1]
+        flush, pairs = features[mv.X_DRAWS + 1], features[mv.X_DRAWS + 4]
         if share >= 1.0 or in_hands_left >= 0.1 or not legal[mv.DISCARD : mv.CHOOSE].any():
             return mv.PLAY_BEST_FULL if legal[mv.PLAY_BEST_FULL] else mv.PLAY_BEST
         wanted = [0, 2, 3, 4] if flush > 0.35 else ([2, 4, 0] if pairs >= 0.5 else [0, 3, 2, 4])
@@ -76,10 +77,10 @@ class RulesBot:
                 return mv.DISCARD + kind
         return mv.PLAY_BEST
 
-    def _with_offers(self, obs: Array, x: Array, legal: BoolArray) -> int:
-        if legal[mv.TAKE_BEST] and x[mv.X_BEST_GAIN] > _WORTH_BUYING:
+    def _choose_in_shop_or_pack(self, obs: Array, features: Array, legal: BoolArray) -> int:
+        if legal[mv.TAKE_BEST] and features[mv.X_BEST_GAIN] > _WORTH_BUYING:
             return mv.TAKE_BEST
-        usual = np.flatnonzero(x[mv.X_USUAL : mv.X_USUAL + len(PLANET_HAND)])
+        usual = np.flatnonzero(features[mv.X_USUAL : mv.X_USUAL + len(PLANET_HAND)])
         for start in (mv.USE_NOW, mv.TAKE + C_FOOL - 1):
             for planet, hand in enumerate(PLANET_HAND):
                 move = start + C_MERCURY - C_FOOL + planet

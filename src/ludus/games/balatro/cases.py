@@ -1,4 +1,4 @@
-"""Files of hands with the score they should have, in the format of `scoring_cases.jsonl`."""
+"""Files of hands with their expected scores, in the format of `scoring_cases.jsonl`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.games.balatro.score import HandScore, score
 
 
 def score_file(path: str | Path) -> ReplayAgreement:
-    """Scores every hand of a file. Raises UserError for a line that is no such case."""
+    """Score every hand of a file. UserError for a line that is not such a case."""
     agreement = ReplayAgreement()
     for line, row in read_rows(Path(path)):
         answer = _score(path, line, row)
@@ -26,11 +26,11 @@ def score_file(path: str | Path) -> ReplayAgreement:
 
 
 def explain_case(path: str | Path, line: int) -> HandScore:
-    """How the hand of one line is scored. Raises UserError."""
+    """Return how the hand of one line is scored. UserError if the line does not exist or is invalid."""
     for number, row in read_rows(Path(path)):
         if number == line:
             return _score(path, line, row)
-    raise UserError(f"there is no line {line}", where=str(path))
+    raise UserError(f"line {line} not found", where=str(path))
 
 
 def _score(path: str | Path, line: int, row: dict[str, Any]) -> HandScore:
@@ -40,4 +40,4 @@ def _score(path: str | Path, line: int, row: dict[str, Any]) -> HandScore:
     except UserError as error:
         raise UserError(error.what, where=where, fix=error.fix) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"not a hand to score: {error!r}", where=where) from error
+        raise UserError(f"invalid hand to score: {error!r}", where=where) from error

@@ -1,4 +1,4 @@
-"""`ludus balatro`: score hands, replay recorded games, say what of the game is in the engine; `ludus bench balatro`."""
+"""`ludus balatro`: score hands, replay recorded games, list what the engine implements; `ludus bench balatro`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Commands, Json
+from ludus.cli.commands import Commands, Json, examples
 from ludus.cli.output import Output, plain_table
 from ludus.errors import EXIT_FAULT
 
@@ -18,10 +18,16 @@ balatro_app = typer.Typer(
     cls=Commands,
     help="Balatro: score hands, replay recordings, list what the engine covers.",
     no_args_is_help=True,
+    add_completion=False,
+    epilog=examples("ludus balatro coverage"),
     rich_markup_mode=None,
 )
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILE.jsonl…", help="Recordings, a JSON object a line.")]
+_MARKS = ("enhancement", "edition", "seal")
+
+Files = Annotated[
+    list[Path], typer.Argument(metavar="FILE.jsonl…", help="Recordings, one JSON object per line.")
+]
 
 
 @balatro_app.callback()
@@ -29,17 +35,17 @@ def _balatro() -> None:
     """Balatro: score hands, replay recordings, list what the engine covers."""
 
 
-@balatro_app.command("score")
+@balatro_app.command(
+    "score", epilog=examples("ludus balatro score hands.jsonl", "ludus balatro score hands.jsonl --explain 3")
+)
 def score(
-    cases: Annotated[
-        Path, typer.Argument(metavar="CASES.jsonl", help="Hands with the score they should have.")
-    ],
+    cases: Annotated[Path, typer.Argument(metavar="CASES.jsonl", help="Hands with their expected scores.")],
     explain: Annotated[
         int | None, typer.Option(metavar="LINE", min=1, help="Show how the hand of this line is scored.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Score every hand of a file, and list those whose score is another one. Exit code 1 when there are any."""
+    """Score every hand of a file and list those with another score than expected. Exit code 1 if there are any."""
     from ludus.games.balatro.cases import explain_case, score_file
 
     output = Output(json)
@@ -53,9 +59,9 @@ def score(
     _report(score_file(cases), "hands", output)
 
 
-@balatro_app.command("replay")
+@balatro_app.command("replay", epilog=examples("ludus balatro replay games.jsonl"))
 def replay(files: Files, json: Json = False) -> None:
-    """Replay recorded games with their own draws and shops. Exit code 1 where the engine shows something else."""
+    """Replay recorded games with the recorded draws and shops. Exit code 1 if the engine shows a different result."""
     from ludus.games.balatro.replay import ReplayAgreement, replay_file
 
     output = Output(json)
@@ -68,9 +74,142 @@ def replay(files: Files, json: Json = False) -> None:
     _report(total, "recorded games and actions", output)
 
 
-@balatro_app.command("coverage")
+Deck = Annotated[str, typer.Option(metavar="NAME", help="Deck, such as red or erratic.")]
+Stake = Annotated[int, typer.Option(metavar="N", min=1, max=8, help="Stake from 1 (White) to 8 (Gold).")]
+
+
+@balatro_app.command("seed", epilog=examples("ludus balatro seed 7I4M53DL --antes 2"))
+def seed(
+    text: Annotated[str, typer.Argument(metavar="SEED", help="1 to 8 characters, as the game shows it.")],
+    deck: Deck = "red",
+    stake: Stake = 1,
+    antes: Annotated[int, typer.Option(metavar="N", min=1, max=38, help="Antes to show.")] = 8,
+    rerolls: Annotated[
+        int, typer.Option(metavar="N", min=0, max=50, help="Rerolls per shop: they change later shops.")
+    ] = 0,
+    json: Json = False,
+) -> None:
+    """Show what a seed of the real game holds if nothing is bought: bosses, vouchers, tags, shops and packs."""
+    from ludus.games.balatro.facts import name_of_key
+    from ludus.games.balatro.seed_search import explore
+    from ludus.games.balatro.seeds import seed_text
+
+    output = Output(json)
+    if seed_text(text) != text:
+        output.print(f"the game reads {text} as {seed_text(text)}")
+    rows = explore(text, _deck_number(deck), stake, antes, rerolls)
+    for row in rows["antes"]:
+        shown = [name_of_key(key) for key in (row["boss"], row["voucher"], *row["tags"])]
+        output.print(f"Ante {row['ante']}: {', '.join(shown)}")
+        for number, shop in enumerate(row["shops"], 1):
+            for k, shelf in enumerate(shop["shelves"]):
+                where = f"shop {number}" if k == 0 else f"reroll {k}"
+                output.print(f"  {where}: {', '.join(map(_item, shelf))}")
+            for pack in shop["packs"]:
+                output.print(f"  {name_of_key(pack['pack'])}: {', '.join(map(_item, pack['cards']))}")
+    output.result(rows)
+
+
+@balatro_app.command("find", epilog=examples("ludus balatro find Blueprint@1.1 --count 3"))
+def find(
+    conditions: Annotated[
+        list[str], typer.Argument(metavar="NAME[@ANTE[.SHOP]]…", help="What the seed must hold.")
+    ],
+    deck: Deck = "red",
+    stake: Stake = 1,
+    count: Annotated[int, typer.Option(metavar="N", min=1, help="Seeds to find.")] = 1,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Seeds to try at most.")] = 1_000_000,
+    processes: Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes; all cores.")] = None,
+    json: Json = False,
+) -> None:
+    """Search random seeds for what their shops, packs, tags, vouchers and bosses show, on all cores."""
+    import os
+
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from ludus.games.balatro.seed_search import Condition, find_seeds
+
+    output = Output(json)
+    speed = {"tried": 0, "seconds": 0.0}
+    wanted = [Condition.parse(text) for text in conditions]
+    found = []
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"))
+    with Progress(*columns, console=output.console, transient=True) as bar:
+        task = bar.add_task("", total=limit, speed="")
+
+        def report(tried: int, seconds: float) -> None:
+            speed.update(tried=tried, seconds=seconds)
+            bar.update(task, completed=tried, speed=f"{tried / max(seconds, 1e-9):,.0f} seeds/s")
+
+        for one in find_seeds(
+            wanted,
+            _deck_number(deck),
+            stake,
+            count=count,
+            limit=limit,
+            processes=processes or os.cpu_count() or 1,
+            report=report,
+        ):
+            found.append(one)
+            output.print(one)
+    per_second = speed["tried"] / max(speed["seconds"], 1e-9)
+    output.print(f"{len(found)} found, {speed['tried']:,} seeds tried, {per_second:,.0f} per second")
+    output.result({"seeds": found, "tried": speed["tried"], "seeds_per_second": per_second})
+    if len(found) < count:
+        raise typer.Exit(EXIT_FAULT)
+
+
+@balatro_app.command("check-seeds", epilog=examples("ludus balatro check-seeds vectors.jsonl --json"))
+def check_seeds(
+    cases: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Seeds with what the game shows.")],
+    json: Json = False,
+) -> None:
+    """Compare the engine with recorded seeds: numbers, blinds, deck orders, shops, packs, effects.
+
+    Exit code 1 if a field differs.
+    """
+    from ludus.games.balatro.seed_check import check_file
+
+    output = Output(json)
+    check = check_file(cases)
+    for row in check.differences:
+        output.print(
+            f"{row['seed']}: {row['kind']}, {row['where']}: {row['got']}, recorded {row['expected']}"
+        )
+    summary = check.summary()
+    for kind, counts in summary["by_kind"].items():
+        output.print(f"{kind}: {counts['agree']} agree, {counts['disagree']} differ")
+    output.print(f"{summary['agree']} of {summary['cases']} fields agree")
+    output.result({**summary, "differences": check.differences})
+    if check.differences:
+        raise typer.Exit(EXIT_FAULT)
+
+
+def _deck_number(name: str) -> int:
+    from ludus.errors import UserError
+    from ludus.games.balatro import facts
+
+    for text in (name, f"{name} Deck"):
+        number = facts.number_of(facts.DECK_NAMES, text)
+        if number is not None:
+            return number
+    raise UserError(
+        f"unknown deck {name!r}", where="--deck", fix=f"one of: {', '.join(facts.DECK_NAMES.values())}"
+    )
+
+
+def _item(row: dict[str, Any]) -> str:
+    from ludus.games.balatro.facts import name_of_key
+
+    marks = [str(row[mark]).partition("_")[2] or f"{row[mark]} seal" for mark in _MARKS if mark in row]
+    marks += [mark for mark in ("eternal", "perishable", "rental") if row.get(mark)]
+    name = name_of_key(str(row["key"]))
+    return f"{name} ({', '.join(marks)})" if marks else name
+
+
+@balatro_app.command("coverage", epilog=examples("ludus balatro coverage"))
 def coverage(json: Json = False) -> None:
-    """List how much of the game is in the engine, and what is left out of every pool."""
+    """List which content of the game the engine implements, and what it leaves out."""
     from ludus.games.balatro.coverage import coverage as counted
 
     output = Output(json, listing=True)
@@ -82,6 +221,12 @@ def coverage(json: Json = False) -> None:
     output.result({"coverage": rows})
 
 
+BENCH_EXAMPLES = examples(
+    "ludus bench balatro",
+    "ludus bench balatro --games 1024 --steps 200000",
+)
+
+
 def bench(
     games: Annotated[int, typer.Option(metavar="N", min=1, help="Games stepped together.")] = 256,
     max_hand: Annotated[
@@ -90,9 +235,9 @@ def bench(
     steps: Annotated[int, typer.Option(metavar="N", min=1, help="Steps to time.")] = 1_000_000,
     json: Json = False,
 ) -> None:
-    """Step Balatro in antes 3 to 8 with five jokers held, with observation and mask: steps per second on one core.
+    """Step Balatro in antes 3 to 8 with five jokers, writing observations and masks: steps per second on one core.
 
-    The best part is the fastest twentieth of them, and shows how even they were: others may use the processor too.
+    The column "best part" is the fastest twentieth of the steps. The difference shows the noise of other processes.
     """
     from ludus.games.balatro.speed import engine_speed, single_speed, vector_env_speed
 

@@ -1,8 +1,8 @@
-"""`kernel` and `entry`: how a rule is compiled, and the one trap of the compiler's cache.
+"""Decorators `kernel` and `entry`, which compile a rule, and the invalidation of the compiler's cache.
 
-numba keeps compiled code on disk and looks at the file of a function alone to see whether it is current; a rule
-changed in one file would go on living inside the callers in the others. So whenever a file of this folder with
-rules or their tables changes, all compiled code of the folder is thrown away.
+numba caches compiled code on disk and checks only the file of a function to see whether the cache is current. Callers
+in other files would keep the old code of a changed rule. So all compiled code of this folder is deleted whenever a file
+with rules or their tables changes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _IMPORTED = re.compile(rf"^from {re.escape(__name__.rpartition('.')[0])}[. ](.+)
 
 
 def kernel(function: F) -> F:
-    """A rule that only compiled code calls. It is compiled into its callers and has no life of its own."""
+    """Decorate a rule that only compiled code calls. It is compiled into its callers, not callable from Python."""
     options: dict[str, Any] = {
         "_nrt": False,
         "no_cpython_wrapper": True,
@@ -41,39 +41,39 @@ def kernel(function: F) -> F:
     }
     dispatcher: Any = njit(error_model="numpy", **options)(function)
     dispatcher.add_overload = partial(_add_without_machine_code, dispatcher)
-    _for_one_kind_of_integer(dispatcher)
+    _compile_for_int64_only(dispatcher)
     return dispatcher  # type: ignore[no-any-return]
 
 
 def entry(function: F) -> F:
-    """A rule that Python calls too, from several threads at once if need be (each with games of its own).
+    """Decorate a rule that Python calls too, also from several threads at once (each with its own games).
 
-    Compiled at its first call, and loaded from disk by later processes. A rule that both Python and other rules call
-    is best a kernel, with `for_python(rule)` beside it: what calls an entry has it compiled twice.
+    It is compiled at its first call and loaded from disk by later processes. If both Python and other rules call a
+    rule, make it a kernel and add `for_python(rule)`: a caller of an entry compiles it a second time.
 
-    Give it integers, not bools: to find that a bool will do costs numba a hundred microseconds at every call. It
-    cannot make arrays: for that, numba would count who holds one, at every call of every rule that is given one.
+    Pass integers, not bools: numba takes a hundred microseconds at every call to find that a bool fits. An entry cannot
+    create arrays, because reference counting is off: it would cost time in every rule that receives an array.
     """
-    compiler: Any = njit  # whose types do not know of `_nrt`
+    compiler: Any = njit  # its type stubs do not have `_nrt`
     dispatcher = compiler(
         error_model="numpy", cache=True, nogil=True, pipeline_class=_EntryCompiler, _nrt=False
     )(function)
-    _for_one_kind_of_integer(dispatcher)
+    _compile_for_int64_only(dispatcher)
     return dispatcher  # type: ignore[no-any-return]
 
 
 def for_python(rule: Any) -> Any:
-    """An entry that does what a kernel does."""
+    """Return an entry that does the same as a kernel."""
     return entry(rule.py_func)
 
 
-# numba would optimise every rule, and all that it calls, and make machine code of it, again for every rule that calls
-# it and for every constant, bool and width of integer that it is called with: minutes for a game of 280 rules. What
-# follows keeps that to the entries, and to one kind of integer.
+# By default numba optimises and generates machine code for every rule and its callees, again for every caller and for
+# every constant, bool and integer width of the arguments: minutes for a game of 280 rules. The code below does this
+# only for entries, and only for one integer type.
 
 
-class _Ingredient(JITCodeLibrary):
-    """The code of a kernel, kept as it is: the entry that it ends up in is optimised as a whole."""
+class _KernelLibrary(JITCodeLibrary):
+    """The code of a kernel, not optimised: it is optimised as part of the entry that contains it."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -83,10 +83,10 @@ class _Ingredient(JITCodeLibrary):
         self._finalized = True
 
 
-class _Dish(JITCodeLibrary):
-    """The code of an entry. What it is made of is private to it, so that arguments nobody reads fall away.
+class _EntryLibrary(JITCodeLibrary):
+    """The code of an entry. Its kernels are private to it, so LLVM can remove unused arguments.
 
-    An array is passed as seven words, of which a rule reads one or two: that would cost more than most rules do.
+    An array is passed as seven words, of which a rule reads one or two. Passing all would cost more than most rules.
     """
 
     def _optimize_final_module(self) -> None:
@@ -97,50 +97,50 @@ class _Dish(JITCodeLibrary):
 
 
 class _EntryCompiler(Compiler):
-    """Makes a dish of a function."""
+    """Compile a function into an `_EntryLibrary`."""
 
     def __init__(self, typingctx: Any, targetctx: Any, library: Any, args: Any, *rest: Any) -> None:
-        library = _Dish(targetctx.codegen(), "entry")  # type: ignore[no-untyped-call]
+        library = _EntryLibrary(targetctx.codegen(), "entry")  # type: ignore[no-untyped-call]
         library.enable_object_caching()
         super().__init__(typingctx, targetctx, library, args, *rest)  # type: ignore[no-untyped-call]
 
 
 class _KernelCompiler(Compiler):
-    """Makes an ingredient of a function."""
+    """Compile a function into a `_KernelLibrary`."""
 
     def __init__(self, typingctx: Any, targetctx: Any, library: Any, args: Any, *rest: Any) -> None:
-        library = _Ingredient(targetctx.codegen(), "kernel")  # type: ignore[no-untyped-call]
+        library = _KernelLibrary(targetctx.codegen(), "kernel")  # type: ignore[no-untyped-call]
         super().__init__(typingctx, targetctx, library, args, *rest)  # type: ignore[no-untyped-call]
         self.state.flags.no_compile = True
 
 
-def _for_one_kind_of_integer(dispatcher: Any) -> None:
+def _compile_for_int64_only(dispatcher: Any) -> None:
     compile_for = dispatcher.compile
 
     def compile_widened(signature: Any) -> Any:
         kinds = sigutils.normalize_signature(signature)[0]  # type: ignore[no-untyped-call]
-        with _no_index_from_the_end():
+        with _without_negative_index_check():
             return compile_for(tuple(_widened(kind) for kind in kinds))
 
     dispatcher.compile = compile_widened
 
 
 @contextmanager
-def _no_index_from_the_end() -> Iterator[None]:
-    """Compile without the question, at every index, whether it is negative: no rule counts from the end of an array.
+def _without_negative_index_check() -> Iterator[None]:
+    """Compile without the check whether an index is negative: no rule uses negative indices.
 
-    A step takes 7 % less for it. numba has no option for that; nothing else is compiled meanwhile.
+    This makes a step 7 % faster. numba has no option for it; the lock keeps other code from being compiled meanwhile.
     """
     with global_compiler_lock:
         usual = arrayobj.fix_integer_index
-        arrayobj.fix_integer_index = _index_as_it_is
+        arrayobj.fix_integer_index = _index_without_check
         try:
             yield
         finally:
             arrayobj.fix_integer_index = usual
 
 
-def _index_as_it_is(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+def _index_without_check(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
     return context.cast(builder, index, kind, types.intp if kind.signed else types.uintp)
 
 
@@ -152,29 +152,27 @@ def _widened(kind: Any) -> Any:
 
 
 def _add_without_machine_code(dispatcher: Any, made: Any) -> None:
-    """What numba does with a compiled function, but for making it callable from Python."""
+    """Register a compiled function as numba does, but without making it callable from Python."""
     key = _NotForPython(dispatcher.py_func.__name__)
     dispatcher.targetctx.insert_user_function(key, made.fndesc, [made.library])
     dispatcher.overloads[tuple(made.signature.args)] = made._replace(entry_point=key)
 
 
 class _NotForPython:
-    """Stands for a kernel in numba's books."""
+    """Placeholder for a kernel in numba's tables. Calling it raises TypeError."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __call__(self, *_: Any) -> Any:
-        raise TypeError(
-            f"{self._name} is a kernel: only compiled code can call it; an entry can be called from here"
-        )
+        raise TypeError(f"{self._name} is a kernel, which only compiled code can call: call an entry instead")
 
 
-def _files_of_rules() -> list[Path]:
-    """The files with compiled rules, and those of the folder that they take names from."""
+def _rule_files() -> list[Path]:
+    """Return the files with compiled rules, and the files of the folder that they import."""
     sources = {path.stem: path.read_text(encoding="utf-8") for path in _FOLDER.glob("*.py")}
     found = [name for name, source in sources.items() if "@kernel" in source or "@entry" in source]
-    for name in found:  # which grows on the way
+    for name in found:  # the list grows during the loop
         imported = set(re.findall(r"\w+", " ".join(_IMPORTED.findall(sources[name])))) & set(sources)
         found += sorted(imported - set(found))
     return [_FOLDER / f"{name}.py" for name in found]
@@ -182,7 +180,7 @@ def _files_of_rules() -> list[Path]:
 
 def _source_hash() -> str:
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted([*_files_of_rules(), _FOLDER / "facts.json"]):
+    for path in sorted([*_rule_files(), _FOLDER / "facts.json"]):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -198,7 +196,7 @@ def _drop_stale_code() -> None:
         _STAMP.parent.mkdir(exist_ok=True)
         _STAMP.write_text(current)
     except OSError:
-        return  # an installation that cannot be written to holds no compiled code either
+        return  # a read-only installation has no compiled code in this folder either
 
 
 _drop_stale_code()

@@ -1,4 +1,4 @@
-"""What of the game is in the engine. Something that is not must stand in `MISSING`, and in no pool."""
+"""Content of the game that the engine implements. Content that it does not is listed in `MISSING`, and in no pool."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from ludus.games.balatro.facts import EDITIONS, ENHANCEMENTS, HANDS, SEALS
 from ludus.games.balatro.names import FACTS
 
-# kind -> names of what the engine does not do yet
+# kind -> names of the content that is not implemented
 MISSING: dict[str, tuple[str, ...]] = {}
 
 _NAMES: dict[str, list[str]] = {
@@ -29,7 +29,7 @@ _NAMES: dict[str, list[str]] = {
 
 
 def coverage() -> dict[str, dict[str, Any]]:
-    """Per kind of content: how many there are, how many the engine has, and the names of the rest."""
+    """Return for each kind of content: the total, the number implemented, and the names of those missing."""
     return {
         kind: {
             "total": len(names),

@@ -1,10 +1,10 @@
-"""Discarding cards, by the player or by The Hook, and what jokers and seals make of it."""
+"""Discarding cards, by the player or by The Hook, and the effects of jokers and seals on it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ludus.games.balatro import cards
+from ludus.games.balatro import cards, streams
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
 from ludus.games.balatro.compiled import kernel
@@ -16,8 +16,8 @@ from ludus.games.balatro.scoring import name_hand
 
 
 @kernel
-def _burn(s: Any, n: Any) -> None:
-    """Burnt Joker: the first discard of a round raises the level of the hand it would have been."""
+def _apply_burnt_joker(s: Any, n: Any) -> None:
+    """Apply Burnt Joker: the first discard of a round raises the level of the poker hand that it forms."""
     times = 0
     for i in range(s[st.N_JOKERS]):
         at = s[st.W_ACTING + i]
@@ -29,8 +29,8 @@ def _burn(s: Any, n: Any) -> None:
 
 
 @kernel
-def _jokers_on_discard(s: Any, f: Any, q: Any, card: Any, last: Any, n: Any, faces: Any) -> Any:
-    """Every joker, left to right, sees one card go; whether it is destroyed instead."""
+def _jokers_on_discard(s: Any, f: Any, queue: Any, card: Any, last: Any, n: Any, faces: Any) -> Any:
+    """Apply every joker, left to right, to one discarded card; return whether the card is destroyed."""
     debuffed = (card & cards.DEBUFF) != 0
     destroyed = False
     for i in range(s[st.N_JOKERS]):
@@ -66,34 +66,34 @@ def _jokers_on_discard(s: Any, f: Any, q: Any, card: Any, last: Any, n: Any, fac
 
 
 @kernel
-def _remove_eaten(s: Any, f: Any, q: Any) -> None:
-    """Ramen that is worth nothing any more leaves, once the whole discard is over."""
+def _remove_used_up_ramen(s: Any, f: Any, queue: Any) -> None:
+    """Remove Ramen once its value is used up, after the whole discard."""
     for i in range(s[st.N_JOKERS] - 1, -1, -1):
         if (
             s[st.JOKER + i] == nm.J_RAMEN
             and f[st.J_VALUE + i] <= 1.0
             and not s[st.J_STICKERS + i] & st.DEBUFFED
         ):
-            remove_joker(s, f, q, i)
+            remove_joker(s, f, queue, i)
 
 
-assert st.N_PLAY == st.PLAY + 5, "take_from_hand writes there"
+assert st.N_PLAY == st.PLAY + 5, "take_from_hand writes to that cell"
 
 
 @kernel
 def take_from_hand(s: Any, bits: Any) -> None:
-    """Moves the cards at these positions of the hand, five at most, to PLAY, in their order.
+    """Move the cards at these positions of the hand, at most five, to PLAY, in their order.
 
-    Every card is written to both rows, and the row that it is not for is written over: which cards are taken cannot be
-    foreseen, and a processor that guesses wrong loses more. After five cards that is N_PLAY, which comes last.
+    Every card is written to both rows; the next card overwrites it in the row where it does not belong. This avoids a
+    branch that the processor cannot predict. After five cards the overwritten cell is N_PLAY, which is set last.
     """
     taken, kept = 0, 0
     for i in range(s[st.N_HAND]):
-        place = s[st.HAND + i]
+        slot = s[st.HAND + i]
         takes = (bits >> i) & 1
-        s[st.CARD + place] &= ~((cards.HIDDEN | cards.FORCED) * takes)
-        s[st.PLAY + taken] = place
-        s[st.HAND + kept] = place
+        s[st.CARD + slot] &= ~((cards.HIDDEN | cards.FORCED) * takes)
+        s[st.PLAY + taken] = slot
+        s[st.HAND + kept] = slot
         taken += takes
         kept += 1 - takes
     s[st.N_PLAY] = taken
@@ -101,8 +101,8 @@ def take_from_hand(s: Any, bits: Any) -> None:
 
 
 @kernel
-def discard_cards(s: Any, f: Any, q: Any, bits: Any, by_hook: Any) -> None:
-    """Discards the cards at these positions of the hand. PLAY is left empty: keep it before, if it is needed."""
+def discard_cards(s: Any, f: Any, queue: Any, bits: Any, by_hook: Any) -> None:
+    """Discard the cards at these positions of the hand. PLAY is empty afterwards: save it first if it is needed."""
     take_from_hand(s, bits)
     note_acting(s)
     n = s[st.N_PLAY]
@@ -113,21 +113,21 @@ def discard_cards(s: Any, f: Any, q: Any, bits: Any, by_hook: Any) -> None:
         if cards.is_face(s[st.W_CARDS + k], all_faces, False):
             faces += 1
     if not by_hook and s[st.DISCARDS_USED] == 0:
-        _burn(s, n)
+        _apply_burnt_joker(s, n)
     lost_faces, lost_glass = 0, 0
     for k in range(n):
         card = s[st.W_CARDS + k]
         if cards.seal_of(card) == nm.PURPLE_SEAL and not card & cards.DEBUFF:
-            create_tarot(s, q)
-        if _jokers_on_discard(s, f, q, card, k == n - 1, n, faces):
+            create_tarot(s, queue, streams.TAROT8BA)
+        if _jokers_on_discard(s, f, queue, card, k == n - 1, n, faces):
             if cards.is_face(card, all_faces, False):
                 lost_faces += 1
             if cards.enhancement_of(card) == nm.M_GLASS:
                 lost_glass += 1
             cards.destroy_card(
                 s, s[st.PLAY + k]
-            )  # only a single card is ever destroyed, so the others keep their place
+            )  # at most one card is destroyed, so the others keep their position
     s[st.N_PLAY] = 0
-    _remove_eaten(s, f, q)
+    _remove_used_up_ramen(s, f, queue)
     if lost_faces + lost_glass > 0:
         cards_destroyed(s, f, lost_faces, lost_glass)

@@ -1,19 +1,29 @@
-"""Drawing cards into the hand, and which of them come face down."""
+"""Drawing cards into the hand, and boss effects that draw them face down."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
-from ludus.games.balatro.cards import HIDDEN, IDENTITY, from_draw_pile, is_face, sort_hand
-from ludus.games.balatro.chance import GIVEN_DRAW, below, given, happens
+from ludus.games.balatro import streams
+from ludus.games.balatro.cards import (
+    HIDDEN,
+    IDENTITY,
+    from_draw_pile,
+    is_face,
+    random_from_draw_pile,
+    sort_hand,
+)
+from ludus.games.balatro.chance import GIVEN_DRAW, given, happens, shuffle_up_to, uniform
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.lineup import count_joker, luck
 
 
 @kernel
-def _comes_face_down(s: Any, q: Any, card: Any) -> Any:
+def _comes_face_down(s: Any, queue: Any, card: Any) -> Any:
     blind = s[st.BLIND]
     if s[st.BOSS_OFF] or blind == 0:
         return False
@@ -24,33 +34,38 @@ def _comes_face_down(s: Any, q: Any, card: Any) -> Any:
     if blind == nm.BL_MARK:
         return is_face(card, count_joker(s, nm.J_PAREIDOLIA) > 0, True)
     if blind == nm.BL_WHEEL:
-        return happens(s, q, luck(s), 7)
+        return happens(s, queue, streams.WHEEL, luck(s), 7)
     return False
 
 
 @kernel
-def _given_card(s: Any, q: Any) -> Any:
-    """Where the next given card lies in the draw pile; -1 without one. Those that lie elsewhere are passed over."""
-    identity = given(q, GIVEN_DRAW)
+def _given_card(s: Any, queue: Any) -> Any:
+    """Return the position of the next given card in the draw pile; -1 if there is none. Others are skipped."""
+    identity = given(queue, GIVEN_DRAW)
+    if identity >= 0:
+        shuffle_up_to(s, 0)
     while identity >= 0:
         for i in range(s[st.N_DRAW]):
             if (s[st.CARD + s[st.DRAW_PILE + i]] & IDENTITY) == identity:
                 return i
-        identity = given(q, GIVEN_DRAW)
+        identity = given(queue, GIVEN_DRAW)
     return -1
 
 
 @kernel
-def draw(s: Any, q: Any, wanted: Any) -> None:
-    """Draws up to `wanted` cards from the draw pile into the hand and sorts it."""
+def draw(s: Any, queue: Any, wanted: Any) -> None:
+    """Draw up to `wanted` cards from the draw pile into the hand and sort it."""
     for _ in range(min(wanted, s[st.N_DRAW], st.MAX_HAND - s[st.N_HAND])):
-        at = _given_card(s, q)
-        if at < 0:
-            at = below(s, s[st.N_DRAW])
-        place = from_draw_pile(s, at)
-        if _comes_face_down(s, q, s[st.CARD + place]):
-            s[st.CARD + place] |= HIDDEN
-        s[st.HAND + s[st.N_HAND]] = place
+        at = _given_card(s, queue)
+        if at >= 0:
+            slot = from_draw_pile(s, at)
+        elif s[st.FAST_RANDOM]:  # a copy of a game whose player must not know the order draws any card
+            slot = random_from_draw_pile(s, np.int64(uniform(s, streams.NR) * s[st.N_DRAW]))
+        else:
+            slot = from_draw_pile(s, s[st.N_DRAW] - 1)
+        if _comes_face_down(s, queue, s[st.CARD + slot]):
+            s[st.CARD + slot] |= HIDDEN
+        s[st.HAND + s[st.N_HAND]] = slot
         s[st.N_HAND] += 1
     sort_hand(s)
 
@@ -61,8 +76,8 @@ def hand_limit(s: Any) -> Any:
 
 
 @kernel
-def draw_up(s: Any, q: Any) -> None:
-    """Draws as many cards as the round asks for."""
+def draw_up(s: Any, queue: Any) -> None:
+    """Draw cards up to the hand size, or the three cards of The Serpent."""
     wanted = hand_limit(s) - s[st.N_HAND]
     if (
         s[st.BLIND] == nm.BL_SERPENT
@@ -70,15 +85,15 @@ def draw_up(s: Any, q: Any) -> None:
         and (s[st.HANDS_THIS_ROUND] > 0 or s[st.DISCARDS_USED] > 0)
     ):
         wanted = 3
-    draw(s, q, wanted)
+    draw(s, queue, wanted)
 
 
 @kernel
-def change_hand_size(s: Any, q: Any, by: Any) -> None:
-    """A larger hand draws its new cards at once while a hand is being selected."""
+def change_hand_size(s: Any, queue: Any, by: Any) -> None:
+    """Change the hand size. While a hand is being selected, a larger hand draws its new cards at once."""
     s[st.HAND_SIZE] += by
     selecting = s[st.PHASE] == nm.SELECTING_HAND or (
         s[st.PHASE] == nm.TARGETING and s[st.WAITING_BACK] == nm.SELECTING_HAND
     )
     if by > 0 and selecting and s[st.N_HAND] > 0:
-        draw(s, q, by)
+        draw(s, queue, by)

@@ -1,4 +1,4 @@
-"""`BalatroEnv`: one game for Gymnasium. Many at once are in `vector.py`."""
+"""`BalatroEnv`: one game for Gymnasium. `vector.py` has many games at once."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ import gymnasium as gym
 import numpy as np
 
 from ludus.envs.episode_reports import REPORT
+from ludus.envs.seeds import TextSeeds
 from ludus.games.balatro import state as st
 from ludus.games.balatro.actions import n_actions
-from ludus.games.balatro.engine import begin, look, step
-from ludus.games.balatro.move_table import workroom, write_moves
+from ludus.games.balatro.engine import begin, observe, step
+from ludus.games.balatro.move_table import move_scratch, write_moves
 from ludus.games.balatro.moves import N_MOVES
 from ludus.games.balatro.render import draw_game, show
 from ludus.games.balatro.report import episode_report
+from ludus.games.balatro.seeds import run_seed_code, text_per_game
 from ludus.games.balatro.settings import BalatroSettings, Rewards
 from ludus.games.balatro.spaces import action_space, as_dict, dict_space, flat_space, move_space
 from ludus.types import Array, BoolArray
 
 NO_QUEUE = np.zeros(0, dtype=np.int64)
 NO_LOG = np.zeros((0, 6))
-SEED_LIMIT = 1 << 62
 
 
-class BalatroEnv(gym.Env[Any, Any]):
-    """A run of Balatro, from the choice of the first blind to the end; `info["action_mask"]` says what is legal.
+class BalatroEnv(gym.Env[Any, Any], TextSeeds):
+    """A run of Balatro, from the choice of the first blind to the end; `info["action_mask"]` marks the legal actions.
 
-    The arguments are those of `BalatroSettings`. An action that is not legal changes nothing and costs
-    `rewards["illegal"]`. At the end `info["is_success"]` says whether the run was won, `info["balatro"]` how far it
-    came. A curriculum sets the last ante by `set_difficulty`.
+    The arguments are those of `BalatroSettings`. An illegal action changes nothing and costs `rewards["illegal"]`. At
+    the end `info["is_success"]` is True for a won run, and `info["balatro"]` is its report. A curriculum sets the last
+    ante with `set_difficulty`.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium declares it so)
@@ -67,29 +68,29 @@ class BalatroEnv(gym.Env[Any, Any]):
             np.zeros((1, int(self.action_space.n)), dtype=bool) if self._moves else self._legal
         )
         self._table: Array = np.zeros((1, N_MOVES), dtype=np.int64)
-        self._room = workroom()
+        self._scratch = move_scratch()
         self._reward = np.zeros(1)
         self._done = np.zeros(1, dtype=np.uint8)
         self._action = np.zeros(1, dtype=np.int64)
         self._final = st.Games.empty(0)
 
     def set_difficulty(self, difficulty: float) -> None:
-        """The ante whose boss ends the run as won, from the next reset on."""
+        """Set the ante whose boss ends the run as won, from the next reset on."""
         self.last_ante = max(1, int(difficulty))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Starts a run."""
+        """Start a run, of the seed `options["seed"]` if that is given: a text of the real game."""
         super().reset(seed=seed)
-        run_seed = int(self.np_random.integers(SEED_LIMIT))
+        run_seed = run_seed_code(self.np_random, seed, text_per_game(options, 1)[0])
         s, f = self.games.s[0], self.games.f[0]
         begin(s, f, NO_QUEUE, run_seed, self.settings.deck_number, self.settings.stake_number, self.last_ante)
-        self._look()
+        self._observe()
         return self._observation(), {"action_mask": self._mask[0].copy()}
 
-    def _look(self) -> None:
-        look(self.games.s, self.games.f, self._obs, self._legal, self.settings.max_hand)
+    def _observe(self) -> None:
+        observe(self.games.s, self.games.f, self._obs, self._legal, self.settings.max_hand)
         if self._moves:
             self._move()
 
@@ -104,11 +105,11 @@ class BalatroEnv(gym.Env[Any, Any]):
             self.settings.max_hand,
             NO_QUEUE,
             NO_LOG,
-            *self._room,
+            *self._scratch,
         )
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Carries out one action; see `actions.describe` for what it means."""
+        """Apply one action; `actions.describe` puts it in words."""
         self._action[0] = self._table[0, action] if self._moves else action
         step(
             self.games.s,
@@ -139,21 +140,21 @@ class BalatroEnv(gym.Env[Any, Any]):
         return self._observation(), float(self._reward[0]), done == 1, done == 2, info
 
     def action_masks(self) -> BoolArray:
-        """Which actions are legal now."""
+        """Return the mask of the legal actions."""
         legal: BoolArray = self._mask[0].copy()
         return legal
 
     def snapshot(self) -> st.Games:
-        """The game as it stands, to go back to."""
+        """Return a copy of the game, for `restore`."""
         return self.games.copy()
 
     def restore(self, saved: st.Games) -> None:
-        """Goes back to a snapshot; what follows is what followed then, given the same actions."""
+        """Restore a snapshot. The same actions then lead to the same results."""
         self.games.put_back(saved)
-        self._look()
+        self._observe()
 
     def render(self) -> Any:
-        """The table as text (`ansi`) or as a picture (`rgb_array`)."""
+        """Return the table as text (`ansi`) or as a picture (`rgb_array`)."""
         if self.render_mode == "ansi":
             return show(self.games.s[0], self.games.f[0])
         if self.render_mode == "rgb_array":

@@ -1,7 +1,7 @@
 """The feature extractor `balatro`: jokers, consumables, offers and cards of the hand as learnt embeddings.
 
-Balatro's Dict observation says what lies where in integers beside the numbers of each place. An item has one embedding,
-whether it is held, on offer or in a pack; so has each of the 52 cards.
+Balatro's Dict observation has integer ids of what is in each slot, next to the numeric features of the slots. An item
+has one embedding whether it is held, in the shop or in a pack; so has each of the 52 cards.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from ludus.errors import ConfigError
 from ludus.games.balatro.plugin import PLACES, choose_extractor
-from ludus.policies.extractors import WHERE, BaseFeaturesExtractor
+from ludus.policies.extractors import WHERE, RawObservationExtractor
 
 
-class BalatroExtractor(BaseFeaturesExtractor):
-    """Every place is its embedding and its numbers through one layer; jokers are summed, the rest keep their places."""
+class BalatroExtractor(RawObservationExtractor):
+    """Embed each slot's id, add its features, apply one layer; jokers are summed, the other slots concatenated."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class BalatroExtractor(BaseFeaturesExtractor):
         super().__init__(observation_space, features_dim)
         if not isinstance(observation_space, gym.spaces.Dict) or choose_extractor(observation_space) is None:
             raise ConfigError(
-                f"the extractor balatro reads Balatro's Dict observation, not {type(observation_space).__name__}",
+                f"the extractor balatro needs Balatro's Dict observation, got {type(observation_space).__name__}",
                 where=WHERE,
                 fix="set env.kwargs.observation: dict, or features_extractor: auto",
             )

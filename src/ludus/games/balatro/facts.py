@@ -33,34 +33,47 @@ ITEM_KEYS = _numbered(ITEMS, 1, "key")
 VOUCHER_NAMES = _numbered(FACTS["vouchers"], 1, "name")
 VOUCHER_KEYS = _numbered(FACTS["vouchers"], 1, "key")
 TAG_NAMES = _numbered(FACTS["tags"], 1, "name")
+TAG_KEYS = _numbered(FACTS["tags"], 1, "key")
 BLIND_NAMES = _numbered(FACTS["blinds"], 1, "name")
 BLIND_KEYS = _numbered(FACTS["blinds"], 1, "key")
 BOOSTER_NAMES = _numbered(FACTS["boosters"], 1, "name")
 BOOSTER_KEYS = _numbered(FACTS["boosters"], 1, "key")
 DECK_NAMES = _numbered(FACTS["decks"][:15], 0, "name")
+DECK_KEYS = tuple(row["key"] for row in FACTS["decks"][:15])
 STAKE_NAMES = {index + 1: row["name"].replace(" Chip", " Stake") for index, row in enumerate(FACTS["stakes"])}
 
 
+_NAME_OF_KEY = {
+    str(row["key"]): str(row["name"])
+    for row in (*ITEMS, *FACTS["vouchers"], *FACTS["tags"], *FACTS["blinds"], *FACTS["boosters"])
+}
+
+
+def name_of_key(key: str) -> str:
+    """Return the name that players know for a key; the key itself where it has none, as playing cards do."""
+    return _NAME_OF_KEY.get(key, key)
+
+
 @lru_cache(maxsize=4096)
-def _letters(name: str) -> str:
-    """A name without case, accents and punctuation."""
+def _normalised(name: str) -> str:
+    """Return a name in lower case, without accents and punctuation."""
     plain = unicodedata.normalize("NFKD", name).lower()
     return "".join(c for c in plain if c.isascii() and (c.isalnum() or c == "_"))
 
 
-# what the game shows where its files are spelled otherwise
+# names shown in the game that differ from those in its files
 _OTHER_SPELLINGS = {"canio": "caino", "gluttenousjoker": "gluttonousjoker", "heirophant": "thehierophant"}
 
 
 def number_of(table: Mapping[int, str], name: str) -> int | None:
-    """The integer of a name or key in one of the tables above; None when it is not there.
+    """Return the integer of a name or key in one of the tables above; None if it is not there.
 
-    Case, accents and punctuation do not matter, and both spellings of a name that the game has are known.
+    Case, accents and punctuation are ignored. Both spellings are accepted where the game itself has two.
     """
-    wanted = _letters(name)
+    wanted = _normalised(name)
     wanted = _OTHER_SPELLINGS.get(wanted, wanted)
     for number, known in table.items():
-        if _letters(known) == wanted:
+        if _normalised(known) == wanted:
             return number
     return None
 
@@ -101,7 +114,7 @@ UNCOMMONS = _ints((i + 1 for i, joker in enumerate(_JOKERS) if joker["rarity"] =
 RARES = _ints((i + 1 for i, joker in enumerate(_JOKERS) if joker["rarity"] == 3), lead=0)
 LEGENDARIES = _ints((i + 1 for i, joker in enumerate(_JOKERS) if joker["rarity"] == 4), lead=0)
 
-# Jokers that answer to a hand that contains a poker hand: which, and what they give.
+# Jokers triggered by a hand that contains a poker hand: which poker hand, and what they add.
 JOKER_TYPE = _ints(_hand_number(joker, "type") for joker in _JOKERS)
 JOKER_TYPE[0] = -1
 TYPE_MULT = _floats(_config(joker).get("t_mult", 0) for joker in _JOKERS)
@@ -124,10 +137,37 @@ ANTE_BASE = np.array(
     [FACTS["ante_base_chips"][k] for k in ("white", "green_and_above", "purple_and_above")], dtype=np.float64
 )
 
+# The order in which the game reads its table of poker hands on Windows. It decides which hand To Do List and Orbital
+# Tag name, and which of equally often played hands The Ox takes. Other platforms have another order.
+HAND_TABLE_ORDER = _ints(
+    (n.FLUSH_HOUSE, n.FULL_HOUSE, n.FLUSH, n.PAIR, n.HIGH_CARD, n.STRAIGHT_FLUSH)
+    + (n.STRAIGHT, n.TWO_PAIR, n.FLUSH_FIVE, n.FIVE_OF_A_KIND, n.THREE_OF_A_KIND, n.FOUR_OF_A_KIND),
+    lead=0,
+)
+
+# Playing cards in the order in which the game lists them: by the text of suit and rank, such as C_2, C_A, C_J.
+_SUIT_LETTERS, _RANK_LETTERS = {"S": 0, "H": 1, "C": 2, "D": 3}, "23456789TJQKA"
+CARD_ORDER = _ints(
+    (
+        _RANK_LETTERS.index(rank) + 2 | _SUIT_LETTERS[suit] << 4
+        for suit in sorted(_SUIT_LETTERS)
+        for rank in sorted(_RANK_LETTERS)
+    ),
+    lead=0,
+)
+# Bosses in the order in which the game lists them: by their keys.
+BOSS_ORDER = _ints(
+    sorted(
+        (number for number, blind in enumerate(FACTS["blinds"], 1) if blind.get("boss")),
+        key=lambda number: FACTS["blinds"][number - 1]["key"],
+    ),
+    lead=0,
+)
+
 PLANET_HAND = _ints((_hand_number(planet, "hand_type") for planet in FACTS["planets"]), lead=0)
 HAND_PLANET = np.array([n.C_MERCURY + list(PLANET_HAND).index(hand) for hand in range(12)], dtype=np.int64)
 
-# How many cards of the hand a consumable takes, by item; 0 where it takes none.
+# The number of target cards of a consumable, by item; 0 if it has no targets.
 TARGETS_MAX = np.concatenate(
     [_ints(0 if i < 150 else _config(item).get("max_highlighted", 0) for i, item in enumerate(ITEMS)), [0]]
 ).astype(np.int64)
@@ -149,9 +189,9 @@ VOUCHER_REQUIRES = _ints(
 )
 TAG_MIN_ANTE = _ints(tag.get("min_ante") or 0 for tag in FACTS["tags"])
 
-# What a joker answers to while cards are scored, as bits: 1 a scoring card, 2 a held card, 4 it repeats scoring cards.
-ANSWERS_TO = np.zeros(151, dtype=np.int64)
-ANSWERS_TO[
+# What triggers a joker while cards are scored, as bits: 1 a scoring card, 2 a held card, 4 it retriggers scoring cards.
+TRIGGERED_BY = np.zeros(151, dtype=np.int64)
+TRIGGERED_BY[
     [
         *(n.J_GREEDY_JOKER, n.J_LUSTY_JOKER, n.J_WRATHFUL_JOKER, n.J_GLUTTENOUS_JOKER, n.J_ROUGH_GEM),
         *(n.J_BLOODSTONE, n.J_ARROWHEAD, n.J_ONYX_AGATE, n.J_ANCIENT, n.J_IDOL, n.J_FIBONACCI),
@@ -160,12 +200,12 @@ ANSWERS_TO[
         n.J_LUCKY_CAT,
     ]
 ] |= 1
-ANSWERS_TO[[n.J_SHOOT_THE_MOON, n.J_BARON, n.J_RESERVED_PARKING, n.J_RAISED_FIST]] |= 2
-ANSWERS_TO[[n.J_HANGING_CHAD, n.J_SOCK_AND_BUSKIN, n.J_HACK, n.J_DUSK, n.J_SELZER]] |= 4
+TRIGGERED_BY[[n.J_SHOOT_THE_MOON, n.J_BARON, n.J_RESERVED_PARKING, n.J_RAISED_FIST]] |= 2
+TRIGGERED_BY[[n.J_HANGING_CHAD, n.J_SOCK_AND_BUSKIN, n.J_HACK, n.J_DUSK, n.J_SELZER]] |= 4
 
-# Jokers that bend what a card or a hand is, a bit each.
+# Jokers that change which cards form a hand or count as what, one bit each.
 FOUR_FINGERS, SHORTCUT, SMEARED, SPLASH, PAREIDOLIA = 1, 2, 4, 8, 16
-BENDS = np.zeros(151, dtype=np.int64)
-BENDS[[n.J_FOUR_FINGERS, n.J_SHORTCUT, n.J_SMEARED, n.J_SPLASH, n.J_PAREIDOLIA]] = [
+HAND_RULES = np.zeros(151, dtype=np.int64)
+HAND_RULES[[n.J_FOUR_FINGERS, n.J_SHORTCUT, n.J_SMEARED, n.J_SPLASH, n.J_PAREIDOLIA]] = [
     *(FOUR_FINGERS, SHORTCUT, SMEARED, SPLASH, PAREIDOLIA)
 ]

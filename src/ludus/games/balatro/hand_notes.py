@@ -1,6 +1,6 @@
-"""What a player sees in the hand at a glance: ranks and suits as bits, what each card adds, which to give up first.
+"""Summary of the hand for choosing cards: ranks and suits as bits, the value of each card, which to discard first.
 
-It is noted once for a hand, in a row of numbers `w`: the constants are positions in it, each the beginning of a list.
+It is computed once per hand, in a row of numbers `notes`: the constants are positions in it, each the start of a list.
 """
 
 from __future__ import annotations
@@ -13,26 +13,28 @@ from ludus.games.balatro.lineup import count_joker
 from ludus.games.balatro.names import BL_FINAL_BELL, J_SMEARED, M_BONUS, M_GLASS, M_LUCKY, M_MULT, M_STONE
 from ludus.games.balatro.state import BLIND, CARD, CARD_BONUS, HAND, MAX_HAND, N_HAND
 
-KEEPING = 0  # by position: how much the card is worth keeping
-VALUE = KEEPING + MAX_HAND  # what it adds by itself, about
-RANK = VALUE + MAX_HAND  # the rank it shows; 0 for Stone and face down
-ORDER = RANK + MAX_HAND  # positions, those least worth keeping first
-OF_RANK = ORDER + MAX_HAND + 3  # by rank: positions that show it, as bits; with three ranks below 0, above 14
-OF_SUIT = OF_RANK + 18  # by suit: the positions that count for a flush
+KEEPING = 0  # by position: how much the card is worth keeping, for sets with other cards
+VALUE = KEEPING + MAX_HAND  # about what the card adds by itself
+RANK = VALUE + MAX_HAND  # the rank that rules see; 0 for Stone and face-down cards
+ORDER = RANK + MAX_HAND  # positions, least worth keeping first
+OF_RANK = (
+    ORDER + MAX_HAND + 3
+)  # by rank: positions with that rank, as bits; padded by three below 0 and above 14
+OF_SUIT = OF_RANK + 18  # by suit: positions that count for a flush, as bits
 NOTES = OF_SUIT + 4
 
 
 @kernel
 def _value(s: Any, i: Any) -> Any:
-    """What a card of the hand adds by itself, about; for choosing between equal ranks and suits."""
-    place = s[HAND + i]
-    card = s[CARD + place]
+    """Return about what a card of the hand adds by itself; used to choose between equal ranks and suits."""
+    slot = s[HAND + i]
+    card = s[CARD + slot]
     if card & cards.HIDDEN:
         return 1
     if card & cards.DEBUFF:
         return 0
     enhancement = cards.enhancement_of(card)
-    value = s[CARD_BONUS + place] + (
+    value = s[CARD_BONUS + slot] + (
         50 if enhancement == M_STONE else cards.chips_of_rank(cards.rank_of(card))
     )
     if enhancement == M_BONUS:
@@ -49,51 +51,51 @@ def _value(s: Any, i: Any) -> Any:
 
 
 @kernel
-def note_hand(s: Any, n: Any, w: Any) -> None:
-    """Notes the first n cards of the hand.
+def note_hand(s: Any, n: Any, notes: Any) -> None:
+    """Write the notes for the first n cards of the hand.
 
-    A card is worth keeping for the company of its rank, of its suit and of ranks near it, then for its own value.
+    A card is worth keeping if others have its rank, its suit or a rank near it; after that, its own value counts.
     """
     smeared = count_joker(s, J_SMEARED) > 0
     for k in range(OF_RANK - 3, NOTES):
-        w[k] = 0
+        notes[k] = 0
     for i in range(n):
         card = s[CARD + s[HAND + i]]
-        w[VALUE + i] = _value(s, i)
-        w[RANK + i] = 0
+        notes[VALUE + i] = _value(s, i)
+        notes[RANK + i] = 0
         if not card & cards.HIDDEN:
             rank = cards.rank_shown(card)
-            w[RANK + i] = rank
-            w[OF_RANK + rank] |= 1 << i
+            notes[RANK + i] = rank
+            notes[OF_RANK + rank] |= 1 << i
             for suit in range(4):
                 if cards.in_flush(card, suit, smeared):
-                    w[OF_SUIT + suit] |= 1 << i
+                    notes[OF_SUIT + suit] |= 1 << i
     for i in range(n):
         card = s[CARD + s[HAND + i]]
-        worth = w[VALUE + i]
+        worth = notes[VALUE + i]
         if not card & cards.HIDDEN:
-            rank = w[RANK + i]
+            rank = notes[RANK + i]
             near = 0
             for k in range(OF_RANK + rank - 3, OF_RANK + rank + 4):
-                near |= w[k]
+                near |= notes[k]
             worth += 4 * count_bits(near)
             if rank > 0:
-                worth += 100 * count_bits(w[OF_RANK + rank]) + 25 * count_bits(
-                    w[OF_SUIT + cards.suit_of(card)]
+                worth += 100 * count_bits(notes[OF_RANK + rank]) + 25 * count_bits(
+                    notes[OF_SUIT + cards.suit_of(card)]
                 )
-        w[KEEPING + i] = worth
-    order_hand(n, w)
+        notes[KEEPING + i] = worth
+    order_hand(n, notes)
 
 
 @kernel
-def order_hand(n: Any, w: Any) -> None:
-    """ORDER by KEEPING; of cards worth the same the left one comes first."""
+def order_hand(n: Any, notes: Any) -> None:
+    """Sort the positions into ORDER by KEEPING; of equal cards the left one comes first."""
     for i in range(n):
         k = i
-        while k > 0 and w[KEEPING + w[ORDER + k - 1]] > w[KEEPING + i]:
-            w[ORDER + k] = w[ORDER + k - 1]
+        while k > 0 and notes[KEEPING + notes[ORDER + k - 1]] > notes[KEEPING + i]:
+            notes[ORDER + k] = notes[ORDER + k - 1]
             k -= 1
-        w[ORDER + k] = i
+        notes[ORDER + k] = i
 
 
 @kernel
@@ -106,44 +108,44 @@ def count_bits(bits: Any) -> Any:
 
 
 @kernel
-def best_of(w: Any, allowed: Any, rank: Any, count: Any, n: Any) -> Any:
-    """The `count` most valuable cards of a rank among the allowed positions, as bits; 0 when there are fewer."""
-    left = w[OF_RANK + rank] & allowed
+def best_of(notes: Any, allowed: Any, rank: Any, count: Any, n: Any) -> Any:
+    """Return the `count` most valuable cards of a rank among the allowed positions, as bits; 0 if there are fewer."""
+    left = notes[OF_RANK + rank] & allowed
     found = count_bits(left)
     if found < count:
         return 0
     if found == count:
         return left
-    return most_valuable(w, left, count, n)
+    return most_valuable(notes, left, count, n)
 
 
 @kernel
-def most_valuable(w: Any, left: Any, count: Any, n: Any) -> Any:
-    """The `count` most valuable cards among the positions that are left, as bits."""
+def most_valuable(notes: Any, left: Any, count: Any, n: Any) -> Any:
+    """Return the `count` most valuable cards among the positions in `left`, as bits."""
     bits = 0
     for _ in range(count):
         best, top = 0, -1
         for i in range(n):
-            if (left >> i) & 1 and w[VALUE + i] > top:
-                best, top = i, w[VALUE + i]
+            if (left >> i) & 1 and notes[VALUE + i] > top:
+                best, top = i, notes[VALUE + i]
         bits |= 1 << best
         left &= ~(1 << best)
     return bits
 
 
 @kernel
-def present_ranks(w: Any, allowed: Any, n: Any) -> Any:
-    """The ranks among the allowed positions, as bits; an ace is also at 1."""
+def present_ranks(notes: Any, allowed: Any, n: Any) -> Any:
+    """Return the ranks among the allowed positions, as bits; an ace is also at 1."""
     present = 0
     for i in range(n):
         if (allowed >> i) & 1:
-            present |= 1 << w[RANK + i]
+            present |= 1 << notes[RANK + i]
     return (present & ~3) | ((present >> 13) & 2)
 
 
 @kernel
 def forced_cards(s: Any) -> Any:
-    """Positions of cards that every set must hold, as bits (Cerulean Bell)."""
+    """Return the positions of cards that every set must contain, as bits (Cerulean Bell)."""
     bits = 0
     if s[BLIND] == BL_FINAL_BELL:
         for i in range(s[N_HAND]):
@@ -153,13 +155,13 @@ def forced_cards(s: Any) -> Any:
 
 
 @kernel
-def fill_up(bits: Any, avoid: Any, n: Any, w: Any, size: Any) -> Any:
-    """Adds the cards least worth keeping, but none of `avoid`, until there are `size`."""
+def fill_up(bits: Any, avoid: Any, n: Any, notes: Any, size: Any) -> Any:
+    """Add the cards least worth keeping, except those in `avoid`, until there are `size` cards."""
     count = count_bits(bits)
     for k in range(n):
         if count >= size:
             break
-        card = 1 << w[ORDER + k]
+        card = 1 << notes[ORDER + k]
         if not (bits | avoid) & card:
             bits |= card
             count += 1

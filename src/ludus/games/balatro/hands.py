@@ -1,4 +1,4 @@
-"""Which poker hand the played cards are, which others they contain, and which of the cards score."""
+"""Recognition of poker hands: the hand of the played cards, the hands they contain, and the cards that score."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ludus.games.balatro.compiled import kernel
 
 @kernel
 def _flush(cards: Any, n: Any, need: Any, smeared: Any) -> Any:
-    """The positions of a flush as bits, 0 for none. Suits are tried in the order of the game."""
+    """Return the positions of a flush as bits, 0 if there is none. Suits are tried in the game's order."""
     if n < need:
         return 0
     for suit in range(4):
@@ -32,14 +32,14 @@ def _flush(cards: Any, n: Any, need: Any, smeared: Any) -> Any:
 
 @kernel
 def _straight(cards: Any, n: Any, need: Any, shortcut: Any) -> Any:
-    """The positions of a straight as bits, 0 for none. An ace is low and high; a shortcut may miss every other rank."""
+    """Return the positions of a straight as bits, 0 if there is none. An ace is low and high; shortcut allows gaps."""
     if n < need:
         return 0
     present = 0
     for i in range(n):
         present |= 1 << rank_shown(cards[i])
     present = (present & ~3) | ((present >> 13) & 2)
-    if not shortcut:  # most hands end here: no four, or five, in a row
+    if not shortcut:  # most hands have no four, or five, ranks in a row
         in_a_row = present & (present >> 1) & (present >> 2) & (present >> 3)
         if need == 5:
             in_a_row &= present >> 4
@@ -75,10 +75,10 @@ def _straight(cards: Any, n: Any, need: Any, shortcut: Any) -> Any:
 
 @kernel
 def poker_hand(cards: Any, n: Any, four_fingers: Any, shortcut: Any, smeared: Any) -> Any:
-    """(hand, contained, scoring) of the n first cards.
+    """Return (hand, contained, scoring) of the first n cards.
 
     `contained` has bit h set for each poker hand h that the cards contain; `scoring` has a bit for each position
-    that belongs to the hand. Stone cards and Splash are the caller's to add.
+    that belongs to the hand. The caller adds Stone cards and Splash.
     """
     need = 4 if four_fingers else 5
     flush = _flush(cards, n, need, smeared)
@@ -168,7 +168,7 @@ def poker_hand(cards: Any, n: Any, four_fingers: Any, shortcut: Any, smeared: An
 
 @kernel
 def stones(cards: Any, n: Any) -> Any:
-    """The positions of Stone cards as bits: they score in every hand."""
+    """Return the positions of Stone cards as bits: they score in every hand."""
     bits = 0
     for i in range(n):
         if ((cards[i] >> 6) & 15) == nm.M_STONE:
@@ -177,5 +177,5 @@ def stones(cards: Any, n: Any) -> Any:
 
 
 def contains(contained: int, hand: int) -> bool:
-    """Whether `contained` names `hand`."""
+    """Return whether the bits `contained` include `hand`."""
     return bool(np.int64(contained) >> hand & 1)

@@ -1,4 +1,4 @@
-"""What jokers do for a single card: one that scores, or one that is held in hand."""
+"""Jokers triggered by a single card: one that scores, or one held in hand."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
+from ludus.games.balatro import streams
 from ludus.games.balatro.cards import chips_of_rank, enhancement_of, is_face, is_suit, rank_shown
 from ludus.games.balatro.chance import happens
 from ludus.games.balatro.compiled import kernel
@@ -15,15 +16,15 @@ from ludus.games.balatro.tally import FROM_JOKER, add_chips, add_money, add_mult
 
 
 @kernel
-def extra_triggers(s: Any, place: Any, first: Any) -> Any:
-    """How many more times jokers let a scoring card count; `first` says whether it is the first that scores."""
-    card = s[st.CARD + place]
+def extra_triggers(s: Any, slot: Any, first: Any) -> Any:
+    """Return how often jokers retrigger a scoring card; `first` is whether it is the first card that scores."""
+    card = s[st.CARD + slot]
     rank = rank_shown(card)
     more = 0
-    if s[st.W_AGAIN] == 0:
+    if s[st.W_RETRIGGER] == 0:
         return more
     for i in range(s[st.N_JOKERS]):
-        if not (s[st.W_AGAIN] >> i) & 1:
+        if not (s[st.W_RETRIGGER] >> i) & 1:
             continue
         joker = s[st.JOKER + s[st.W_ACTING + i]]
         if joker == nm.J_HANGING_CHAD:
@@ -41,16 +42,16 @@ def extra_triggers(s: Any, place: Any, first: Any) -> Any:
 
 @kernel
 def _first_face(s: Any) -> Any:
-    """The place of the first face card that scores, for Photograph; -1 for none."""
+    """Return the slot of the first face card that scores, for Photograph; -1 if there is none."""
     for i in range(s[st.N_PLAY]):
-        place = s[st.PLAY + i]
-        if (s[st.W_SCORING] >> i) & 1 and is_face(s[st.CARD + place], s[st.W_ALL_FACES], False):
-            return place
+        slot = s[st.PLAY + i]
+        if (s[st.W_SCORING] >> i) & 1 and is_face(s[st.CARD + slot], s[st.W_ALL_FACES], False):
+            return slot
     return -1
 
 
 @kernel
-def _suit_joker(s: Any, f: Any, q: Any, log: Any, i: Any, joker: Any, card: Any) -> None:
+def _suit_joker(s: Any, f: Any, queue: Any, log: Any, i: Any, joker: Any, card: Any) -> None:
     smeared = s[st.W_SMEARED]
     if joker == nm.J_GREEDY_JOKER:
         if is_suit(card, nm.DIAMONDS, smeared, False):
@@ -68,7 +69,7 @@ def _suit_joker(s: Any, f: Any, q: Any, log: Any, i: Any, joker: Any, card: Any)
         if is_suit(card, nm.DIAMONDS, smeared, False):
             add_money(s, f, log, FROM_JOKER, i, 1)
     elif joker == nm.J_BLOODSTONE:
-        if is_suit(card, nm.HEARTS, smeared, False) and happens(s, q, luck(s), 2):
+        if is_suit(card, nm.HEARTS, smeared, False) and happens(s, queue, streams.BLOODSTONE, luck(s), 2):
             times_mult(f, log, FROM_JOKER, i, 1.5)
     elif joker == nm.J_ARROWHEAD:
         if is_suit(card, nm.SPADES, smeared, False):
@@ -88,7 +89,7 @@ def _suit_joker(s: Any, f: Any, q: Any, log: Any, i: Any, joker: Any, card: Any)
 
 
 @kernel
-def _rank_joker(s: Any, f: Any, q: Any, log: Any, i: Any, joker: Any, rank: Any) -> None:
+def _rank_joker(s: Any, f: Any, queue: Any, log: Any, i: Any, joker: Any, rank: Any) -> None:
     if joker == nm.J_FIBONACCI:
         if rank == 2 or rank == 3 or rank == 5 or rank == 8 or rank == 14:
             add_mult(f, log, FROM_JOKER, i, 8.0)
@@ -109,30 +110,35 @@ def _rank_joker(s: Any, f: Any, q: Any, log: Any, i: Any, joker: Any, rank: Any)
     elif joker == nm.J_TRIBOULET:
         if rank == 12 or rank == 13:
             times_mult(f, log, FROM_JOKER, i, 2.0)
-    elif joker == nm.J_8_BALL and rank == 8 and consumable_room(s) > 0 and happens(s, q, luck(s), 4):
-        create_tarot(s, q)
+    elif (
+        joker == nm.J_8_BALL
+        and rank == 8
+        and consumable_room(s) > 0
+        and happens(s, queue, streams.EIGHT_BALL, luck(s), 4)
+    ):
+        create_tarot(s, queue, streams.TAROT8BA)
 
 
 @kernel
-def _face_joker(s: Any, f: Any, q: Any, log: Any, i: Any, joker: Any, place: Any) -> None:
-    """Called for face cards only."""
+def _face_joker(s: Any, f: Any, queue: Any, log: Any, i: Any, joker: Any, slot: Any) -> None:
+    """Apply a joker to a face card."""
     if joker == nm.J_SCARY_FACE:
         add_chips(f, log, FROM_JOKER, i, 30.0)
     elif joker == nm.J_SMILEY:
         add_mult(f, log, FROM_JOKER, i, 5.0)
     elif joker == nm.J_PHOTOGRAPH:
-        if _first_face(s) == place:
+        if _first_face(s) == slot:
             times_mult(f, log, FROM_JOKER, i, 2.0)
-    elif joker == nm.J_BUSINESS and happens(s, q, luck(s), 2):
+    elif joker == nm.J_BUSINESS and happens(s, queue, streams.BUSINESS, luck(s), 2):
         add_money(s, f, log, FROM_JOKER, i, 2)
 
 
 @kernel
-def jokers_for_scored(s: Any, f: Any, q: Any, log: Any, place: Any, was_lucky: Any) -> None:
-    """Every joker, left to right, answers to one trigger of a scoring card."""
+def jokers_for_scored(s: Any, f: Any, queue: Any, log: Any, slot: Any, was_lucky: Any) -> None:
+    """Apply every joker, left to right, to one trigger of a scoring card."""
     if s[st.W_FOR_SCORED] == 0:
         return
-    card = s[st.CARD + place]
+    card = s[st.CARD + slot]
     rank = rank_shown(card)
     face = is_face(card, s[st.W_ALL_FACES], False)
     for i in range(s[st.N_JOKERS]):
@@ -141,7 +147,7 @@ def jokers_for_scored(s: Any, f: Any, q: Any, log: Any, place: Any, was_lucky: A
         at = s[st.W_ACTING + i]
         joker = s[st.JOKER + at]
         if joker == nm.J_HIKER:
-            s[st.CARD_BONUS + place] += 5
+            s[st.CARD_BONUS + slot] += 5
         elif joker == nm.J_TICKET:
             if enhancement_of(card) == nm.M_GOLD:
                 add_money(s, f, log, FROM_JOKER, i, 4)
@@ -153,31 +159,31 @@ def jokers_for_scored(s: Any, f: Any, q: Any, log: Any, place: Any, was_lucky: A
                 f[st.J_VALUE + i] += 0.25
         else:
             if face:
-                _face_joker(s, f, q, log, i, joker, place)
-            _rank_joker(s, f, q, log, i, joker, rank)
-            _suit_joker(s, f, q, log, i, joker, card)
+                _face_joker(s, f, queue, log, i, joker, slot)
+            _rank_joker(s, f, queue, log, i, joker, rank)
+            _suit_joker(s, f, queue, log, i, joker, card)
 
 
 @kernel
-def _raised(s: Any) -> Any:
-    """The place of the lowest card held, the rightmost of equals, for Raised Fist; -1 for none."""
-    lowest, place = 15, -1
+def _raised_fist_card(s: Any) -> Any:
+    """Return the slot of the lowest held card, the rightmost of equals, for Raised Fist; -1 if there is none."""
+    lowest, slot = 15, -1
     for i in range(s[st.N_HAND]):
         rank = rank_shown(s[st.CARD + s[st.HAND + i]])
         if 0 < rank <= lowest:
-            lowest, place = rank, s[st.HAND + i]
-    return place
+            lowest, slot = rank, s[st.HAND + i]
+    return slot
 
 
 @kernel
-def jokers_for_held(s: Any, f: Any, q: Any, log: Any, place: Any) -> Any:
-    """Every joker, left to right, answers to one trigger of a card held in hand; whether any did something.
+def jokers_for_held(s: Any, f: Any, queue: Any, log: Any, slot: Any) -> Any:
+    """Apply every joker, left to right, to one trigger of a held card; return whether any had an effect.
 
-    Not to be called for a debuffed card.
+    Do not call it for a debuffed card.
     """
     if s[st.W_FOR_HELD] == 0:
         return False
-    card = s[st.CARD + place]
+    card = s[st.CARD + slot]
     rank = rank_shown(card)
     did = False
     for i in range(s[st.N_JOKERS]):
@@ -193,10 +199,10 @@ def jokers_for_held(s: Any, f: Any, q: Any, log: Any, place: Any) -> Any:
                 times_mult(f, log, FROM_JOKER, i, 1.5)
                 did = True
         elif joker == nm.J_RESERVED_PARKING:
-            if is_face(card, s[st.W_ALL_FACES], False) and happens(s, q, luck(s), 2):
+            if is_face(card, s[st.W_ALL_FACES], False) and happens(s, queue, streams.PARKING, luck(s), 2):
                 add_money(s, f, log, FROM_JOKER, i, 1)
                 did = True
-        elif joker == nm.J_RAISED_FIST and _raised(s) == place:
+        elif joker == nm.J_RAISED_FIST and _raised_fist_card(s) == slot:
             add_mult(f, log, FROM_JOKER, i, 2.0 * chips_of_rank(rank))
             did = True
     return did
@@ -204,7 +210,7 @@ def jokers_for_held(s: Any, f: Any, q: Any, log: Any, place: Any) -> Any:
 
 @kernel
 def held_triggers(s: Any) -> Any:
-    """How many more times jokers let a held card count that did something: one for each Mime."""
+    """Return how often jokers retrigger a held card that had an effect: once for each Mime."""
     more = 0
     for i in range(s[st.N_JOKERS]):
         at = s[st.W_ACTING + i]

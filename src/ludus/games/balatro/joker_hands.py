@@ -1,11 +1,11 @@
-"""What jokers do for a hand as a whole: before it is scored, in their turn from left to right, and after it."""
+"""Jokers triggered by the whole hand: before it is scored, in their turn from left to right, and after it."""
 
 # ruff: noqa: SIM110 (compiled code has no generators)
 from __future__ import annotations
 
 from typing import Any
 
-from ludus.games.balatro import cards
+from ludus.games.balatro import cards, streams
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
 from ludus.games.balatro.chance import GIVEN_NUMBER, below, given, happens
@@ -19,7 +19,7 @@ from ludus.games.balatro.tally import FROM_JOKER, add_chips, add_money, add_mult
 
 @kernel
 def cards_added(s: Any, f: Any, count: Any) -> None:
-    """Playing cards came into the deck: Hologram grows."""
+    """Let Hologram grow after playing cards were added to the deck."""
     for i in range(s[st.N_JOKERS]):
         if s[st.JOKER + i] == nm.J_HOLOGRAM and not s[st.J_STICKERS + i] & st.DEBUFFED:
             f[st.J_VALUE + i] += 0.25 * count
@@ -27,7 +27,7 @@ def cards_added(s: Any, f: Any, count: Any) -> None:
 
 @kernel
 def cards_destroyed(s: Any, f: Any, faces: Any, glasses: Any) -> None:
-    """Playing cards left the game: Caino counts the faces, Glass Joker the glass."""
+    """Let Caino and Glass Joker grow after face and glass cards were destroyed."""
     for i in range(s[st.N_JOKERS]):
         if not s[st.J_STICKERS + i] & st.DEBUFFED:
             if s[st.JOKER + i] == nm.J_CAINO:
@@ -52,31 +52,31 @@ def _any_face_scores(s: Any) -> Any:
 @kernel
 def _midas(s: Any) -> None:
     for k in range(s[st.N_PLAY]):
-        place = s[st.PLAY + k]
-        if _scores(s, k) and cards.is_face(s[st.CARD + place], s[st.W_ALL_FACES], False):
-            s[st.CARD + place] = cards.with_enhancement(s[st.CARD + place], nm.M_GOLD)
+        slot = s[st.PLAY + k]
+        if _scores(s, k) and cards.is_face(s[st.CARD + slot], s[st.W_ALL_FACES], False):
+            s[st.CARD + slot] = cards.with_enhancement(s[st.CARD + slot], nm.M_GOLD)
 
 
 @kernel
-def _drink(s: Any, drunk: Any) -> Any:
-    """Vampire takes the enhancements of scoring cards, of each once a hand; returns `drunk` (bits) with those added."""
+def _take_enhancements(s: Any, taken_bits: Any) -> Any:
+    """Remove the enhancements of scoring cards for Vampire; return the bits `taken` with those positions added."""
     for k in range(s[st.N_PLAY]):
-        place = s[st.PLAY + k]
-        card = s[st.CARD + place]
+        slot = s[st.PLAY + k]
+        card = s[st.CARD + slot]
         if (
             _scores(s, k)
             and cards.enhancement_of(card) != 0
             and not card & cards.DEBUFF
-            and not (drunk >> k) & 1
+            and not (taken_bits >> k) & 1
         ):
-            s[st.CARD + place] = cards.with_enhancement(card, 0)
-            drunk |= 1 << k
-    return drunk
+            s[st.CARD + slot] = cards.with_enhancement(card, 0)
+            taken_bits |= 1 << k
+    return taken_bits
 
 
 @kernel
 def _is_most_played(s: Any, hand: Any) -> Any:
-    """Whether no other known hand was played as often, for Obelisk."""
+    """Return whether no other known hand was played as often, for Obelisk."""
     for other in range(12):
         known = other < 9 or s[st.PLAYED + other] > 0
         if other != hand and known and s[st.PLAYED + other] >= s[st.PLAYED + hand]:
@@ -87,25 +87,25 @@ def _is_most_played(s: Any, hand: Any) -> Any:
 @kernel
 def _copy_played_card(s: Any, f: Any) -> None:
     source = s[st.PLAY]
-    place = cards.new_card(s, s[st.CARD + source] & (cards.FACE_MASK | cards.DEBUFF | cards.PLAYED_ANTE))
-    if place >= 0:
-        s[st.CARD_BONUS + place] = s[st.CARD_BONUS + source]
-        cards.to_hand(s, place)
+    slot = cards.new_card(s, s[st.CARD + source] & (cards.FACE_MASK | cards.DEBUFF | cards.PLAYED_ANTE))
+    if slot >= 0:
+        s[st.CARD_BONUS + slot] = s[st.CARD_BONUS + source]
+        cards.to_hand(s, slot)
         cards_added(s, f, 1)
 
 
 @kernel
-def jokers_before(s: Any, f: Any, q: Any, log: Any) -> None:
-    """Left to right, before chips and mult of the hand are set. Growing is not copied by Blueprint."""
+def jokers_before(s: Any, f: Any, queue: Any, log: Any) -> None:
+    """Apply jokers, left to right, before chips and mult of the hand are set. Blueprint does not copy growth."""
     hand, contained = s[st.W_HAND], s[st.W_CONTAINED]
-    drunk = 0
+    taken_bits = 0
     for i in range(s[st.N_JOKERS]):
         at = s[st.W_ACTING + i]
         if at < 0:
             continue
         joker = s[st.JOKER + at]
         if joker == nm.J_SPACE:
-            if happens(s, q, luck(s), 4):
+            if happens(s, queue, streams.SPACE, luck(s), 4):
                 s[st.LEVEL + hand] += 1
         elif joker == nm.J_TODO_LIST:
             if s[st.J_COUNT + at] == hand:
@@ -127,11 +127,11 @@ def jokers_before(s: Any, f: Any, q: Any, log: Any) -> None:
         elif joker == nm.J_MIDAS_MASK:
             _midas(s)
         elif joker == nm.J_VAMPIRE:
-            before = drunk
-            drunk = _drink(s, before)
+            before = taken_bits
+            taken_bits = _take_enhancements(s, before)
             taken = 0
             for k in range(s[st.N_PLAY]):
-                taken += ((drunk ^ before) >> k) & 1
+                taken += ((taken_bits ^ before) >> k) & 1
             f[st.J_VALUE + i] += 0.1 * taken
         elif joker == nm.J_RIDE_THE_BUS:
             if _any_face_scores(s):
@@ -161,7 +161,7 @@ def _all_black(s: Any) -> Any:
 
 @kernel
 def _has_all_suits(s: Any) -> Any:
-    """Flower Pot: every card stands for one suit, a debuffed one too; Wild cards fill what is missing."""
+    """Return whether all suits score, for Flower Pot. A debuffed card counts; Wild cards fill the missing suits."""
     seen = 0
     for wild in range(2):
         for k in range(s[st.N_PLAY]):
@@ -177,7 +177,7 @@ def _has_all_suits(s: Any) -> Any:
 
 @kernel
 def _has_club_and_other(s: Any) -> Any:
-    """Seeing Double: a Club and a card of another suit; a Wild card stands for one that is missing."""
+    """Return whether a Club and another suit score, for Seeing Double. A Wild card counts as one missing suit."""
     seen = 0
     for k in range(s[st.N_PLAY]):
         card = s[st.CARD + s[st.PLAY + k]]
@@ -207,8 +207,8 @@ def _ace_scores(s: Any) -> Any:
 @kernel
 def _enhanced_cards(s: Any) -> Any:
     count = 0
-    for place in range(s[st.CARD_TOP]):
-        if s[st.CARD + place] != 0 and cards.enhancement_of(s[st.CARD + place]) != 0:
+    for slot in range(s[st.CARD_TOP]):
+        if s[st.CARD + slot] != 0 and cards.enhancement_of(s[st.CARD + slot]) != 0:
             count += 1
     return count
 
@@ -224,7 +224,7 @@ def _other_sell_values(s: Any, but: Any) -> Any:
 
 @kernel
 def _stencil(s: Any) -> Any:
-    """Free places for jokers, and the Stencils themselves."""
+    """Return the factor of Joker Stencil: free joker slots, plus the Stencils themselves."""
     factor = joker_limit(s) - s[st.N_JOKERS]
     for i in range(s[st.N_JOKERS]):
         if s[st.JOKER + i] == nm.J_STENCIL:
@@ -233,16 +233,16 @@ def _stencil(s: Any) -> Any:
 
 
 @kernel
-def _purse(s: Any) -> Any:
-    """Money as jokers read it: what the hand has earned so far counts, as in the game."""
-    return s[st.W_MONEY] if s[st.PURSE_FIXED] else s[st.MONEY]
+def _money_for_jokers(s: Any) -> Any:
+    """Return the money that Bull and Bootstraps see. As in the game, it includes what the hand earned so far."""
+    return s[st.W_MONEY] if s[st.MONEY_FIXED] else s[st.MONEY]
 
 
 @kernel
 def count_deck(s: Any) -> Any:
-    """How many Stone, Steel and enhanced cards the deck has, where a joker asks for it.
+    """Return the number of Stone, Steel and enhanced cards of the deck, each only if a joker needs it.
 
-    The game counts them between hands: what Midas Mask, Vampire or DNA do in a hand shows in the next one.
+    The game counts them between hands: changes by Midas Mask, Vampire or DNA apply to the next hand.
     """
     stones, steels, enhanced = 0, 0, 0
     for i in range(s[st.N_JOKERS]):
@@ -257,7 +257,7 @@ def count_deck(s: Any) -> Any:
 
 @kernel
 def _chips_of(s: Any, f: Any, at: Any, joker: Any, stones: Any) -> Any:
-    """Chips that a joker adds in its turn."""
+    """Return the chips that a joker adds in its turn."""
     if joker in (nm.J_RUNNER, nm.J_ICE_CREAM, nm.J_SQUARE, nm.J_CASTLE, nm.J_WEE):
         return f[st.J_VALUE + at]
     if joker == nm.J_BANNER:
@@ -267,15 +267,15 @@ def _chips_of(s: Any, f: Any, at: Any, joker: Any, stones: Any) -> Any:
     if joker == nm.J_STONE:
         return 25.0 * stones
     if joker == nm.J_BULL:
-        return 2.0 * max(0, _purse(s))
+        return 2.0 * max(0, _money_for_jokers(s))
     if joker == nm.J_STUNTMAN:
         return 250.0
     return 0.0
 
 
 @kernel
-def _mult_of(s: Any, f: Any, q: Any, at: Any, joker: Any) -> Any:
-    """Mult that a joker adds in its turn."""
+def _mult_of(s: Any, f: Any, queue: Any, at: Any, joker: Any) -> Any:
+    """Return the mult that a joker adds in its turn."""
     if joker in (
         nm.J_CEREMONIAL,
         nm.J_RIDE_THE_BUS,
@@ -293,8 +293,8 @@ def _mult_of(s: Any, f: Any, q: Any, at: Any, joker: Any) -> Any:
     if joker == nm.J_MYSTIC_SUMMIT:
         return 15.0 if s[st.DISCARDS_LEFT] == 0 else 0.0
     if joker == nm.J_MISPRINT:
-        number = given(q, GIVEN_NUMBER)
-        return float(number if number >= 0 else below(s, 24))
+        number = given(queue, GIVEN_NUMBER)
+        return float(number if number >= 0 else below(s, streams.MISPRINT, 24))
     if joker == nm.J_ABSTRACT:
         return 3.0 * s[st.N_JOKERS]
     if joker == nm.J_GROS_MICHEL:
@@ -308,13 +308,13 @@ def _mult_of(s: Any, f: Any, q: Any, at: Any, joker: Any) -> Any:
     if joker == nm.J_SWASHBUCKLER:
         return float(_other_sell_values(s, at))
     if joker == nm.J_BOOTSTRAPS:
-        return 2.0 * max(0, _purse(s) // 5)
+        return 2.0 * max(0, _money_for_jokers(s) // 5)
     return 0.0
 
 
 @kernel
 def _factor_of(s: Any, f: Any, at: Any, joker: Any, steels: Any, enhanced: Any) -> Any:
-    """What a joker multiplies mult by in its turn."""
+    """Return the factor that a joker multiplies mult by in its turn."""
     if joker in (
         nm.J_CONSTELLATION,
         nm.J_MADNESS,
@@ -356,8 +356,8 @@ def _factor_of(s: Any, f: Any, at: Any, joker: Any, steels: Any, enhanced: Any) 
 
 
 @kernel
-def joker_turn(s: Any, f: Any, q: Any, log: Any, i: Any, stones: Any, steels: Any, enhanced: Any) -> None:
-    """The joker at i has its turn; the last three are those of `count_deck` from before the hand."""
+def joker_turn(s: Any, f: Any, queue: Any, log: Any, i: Any, stones: Any, steels: Any, enhanced: Any) -> None:
+    """Apply the joker at i in its turn. The last three arguments are `count_deck` from before the hand."""
     at = s[st.W_ACTING + i]
     if at < 0:
         return
@@ -373,15 +373,15 @@ def joker_turn(s: Any, f: Any, q: Any, log: Any, i: Any, stones: Any, steels: An
         return
     if joker == nm.J_SUPERPOSITION:
         if s[st.W_CONTAINED] & (1 << nm.STRAIGHT) and _ace_scores(s):
-            create_tarot(s, q)
+            create_tarot(s, queue, streams.TAROTSUP)
         return
     if joker == nm.J_SEANCE:
         if s[st.W_CONTAINED] & (1 << nm.STRAIGHT_FLUSH):
-            create_spectral(s, q)
+            create_spectral(s, queue, streams.SPECTRALSEA)
         return
     if joker == nm.J_VAGABOND:
         if s[st.W_MONEY] <= 4:
-            create_tarot(s, q)
+            create_tarot(s, queue, streams.TAROTVAG)
         return
     if joker == nm.J_MATADOR:
         if s[st.TRIGGERED]:
@@ -391,7 +391,7 @@ def joker_turn(s: Any, f: Any, q: Any, log: Any, i: Any, stones: Any, steels: An
     if chips != 0:
         add_chips(f, log, FROM_JOKER, i, chips)
         return
-    mult = _mult_of(s, f, q, at, joker)
+    mult = _mult_of(s, f, queue, at, joker)
     if mult != 0:
         add_mult(f, log, FROM_JOKER, i, mult)
         return
@@ -401,8 +401,8 @@ def joker_turn(s: Any, f: Any, q: Any, log: Any, i: Any, stones: Any, steels: An
 
 
 @kernel
-def jokers_after(s: Any, f: Any, q: Any) -> None:
-    """After the hand has scored: what is eaten by playing."""
+def jokers_after(s: Any, f: Any, queue: Any) -> None:
+    """Reduce the jokers that playing a hand uses up, and remove those that are used up."""
     i = 0
     while i < s[st.N_JOKERS]:
         gone = False
@@ -414,6 +414,6 @@ def jokers_after(s: Any, f: Any, q: Any) -> None:
                 s[st.J_COUNT + i] -= 1
                 gone = s[st.J_COUNT + i] <= 0
         if gone:
-            remove_joker(s, f, q, i)
+            remove_joker(s, f, queue, i)
         else:
             i += 1

@@ -1,4 +1,4 @@
-"""What is asked of the jokers and consumables held: how many of a kind, what they copy, room, luck, prices."""
+"""Queries on held jokers and consumables: counts, copied jokers, free slots, luck, prices."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import numpy as np
 
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
+from ludus.games.balatro.chance import GIVEN_POSITION, below, given
 from ludus.games.balatro.compiled import entry, kernel
-from ludus.games.balatro.facts import ANSWERS_TO, BENDS, ITEM_COST, PAREIDOLIA, SMEARED
+from ludus.games.balatro.facts import HAND_RULES, ITEM_COST, PAREIDOLIA, SMEARED, TRIGGERED_BY
 
-_SURCHARGE = np.zeros(8, dtype=np.int64)  # of an edition, which has three bits
+_SURCHARGE = np.zeros(8, dtype=np.int64)  # by edition, which has three bits
 _SURCHARGE[[nm.FOIL, nm.HOLOGRAPHIC, nm.POLYCHROME, nm.NEGATIVE]] = 2, 3, 5, 5
 
 
 @kernel
 def count_joker(s: Any, joker: Any) -> Any:
-    """How many jokers of a kind are held and not debuffed."""
+    """Return how many jokers of a kind are held and not debuffed."""
     count = 0
     for i in range(s[st.N_JOKERS]):
         if s[st.JOKER + i] == joker and not s[st.J_STICKERS + i] & st.DEBUFFED:
@@ -27,9 +28,9 @@ def count_joker(s: Any, joker: Any) -> Any:
 
 @kernel
 def acting(s: Any, i: Any) -> Any:
-    """The position of the joker whose rule the joker at i carries out; -1 when it does nothing.
+    """Return the position of the joker whose rule the joker at i applies; -1 if it has no effect.
 
-    That is i itself, but for Blueprint (its right neighbour) and Brainstorm (the leftmost), which may chain.
+    That is i itself, except for Blueprint (its right neighbour) and Brainstorm (the leftmost), which may chain.
     """
     at = i
     for _ in range(s[st.N_JOKERS] + 1):
@@ -50,27 +51,27 @@ def acting(s: Any, i: Any) -> Any:
 
 @kernel
 def note_acting(s: Any) -> None:
-    """Writes down, for the hand or discard that follows, whose rule each joker carries out and what it answers to."""
-    scored, held, again, bends = 0, 0, 0, 0
+    """Store, for the following hand or discard, whose rule each joker applies and what triggers it."""
+    scored, held, retrigger, hand_rules = 0, 0, 0, 0
     for i in range(s[st.N_JOKERS]):
         at = acting(s, i)
         s[st.W_ACTING + i] = at
         if not s[st.J_STICKERS + i] & st.DEBUFFED:
-            bends |= BENDS[s[st.JOKER + i]]
+            hand_rules |= HAND_RULES[s[st.JOKER + i]]
         if at >= 0:
-            answers = ANSWERS_TO[s[st.JOKER + at]]
-            scored |= (answers & 1) << i
-            held |= ((answers >> 1) & 1) << i
-            again |= ((answers >> 2) & 1) << i
-    s[st.W_FOR_SCORED], s[st.W_FOR_HELD], s[st.W_AGAIN] = scored, held, again
-    s[st.W_BENDS] = bends
-    s[st.W_SMEARED] = (bends & SMEARED) != 0
-    s[st.W_ALL_FACES] = (bends & PAREIDOLIA) != 0
+            triggers = TRIGGERED_BY[s[st.JOKER + at]]
+            scored |= (triggers & 1) << i
+            held |= ((triggers >> 1) & 1) << i
+            retrigger |= ((triggers >> 2) & 1) << i
+    s[st.W_FOR_SCORED], s[st.W_FOR_HELD], s[st.W_RETRIGGER] = scored, held, retrigger
+    s[st.W_HAND_RULES] = hand_rules
+    s[st.W_SMEARED] = (hand_rules & SMEARED) != 0
+    s[st.W_ALL_FACES] = (hand_rules & PAREIDOLIA) != 0
 
 
 @entry
 def joker_limit(s: Any) -> Any:
-    """Places for jokers: every Negative one brings its own."""
+    """Return the number of joker slots: every Negative joker adds its own."""
     limit = s[st.JOKER_SLOTS]
     for i in range(s[st.N_JOKERS]):
         if s[st.J_EDITION + i] == nm.NEGATIVE:
@@ -85,7 +86,7 @@ def joker_room(s: Any) -> Any:
 
 @kernel
 def joker_fits(s: Any, edition: Any) -> Any:
-    """Whether a joker of this edition can be taken."""
+    """Return whether there is room for a joker of this edition."""
     return s[st.N_JOKERS] < st.MAX_JOKERS and (edition == nm.NEGATIVE or joker_room(s) > 0)
 
 
@@ -104,46 +105,77 @@ def consumable_room(s: Any) -> Any:
 
 
 @kernel
+def new_age(s: Any) -> Any:
+    """Return the number of a joker or consumable that is being created."""
+    s[st.NEXT_AGE] += 1
+    return s[st.NEXT_AGE]
+
+
+@kernel
+def pick_by_age(s: Any, queue: Any, stream: Any, ages: Any, candidates: Any, count: Any) -> Any:
+    """Return the position of one of the candidates (a bit each), drawn in the order of their creation.
+
+    `ages` is J_AGE or C_AGE. A given outcome counts from left to right.
+    """
+    index = given(queue, GIVEN_POSITION)
+    in_order = 0 <= index < count
+    if not in_order:
+        index = below(s, stream, count)
+    for i in range(st.MAX_JOKERS):
+        if (candidates >> i) & 1:
+            before = 0
+            for k in range(st.MAX_JOKERS):
+                if (candidates >> k) & 1 and (k < i if in_order else s[ages + k] < s[ages + i]):
+                    before += 1
+            if before == index:
+                return i
+    return 0
+
+
+@kernel
 def add_consumable(s: Any, item: Any, edition: Any) -> Any:
-    """Puts a consumable at the end of the row; False when even the row is full."""
+    """Add a consumable at the end; return False if all MAX_CONSUMABLES slots are used."""
     at = s[st.N_CONSUMABLES]
     if at >= st.MAX_CONSUMABLES:
         return False
     s[st.CONSUMABLE + at] = item
     s[st.C_EDITION + at] = edition
     s[st.C_EXTRA + at] = 0
+    s[st.C_AGE + at] = new_age(s)
     s[st.N_CONSUMABLES] += 1
     return True
 
 
 @kernel
 def take_consumable(s: Any, at: Any) -> None:
-    """Removes the consumable at a position."""
+    """Remove the consumable at a position."""
     for i in range(at, s[st.N_CONSUMABLES] - 1):
         s[st.CONSUMABLE + i] = s[st.CONSUMABLE + i + 1]
         s[st.C_EDITION + i] = s[st.C_EDITION + i + 1]
         s[st.C_EXTRA + i] = s[st.C_EXTRA + i + 1]
+        s[st.C_AGE + i] = s[st.C_AGE + i + 1]
     s[st.N_CONSUMABLES] -= 1
     s[st.CONSUMABLE + s[st.N_CONSUMABLES]] = 0
     s[st.C_EDITION + s[st.N_CONSUMABLES]] = 0
     s[st.C_EXTRA + s[st.N_CONSUMABLES]] = 0
+    s[st.C_AGE + s[st.N_CONSUMABLES]] = 0
 
 
 @kernel
 def luck(s: Any) -> Any:
-    """What every listed chance is multiplied by: 2 for each Oops! All 6s."""
+    """Return the factor of all listed probabilities: 2 for each Oops! All 6s."""
     return 1 << count_joker(s, nm.J_OOPS)
 
 
 @kernel
 def spendable(s: Any) -> Any:
-    """Money that can be spent, with the debt that each Credit Card allows."""
+    """Return the money that can be spent, with the debt that each Credit Card allows."""
     return s[st.MONEY] + 20 * count_joker(s, nm.J_CREDIT_CARD)
 
 
 @kernel
 def discounted(s: Any, price: Any) -> Any:
-    """A price after Clearance Sale or Liquidation: rounded half up, at least 1."""
+    """Return a price after Clearance Sale or Liquidation: rounded half up, at least 1."""
     percent = 100
     if s[st.VOUCHER + nm.V_LIQUIDATION]:
         percent = 50
@@ -154,7 +186,7 @@ def discounted(s: Any, price: Any) -> Any:
 
 @kernel
 def price(s: Any, item: Any, edition: Any, stickers: Any) -> Any:
-    """What an item costs in the shop when it is not free."""
+    """Return the price of an item in the shop if it is not free."""
     if nm.C_MERCURY <= item <= nm.C_ERIS and count_joker(s, nm.J_ASTRONOMER) > 0:
         return 0
     return _usual_price(s, item, edition, stickers)

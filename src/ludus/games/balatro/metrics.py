@@ -1,4 +1,4 @@
-"""`BalatroMetrics`: how far runs come, gathered over episodes."""
+"""`BalatroMetrics`: statistics of finished runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PERCENTILES = (10, 25, 50, 75, 90, 99)
 
 
 class BalatroMetrics(EpisodeReports):
-    """Takes in finished episodes one by one and sums them up.
+    """Collects finished episodes and summarises them.
 
     >>> metrics = BalatroMetrics()
     >>> metrics.add_episode(reward=100, ante=5, score=50000, length=500)
@@ -47,7 +47,7 @@ class BalatroMetrics(EpisodeReports):
         jokers: Iterable[str] = (),
         hands: Mapping[str, int] | None = None,
     ) -> None:
-        """One finished run: the ante it ended in, its best hand, its steps; jokers held then, hands played by name."""
+        """Add a finished run: its last ante, best score and length; jokers held at the end, number of plays by hand."""
         self.rewards.append(float(reward))
         self.antes.append(int(ante))
         self.scores.append(float(score))
@@ -58,7 +58,7 @@ class BalatroMetrics(EpisodeReports):
         self._hands.update(hands or {})
 
     def add_report(self, report: Mapping[str, Any], reward: float) -> None:
-        """Add one finished run from its the report of a run."""
+        """Add one finished run from its episode report."""
         self.add_episode(
             reward,
             report["ante"],
@@ -70,7 +70,7 @@ class BalatroMetrics(EpisodeReports):
         )
 
     def get_summary(self) -> dict[str, Any]:
-        """Means, percentiles, the share of runs that cleared each ante, and statistics by joker and by hand."""
+        """Return means, percentiles, the share of runs that cleared each ante, and statistics by joker and by hand."""
         if not self.antes:
             return {"episodes": 0}
         antes, scores = np.array(self.antes), np.array(self.scores)
@@ -98,7 +98,7 @@ class BalatroMetrics(EpisodeReports):
         }
 
     def success_rate_by_ante(self) -> dict[int, float]:
-        """Ante to the share of runs that cleared it: ended in a later one, or won there."""
+        """Return by ante the share of runs that cleared it: ended in a later one, or won there."""
         cleared = [ante if won else ante - 1 for ante, won in zip(self.antes, self.wins, strict=True)]
         top = max([8, *cleared])
         return {ante: float(np.mean([c >= ante for c in cleared])) for ante in range(1, top + 1)}

@@ -1,6 +1,6 @@
-"""Which action each move is now, and what a player works out before choosing.
+"""The action that each move stands for now, and the derived features of the observation.
 
-`write_moves` goes through the games: for each it fills a row of the table (see `moves.py`) and what stands behind the
+`write_moves` fills for every game a row of the move table (see `moves.py`) and the features at the end of the
 observation.
 """
 
@@ -23,14 +23,14 @@ from ludus.games.balatro.preview import best_hands, copy_known
 from ludus.games.balatro.worth import strength, swapped_strength, usual_hands
 from ludus.types import Array
 
-# which set some positions of the hand are, by their bits: for hands of usual size, the others are searched for
+# index of a set by the bits of its positions, for hands of up to 12 cards; larger hands use a binary search
 _SET_AT = np.full(1 << 12, -1, dtype=np.int64)
 _SET_AT[SETS[: N_SETS[12]]] = np.arange(N_SETS[12])
 
 
 @kernel
-def _put(legal: Any, table: Any, mask: Any, move: Any, action: Any) -> None:
-    """A move is this action now, if that is legal and nothing was before."""
+def _set_move(legal: Any, table: Any, mask: Any, move: Any, action: Any) -> None:
+    """Let a move stand for an action, if the action is legal and the move does not have one yet."""
     if 0 <= action < len(legal) and legal[action] and not mask[move]:
         table[move] = action
         mask[move] = True
@@ -38,7 +38,7 @@ def _put(legal: Any, table: Any, mask: Any, move: Any, action: Any) -> None:
 
 @kernel
 def _set_action(bits: Any, max_hand: Any) -> Any:
-    """The action that plays a set of positions, -1 for none."""
+    """Return the action that plays a set of positions, -1 if there is none."""
     if bits >> max_hand:
         return np.int64(-1)
     if bits < len(_SET_AT):
@@ -61,56 +61,65 @@ def _booster_kind(booster: Any) -> Any:
 
 
 @kernel
-def _move_belongings(s: Any, legal: Any, table: Any, mask: Any) -> None:
+def _held_item_moves(s: Any, legal: Any, table: Any, mask: Any) -> None:
     for k in range(s[st.N_CONSUMABLES]):
-        _put(legal, table, mask, moves.USE + s[st.CONSUMABLE + k] - nm.C_FOOL, act.USE + k)
+        _set_move(legal, table, mask, moves.USE + s[st.CONSUMABLE + k] - nm.C_FOOL, act.USE + k)
     if s[st.PHASE] == nm.SHOPPING or s[st.PHASE] == nm.OPENING_PACK:
         for i in range(s[st.N_JOKERS]):
-            _put(legal, table, mask, moves.SELL_JOKER + s[st.JOKER + i] - 1, act.SELL_JOKER + i)
+            _set_move(legal, table, mask, moves.SELL_JOKER + s[st.JOKER + i] - 1, act.SELL_JOKER + i)
         if s[st.N_CONSUMABLES] > 0:
-            _put(legal, table, mask, moves.SELL_CONSUMABLE, act.SELL_CONSUMABLE)
+            _set_move(legal, table, mask, moves.SELL_CONSUMABLE, act.SELL_CONSUMABLE)
 
 
 @kernel
-def _move_offers(s: Any, legal: Any, table: Any, mask: Any) -> None:
+def _offer_moves(s: Any, legal: Any, table: Any, mask: Any) -> None:
     if s[st.PHASE] == nm.OPENING_PACK:
-        _put(legal, table, mask, act.SKIP_PACK, act.SKIP_PACK)
+        _set_move(legal, table, mask, act.SKIP_PACK, act.SKIP_PACK)
         for k in range(st.PACK_SLOTS):
             item = s[st.PACK + k]
             if item == nm.PLAYING_CARD:
-                _put(legal, table, mask, moves.TAKE_CARD + k, act.PICK + k)
+                _set_move(legal, table, mask, moves.TAKE_CARD + k, act.PICK + k)
             elif item > 0:
-                _put(legal, table, mask, moves.TAKE + item - 1, act.PICK + k)
+                _set_move(legal, table, mask, moves.TAKE + item - 1, act.PICK + k)
         return
-    _put(legal, table, mask, act.REROLL, act.REROLL)
-    _put(legal, table, mask, act.NEXT_ROUND, act.NEXT_ROUND)
+    _set_move(legal, table, mask, act.REROLL, act.REROLL)
+    _set_move(legal, table, mask, act.NEXT_ROUND, act.NEXT_ROUND)
     for k in range(st.SHOP_SLOTS):
         item = s[st.SHOP + k]
         if item == nm.PLAYING_CARD:
-            _put(legal, table, mask, moves.TAKE_CARD + k, act.BUY + k)
+            _set_move(legal, table, mask, moves.TAKE_CARD + k, act.BUY + k)
         elif item > 0:
-            _put(legal, table, mask, moves.TAKE + item - 1, act.BUY + k)
+            _set_move(legal, table, mask, moves.TAKE + item - 1, act.BUY + k)
             if item >= nm.C_FOOL:
-                _put(legal, table, mask, moves.USE_NOW + item - nm.C_FOOL, act.BUY_AND_USE + k)
+                _set_move(legal, table, mask, moves.USE_NOW + item - nm.C_FOOL, act.BUY_AND_USE + k)
     for k in range(st.VOUCHER_SLOTS):
         if s[st.SHOP_VOUCHER + k] > 0:
-            _put(legal, table, mask, moves.REDEEM + s[st.SHOP_VOUCHER + k] - 1, act.REDEEM + k)
+            _set_move(legal, table, mask, moves.REDEEM + s[st.SHOP_VOUCHER + k] - 1, act.REDEEM + k)
     for k in range(st.BOOSTER_SLOTS):
         if s[st.SHOP_BOOSTER + k] > 0:
-            _put(legal, table, mask, moves.OPEN + _booster_kind(s[st.SHOP_BOOSTER + k]), act.OPEN + k)
+            _set_move(legal, table, mask, moves.OPEN + _booster_kind(s[st.SHOP_BOOSTER + k]), act.OPEN + k)
 
 
 @kernel
-def _worth_of_jokers(
-    s: Any, f: Any, t: Any, g: Any, q: Any, log: Any, legal: Any, table: Any, mask: Any, x: Any
+def _joker_values(
+    s: Any,
+    f: Any,
+    copy_s: Any,
+    copy_f: Any,
+    queue: Any,
+    log: Any,
+    legal: Any,
+    table: Any,
+    mask: Any,
+    features: Any,
 ) -> None:
-    """What jokers on offer would add to the usual hands, and what those held add."""
-    copy_known(s, f, t, g)
+    """Write how much jokers on offer would add to the usual hands, and how much the held ones add."""
+    copy_known(s, f, copy_s, copy_f)
     first, second = usual_hands(s)
-    now = strength(s, f, t, g, q, log, first, second, 0, 0, -1)
-    x[moves.X_STRENGTH] = now / 5.0
-    x[moves.X_USUAL + first] = 1.0
-    x[moves.X_USUAL + second] = 0.5
+    now = strength(s, f, copy_s, copy_f, queue, log, first, second, 0, 0, -1)
+    features[moves.X_STRENGTH] = now / 5.0
+    features[moves.X_USUAL + first] = 1.0
+    features[moves.X_USUAL + second] = 0.5
     best, most = -1, -1.0
     in_pack = s[st.PHASE] == nm.OPENING_PACK
     for k in range(st.PACK_SLOTS if in_pack else st.SHOP_SLOTS):
@@ -118,75 +127,75 @@ def _worth_of_jokers(
         if item == 0 or item >= nm.C_FOOL:
             continue
         edition = s[st.PACK_EDITION + k] if in_pack else s[st.SHOP_EDITION + k]
-        gain = strength(s, f, t, g, q, log, first, second, item, edition, -1) - now
-        x[moves.X_GAIN + item - 1] = gain
+        gain = strength(s, f, copy_s, copy_f, queue, log, first, second, item, edition, -1) - now
+        features[moves.X_GAIN + item - 1] = gain
         action = act.PICK + k if in_pack else act.BUY + k
         if legal[action] and gain > most:
             best, most = action, gain
     if best >= 0:
-        _put(legal, table, mask, moves.TAKE_BEST, best)
-        x[moves.X_BEST_GAIN] = most
+        _set_move(legal, table, mask, moves.TAKE_BEST, best)
+        features[moves.X_BEST_GAIN] = most
     better, most = -1, now + 1e-6
     for i in range(s[st.N_JOKERS] - 1):
         if legal[act.SWAP_JOKERS + i]:
-            then = swapped_strength(s, f, t, g, q, log, first, second, i)
+            then = swapped_strength(s, f, copy_s, copy_f, queue, log, first, second, i)
             if then > most:
                 better, most = act.SWAP_JOKERS + i, then
     if better >= 0:
-        _put(legal, table, mask, moves.ARRANGE, better)
+        _set_move(legal, table, mask, moves.ARRANGE, better)
     worst, least = -1, 1e9
     for i in range(s[st.N_JOKERS]):
-        worth = now - strength(s, f, t, g, q, log, first, second, 0, 0, i)
-        x[moves.X_WORTH + s[st.JOKER + i] - 1] = worth
+        worth = now - strength(s, f, copy_s, copy_f, queue, log, first, second, 0, 0, i)
+        features[moves.X_WORTH + s[st.JOKER + i] - 1] = worth
         if legal[act.SELL_JOKER + i] and worth < least:
             worst, least = act.SELL_JOKER + i, worth
     if worst >= 0:
-        _put(legal, table, mask, moves.SELL_WORST, worst)
-        x[moves.X_BEST_GAIN + 1] = least
+        _set_move(legal, table, mask, moves.SELL_WORST, worst)
+        features[moves.X_BEST_GAIN + 1] = least
 
 
 @kernel
-def _move_plays(
+def _play_moves(
     s: Any,
     f: Any,
     n: Any,
-    w: Any,
+    notes: Any,
     sets: Any,
     scores: Any,
     legal: Any,
     table: Any,
     mask: Any,
     max_hand: Any,
-    x: Any,
+    features: Any,
 ) -> Any:
-    """Plays by poker hand; returns the positions of the best one."""
+    """Write the plays by poker hand; return the positions of the best one."""
     missing = max(1.0, f[st.TARGET] - f[st.CHIPS])
     best, most = -1, -0.5
     for hand in range(st.N_HANDS):
         if sets[hand] == 0:
             continue
-        x[moves.X_SCORES + hand] = progress(scores[hand], missing)
-        x[moves.X_LOGS + hand] = np.log10(1.0 + scores[hand]) / 5.0
-        _put(legal, table, mask, moves.PLAY + hand, _set_action(sets[hand], max_hand))
-        full = hand_notes.fill_up(sets[hand], 0, n, w, 5)
-        _put(legal, table, mask, moves.PLAY_FULL + hand, _set_action(full, max_hand))
+        features[moves.X_SCORES + hand] = progress(scores[hand], missing)
+        features[moves.X_LOGS + hand] = np.log10(1.0 + scores[hand]) / 5.0
+        _set_move(legal, table, mask, moves.PLAY + hand, _set_action(sets[hand], max_hand))
+        full = hand_notes.fill_up(sets[hand], 0, n, notes, 5)
+        _set_move(legal, table, mask, moves.PLAY_FULL + hand, _set_action(full, max_hand))
         if scores[hand] > most:
             best, most = hand, scores[hand]
     if best < 0:
         return 0
-    _put(legal, table, mask, moves.PLAY_BEST, table[moves.PLAY + best])
-    _put(legal, table, mask, moves.PLAY_BEST_FULL, table[moves.PLAY_FULL + best])
-    x[moves.X_BEST + best] = 1.0
+    _set_move(legal, table, mask, moves.PLAY_BEST, table[moves.PLAY + best])
+    _set_move(legal, table, mask, moves.PLAY_BEST_FULL, table[moves.PLAY_FULL + best])
+    features[moves.X_BEST + best] = 1.0
     share = most / missing
-    x[moves.X_BEST_SHARE] = min(1.0, share)
-    x[moves.X_BEST_SHARE + 1] = max(-2.0, min(2.0, np.log10(1e-9 + share * s[st.HANDS_LEFT])))
-    x[moves.X_BEST_SHARE + 2] = max(-2.0, min(2.0, np.log10(1e-9 + share)))
+    features[moves.X_BEST_SHARE] = min(1.0, share)
+    features[moves.X_BEST_SHARE + 1] = max(-2.0, min(2.0, np.log10(1e-9 + share * s[st.HANDS_LEFT])))
+    features[moves.X_BEST_SHARE + 2] = max(-2.0, min(2.0, np.log10(1e-9 + share)))
     return sets[best]
 
 
 @kernel
 def _with_lowest(bits: Any, s: Any, n: Any, count: Any) -> Any:
-    """Adds the lowest of the other cards until `count` more are there, or all."""
+    """Add up to `count` of the lowest other cards."""
     for _ in range(count):
         worst, least = -1, 100
         for i in range(n):
@@ -201,69 +210,80 @@ def _with_lowest(bits: Any, s: Any, n: Any, count: Any) -> Any:
 
 
 @kernel
-def _put_discard(
-    kind: Any, keep: Any, s: Any, n: Any, w: Any, legal: Any, table: Any, mask: Any, max_hand: Any
+def _set_discard(
+    kind: Any, keep: Any, s: Any, n: Any, notes: Any, legal: Any, table: Any, mask: Any, max_hand: Any
 ) -> None:
-    """Discards up to five cards that are not kept, those least worth keeping first."""
-    bits = hand_notes.fill_up(hand_notes.forced_cards(s), keep, n, w, 5)
+    """Write a discard of up to five cards that are not in `keep`, least worth keeping first."""
+    bits = hand_notes.fill_up(hand_notes.forced_cards(s), keep, n, notes, 5)
     if bits:
         action = _set_action(bits, max_hand)
         if action >= 0:
-            _put(legal, table, mask, moves.DISCARD + kind, action + 1)
+            _set_move(legal, table, mask, moves.DISCARD + kind, action + 1)
 
 
 @kernel
-def _move_discards(
-    s: Any, n: Any, w: Any, best: Any, legal: Any, table: Any, mask: Any, max_hand: Any, outs: Any, x: Any
+def _discard_moves(
+    s: Any,
+    n: Any,
+    notes: Any,
+    best: Any,
+    legal: Any,
+    table: Any,
+    mask: Any,
+    max_hand: Any,
+    outs: Any,
+    features: Any,
 ) -> None:
     pile = unseen(s)
     count_outs(s, outs)
     first, second, top, next_top = -1, -1, -1.0, -1.0
     for suit in range(4):
-        hope = hand_notes.count_bits(w[hand_notes.OF_SUIT + suit]) + outs[SUIT_OUTS + suit] / (pile + 1.0)
+        hope = hand_notes.count_bits(notes[hand_notes.OF_SUIT + suit]) + outs[SUIT_OUTS + suit] / (pile + 1.0)
         if hope > top:
             first, second, top, next_top = suit, first, hope, top
         elif hope > next_top:
             second, next_top = suit, hope
     for k in range(2):
         suit = first if k == 0 else second
-        keep = w[hand_notes.OF_SUIT + suit]
-        _put_discard(k, keep, s, n, w, legal, table, mask, max_hand)
+        keep = notes[hand_notes.OF_SUIT + suit]
+        _set_discard(k, keep, s, n, notes, legal, table, mask, max_hand)
         count = hand_notes.count_bits(keep)
-        x[moves.X_DRAWS + 2 * k] = count / 5.0
-        x[moves.X_DRAWS + 2 * k + 1] = at_least(5 - count, min(5, n - count), outs[SUIT_OUTS + suit], pile)
+        features[moves.X_DRAWS + 2 * k] = count / 5.0
+        features[moves.X_DRAWS + 2 * k + 1] = at_least(
+            5 - count, min(5, n - count), outs[SUIT_OUTS + suit], pile
+        )
     kinds, pairs, most, helpful = 0, 0, 0, 0
     for i in range(n):
-        rank = w[hand_notes.RANK + i]
+        rank = notes[hand_notes.RANK + i]
         if rank == 0:
             continue
-        count = hand_notes.count_bits(w[hand_notes.OF_RANK + rank])
+        count = hand_notes.count_bits(notes[hand_notes.OF_RANK + rank])
         if count >= 2:
             kinds |= 1 << i
             pairs += 1
             helpful = max(helpful, outs[rank])
         most = max(most, count)
-    _put_discard(2, kinds, s, n, w, legal, table, mask, max_hand)
-    x[moves.X_DRAWS + 4] = most / 4.0
-    x[moves.X_DRAWS + 5] = pairs / 6.0
-    x[moves.X_DRAWS + 6] = at_least(1, 5, helpful, pile)
-    bits, length, missing = straight_draw(w, n, outs)
-    _put_discard(3, bits, s, n, w, legal, table, mask, max_hand)
-    x[moves.X_DRAWS + 7] = length / 5.0
-    x[moves.X_DRAWS + 8] = missing / (pile + 1.0)
-    _put_discard(4, best, s, n, w, legal, table, mask, max_hand)
+    _set_discard(2, kinds, s, n, notes, legal, table, mask, max_hand)
+    features[moves.X_DRAWS + 4] = most / 4.0
+    features[moves.X_DRAWS + 5] = pairs / 6.0
+    features[moves.X_DRAWS + 6] = at_least(1, 5, helpful, pile)
+    bits, length, missing = straight_draw(notes, n, outs)
+    _set_discard(3, bits, s, n, notes, legal, table, mask, max_hand)
+    features[moves.X_DRAWS + 7] = length / 5.0
+    features[moves.X_DRAWS + 8] = missing / (pile + 1.0)
+    _set_discard(4, best, s, n, notes, legal, table, mask, max_hand)
     bits = hand_notes.forced_cards(s)
     for k in range(1, 6):
-        bits = hand_notes.fill_up(bits, 0, n, w, k)
+        bits = hand_notes.fill_up(bits, 0, n, notes, k)
         action = _set_action(bits, max_hand)
         if action >= 0:
-            _put(legal, table, mask, moves.DISCARD + 4 + k, action + 1)
+            _set_move(legal, table, mask, moves.DISCARD + 4 + k, action + 1)
     bits = 0
     for k in range(2):
         bits = _with_lowest(bits, s, n, 3 - k)
         action = _set_action(bits, max_hand)
         if action >= 0:
-            _put(legal, table, mask, moves.DISCARD + 10 + k, action + 1)
+            _set_move(legal, table, mask, moves.DISCARD + 10 + k, action + 1)
     bits, count = 0, 0
     for i in range(n):
         card = s[st.CARD + s[st.HAND + i]]
@@ -273,7 +293,7 @@ def _move_discards(
     if bits:
         action = _set_action(bits, max_hand)
         if action >= 0:
-            _put(legal, table, mask, moves.DISCARD + 12, action + 1)
+            _set_move(legal, table, mask, moves.DISCARD + 12, action + 1)
 
 
 @kernel
@@ -283,12 +303,12 @@ def _write_moves(
     legal: Any,
     table: Any,
     mask: Any,
-    x: Any,
-    t: Any,
-    g: Any,
-    q: Any,
+    features: Any,
+    copy_s: Any,
+    copy_f: Any,
+    queue: Any,
     log: Any,
-    w: Any,
+    notes: Any,
     sets: Any,
     scores: Any,
     outs: Any,
@@ -298,37 +318,37 @@ def _write_moves(
     if phase == nm.GAME_OVER:
         return
     if phase == nm.CASHING_OUT:
-        _put(legal, table, mask, act.CASH_OUT, act.CASH_OUT)
+        _set_move(legal, table, mask, act.CASH_OUT, act.CASH_OUT)
         return
     if phase == nm.TARGETING:
         n = min(s[st.N_HAND], max_hand)
-        hand_notes.note_hand(s, n, w)
+        hand_notes.note_hand(s, n, notes)
         for k in range(len(moves.TARGET_SETS)):
-            _put(legal, table, mask, moves.CHOOSE + k, CARDS + 2 * moves.TARGET_SETS[k])
+            _set_move(legal, table, mask, moves.CHOOSE + k, CARDS + 2 * moves.TARGET_SETS[k])
         for k in range(1, 4):
-            worst = hand_notes.fill_up(0, 0, n, w, k)
-            _put(legal, table, mask, moves.CHOOSE_WORST + k - 1, _set_action(worst, max_hand))
+            worst = hand_notes.fill_up(0, 0, n, notes, k)
+            _set_move(legal, table, mask, moves.CHOOSE_WORST + k - 1, _set_action(worst, max_hand))
         for i in range(n):
-            w[hand_notes.KEEPING + i] = -w[hand_notes.KEEPING + i]
-        hand_notes.order_hand(n, w)
+            notes[hand_notes.KEEPING + i] = -notes[hand_notes.KEEPING + i]
+        hand_notes.order_hand(n, notes)
         for k in range(1, 4):
-            best = hand_notes.fill_up(0, 0, n, w, k)
-            _put(legal, table, mask, moves.CHOOSE_BEST + k - 1, _set_action(best, max_hand))
+            best = hand_notes.fill_up(0, 0, n, notes, k)
+            _set_move(legal, table, mask, moves.CHOOSE_BEST + k - 1, _set_action(best, max_hand))
     else:
-        _move_belongings(s, legal, table, mask)
+        _held_item_moves(s, legal, table, mask)
     if phase == nm.CHOOSING_BLIND:
         for action in range(3):
-            _put(legal, table, mask, action, action)
+            _set_move(legal, table, mask, action, action)
     elif phase in (nm.SHOPPING, nm.OPENING_PACK):
-        _move_offers(s, legal, table, mask)
-        _worth_of_jokers(s, f, t, g, q, log, legal, table, mask, x)
+        _offer_moves(s, legal, table, mask)
+        _joker_values(s, f, copy_s, copy_f, queue, log, legal, table, mask, features)
     elif phase == nm.SELECTING_HAND:
         n = min(s[st.N_HAND], max_hand)
-        hand_notes.note_hand(s, n, w)
-        best_hands(s, f, t, g, q, log, n, w, sets, scores)
-        best = _move_plays(s, f, n, w, sets, scores, legal, table, mask, max_hand, x)
+        hand_notes.note_hand(s, n, notes)
+        best_hands(s, f, copy_s, copy_f, queue, log, n, notes, sets, scores)
+        best = _play_moves(s, f, n, notes, sets, scores, legal, table, mask, max_hand, features)
         if legal[CARDS + 1] or hand_notes.forced_cards(s):
-            _move_discards(s, n, w, best, legal, table, mask, max_hand, outs, x)
+            _discard_moves(s, n, notes, best, legal, table, mask, max_hand, outs, features)
     if mask[moves.PLAY_BEST]:
         return
     for move in range(moves.ANYTHING):
@@ -336,12 +356,12 @@ def _write_moves(
             return
     for action in range(len(legal)):
         if legal[action]:
-            _put(legal, table, mask, moves.ANYTHING, action)
+            _set_move(legal, table, mask, moves.ANYTHING, action)
             return
 
 
-def workroom() -> tuple[Array, ...]:
-    """The last arguments of `write_moves`: a game to try things in, and places for notes. One for each thread."""
+def move_scratch() -> tuple[Array, ...]:
+    """Return the last arguments of `write_moves`: a copy of a game and work arrays. Each thread needs its own."""
     game = st.Games.empty(1)
     notes = [np.zeros(size, dtype=np.int64) for size in (hand_notes.NOTES, OUTS, st.N_HANDS)]
     return game.s[0], game.f[0], *notes, np.zeros(st.N_HANDS)
@@ -356,39 +376,39 @@ def write_moves_of_games(
     mask: Any,
     obs: Any,
     max_hand: Any,
-    q: Any,
+    queue: Any,
     log: Any,
-    t: Any,
-    g: Any,
-    w: Any,
+    copy_s: Any,
+    copy_f: Any,
+    notes: Any,
     outs: Any,
     sets: Any,
     scores: Any,
 ) -> None:
-    """For every game: which action each move is (`table`, -1 for none), which moves there are, what is worked out.
+    """Write for every game the action of each move (`table`, -1 if none), the move mask and the derived features.
 
-    `legal` are the masks of `actions.py`; what is worked out goes to the end of the rows of `obs`.
+    `legal` are the masks of `actions.py`. The features are the last columns of `obs`.
     """
     start = obs.shape[1] - moves.N_WORKED_OUT
     for i in range(len(games_s)):
         for move in range(moves.N_MOVES):
             table[i, move] = -1
             mask[i, move] = False
-        x = obs[i, start:]
+        features = obs[i, start:]
         for k in range(moves.N_WORKED_OUT):
-            x[k] = 0.0
+            features[k] = 0.0
         _write_moves(
             games_s[i],
             games_f[i],
             legal[i],
             table[i],
             mask[i],
-            x,
-            t,
-            g,
-            q,
+            features,
+            copy_s,
+            copy_f,
+            queue,
             log,
-            w,
+            notes,
             sets,
             scores,
             outs,

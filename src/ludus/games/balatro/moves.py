@@ -1,9 +1,9 @@
-"""Moves: actions by what they mean instead of by where things lie, for networks that learn.
+"""Moves: actions by their meaning instead of by position, which are easier to learn.
 
-Among 1,300 sets of cards a network finds a flush by luck. Here an index says what a player would say: play the best
-hand, play a flush, discard what does not help the flush, take Blueprint, sell Joker, redeem Grabber. A game's table
-names for each move that can be made the action (see `actions.py`) that it is now. What a player would work out
-before choosing is written behind the observation (`move_table.py`); nothing hidden is used for it.
+Among 1,300 sets of cards a network finds a flush only by luck. Here an index has a meaning: play the best hand, play a
+flush, discard what does not help the flush, take Blueprint, sell Joker, redeem Grabber. The move table of a game maps
+each available move to its current action (see `actions.py`). Features that a player would compute before choosing are
+appended to the observation (`move_table.py`). They use no hidden information.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ludus.games.balatro.actions import N_SETS, SET_SIZE, SETS
 N_CONSUMABLE_KINDS = nm.PLAYING_CARD - nm.C_FOOL
 N_BOOSTER_KINDS = 3 * len(facts.PACK_KINDS)
 
-# the seven actions that are no choice of place keep their index
-TAKE = 7  # of the shop or of a pack: item i is TAKE + i - 1
-TAKE_CARD = TAKE + nm.PLAYING_CARD - 1  # a playing card, by its place
+# the first seven actions, which have no position, keep their index
+TAKE = 7  # from the shop or a pack: item i is TAKE + i - 1
+TAKE_CARD = TAKE + nm.PLAYING_CARD - 1  # a playing card, by its slot
 TAKE_BEST = TAKE_CARD + st.PACK_SLOTS  # the joker that adds most to the usual hands
 USE_NOW = TAKE_BEST + 1  # buy a consumable and use it
 REDEEM = USE_NOW + N_CONSUMABLE_KINDS
@@ -31,16 +31,16 @@ SELL_JOKER = USE + N_CONSUMABLE_KINDS
 SELL_WORST = SELL_JOKER + 150  # the joker that adds least to the usual hands
 SELL_CONSUMABLE = SELL_WORST + 1  # the leftmost
 PLAY_BEST = SELL_CONSUMABLE + 1
-PLAY_BEST_FULL = PLAY_BEST + 1  # and with it the cards least worth keeping, five in all
+PLAY_BEST_FULL = PLAY_BEST + 1  # filled up to five cards with those least worth keeping
 PLAY = PLAY_BEST + 2  # by poker hand
 PLAY_FULL = PLAY + st.N_HANDS
 DISCARD = PLAY_FULL + st.N_HANDS
 DISCARDS = (
-    "but for the likeliest flush",
-    "but for the second flush",
-    "but for pairs and more",
-    "but for the likeliest straight",
-    "but for the best hand",
+    "all but the likeliest flush",
+    "all but the second flush",
+    "all but pairs and more",
+    "all but the likeliest straight",
+    "all but the best hand",
     *(f"{k} least worth keeping" for k in range(1, 6)),
     "3 lowest",
     "5 lowest",
@@ -48,33 +48,33 @@ DISCARDS = (
 )
 CHOOSE_BEST = DISCARD + len(
     DISCARDS
-)  # as targets of a consumable: the one, two, three cards most worth keeping
+)  # targets of a consumable: the one, two or three cards most worth keeping
 CHOOSE_WORST = CHOOSE_BEST + 3  # or least
-CHOOSE = CHOOSE_WORST + 3  # one or two by their places
+CHOOSE = CHOOSE_WORST + 3  # one or two, by position
 TARGET_HAND = 10
 TARGET_SETS = np.flatnonzero((SET_SIZE <= 2) & (np.arange(len(SETS)) < N_SETS[TARGET_HAND])).astype(np.int64)
 ARRANGE = CHOOSE + len(TARGET_SETS)  # swaps two neighbouring jokers, where that adds to the usual hands
-ANYTHING = ARRANGE + 1  # the first legal action, where no other move is there
+ANYTHING = ARRANGE + 1  # the first legal action, if no other move is available
 N_MOVES = ANYTHING + 1
 
-# what is worked out, behind the observation
-X_SCORES = 0  # by poker hand: how much of what is missing it scores
-X_LOGS = X_SCORES + st.N_HANDS  # and its size
-X_BEST = X_LOGS + st.N_HANDS  # which is the best
+# the derived features, at the end of the observation
+X_SCORES = 0  # by poker hand: its score as a share of the missing chips
+X_LOGS = X_SCORES + st.N_HANDS  # by poker hand: log10 of its score
+X_BEST = X_LOGS + st.N_HANDS  # one-hot: the best poker hand
 X_BEST_SHARE = (
     X_BEST + st.N_HANDS
-)  # what it scores of what is missing; the same per hand left, in powers of ten
+)  # its share of the missing chips; log10 of that for all hands left, and for one
 X_DRAWS = X_BEST_SHARE + 3
-X_STRENGTH = X_DRAWS + 9  # what the usual hands score; which they are
-X_USUAL = X_STRENGTH + 1
-X_GAIN = X_USUAL + st.N_HANDS  # by joker on offer: what it would add
+X_STRENGTH = X_DRAWS + 9  # the score of the usual hands
+X_USUAL = X_STRENGTH + 1  # the two usual hands
+X_GAIN = X_USUAL + st.N_HANDS  # by joker on offer: the strength it would add
 X_BEST_GAIN = X_GAIN + 150
-X_WORTH = X_BEST_GAIN + 2  # by joker held: what it adds
+X_WORTH = X_BEST_GAIN + 2  # by joker held: the strength it adds
 N_WORKED_OUT = X_WORTH + 150
 
 
 def describe_move(move: int) -> str:
-    """A move in words."""
+    """Describe a move in words."""
     if move < TAKE:
         return act.describe(move)
     for start, count, words, names in (
@@ -100,7 +100,7 @@ def describe_move(move: int) -> str:
     ):
         if start <= move < start + count:
             return words.format(names(move - start))
-    return "whatever is legal"
+    return "first legal action"
 
 
 def _pack_name(index: int) -> str:

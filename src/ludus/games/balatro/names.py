@@ -1,7 +1,7 @@
-"""An integer for every item, blind, tag and deck of `facts.json`, in its order, under its key in capitals.
+"""Integers for all items, blinds, tags and decks of `facts.json`, in its order; the name is the key in capitals.
 
 Examples: `J_JOKER`, `C_FOOL`, `V_BLANK`, `TAG_RARE`, `BL_HOOK`, `B_RED`. Items (jokers, tarots, planets, spectrals),
-vouchers, tags and blinds are numbered from 1, decks from 0. Names without a key there follow below.
+vouchers, tags and blinds are numbered from 1, decks from 0. Names of things without a key follow below.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PLAYING_CARD = len(ITEMS) + 1  # an item of a shop or pack that is a playing car
     FLUSH_FIVE,
 ) = range(0, 12)
 
-# Enhancements (0 is none)
+# Enhancements (0 for no enhancement)
 (
     M_BONUS,
     M_MULT,
@@ -71,7 +71,7 @@ PLAYING_CARD = len(ITEMS) + 1  # an item of a shop or pack that is a playing car
     NEGATIVE,
 ) = range(0, 5)
 
-# Seals (0 is none)
+# Seals (0 for no seal)
 (
     GOLD_SEAL,
     RED_SEAL,

@@ -1,6 +1,6 @@
-"""What may still be drawn: how many cards help a hand, and how likely they come.
+"""Outs: how many unseen cards help a hand, and how likely they are drawn.
 
-Cards of the draw pile and cards that lie face down in the hand are one for the player: see `unseen`.
+The player cannot distinguish cards of the draw pile from face-down cards in the hand: see `unseen`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ludus.games.balatro.lineup import count_joker
 from ludus.games.balatro.names import CLUBS, DIAMONDS, HEARTS, J_SMEARED, M_WILD, SPADES
 from ludus.games.balatro.state import CARD, DRAW_PILE, HAND, N_DRAW, N_HAND, PILE_CARDS, PILE_ENHANCED
 
-SUIT_OUTS = 16  # in a row of outs: behind those of the ranks
+SUIT_OUTS = 16  # in a row of outs: the suits follow the ranks
 OUTS = SUIT_OUTS + 4
 
 
 @kernel
 def unseen(s: Any) -> Any:
-    """How many cards lie in the draw pile or face down in the hand: for the player they are one."""
+    """Return the number of cards in the draw pile or face down in the hand."""
     count = s[N_DRAW]
     for i in range(s[N_HAND]):
         if s[CARD + s[HAND + i]] & HIDDEN:
@@ -30,7 +30,7 @@ def unseen(s: Any) -> Any:
 
 @kernel
 def count_outs(s: Any, outs: Any) -> None:
-    """How many of the unseen cards show a rank (`outs[rank]`, aces also at 1) or count for a flush of a suit."""
+    """Count the unseen cards with a rank (`outs[rank]`, aces also at 1) and those that count for a flush of a suit."""
     smeared = count_joker(s, J_SMEARED) > 0
     for rank in range(2, 15):
         count = 0
@@ -67,7 +67,7 @@ def count_outs(s: Any, outs: Any) -> None:
 
 @kernel
 def at_least(need: Any, draws: Any, outs: Any, pile: Any) -> Any:
-    """The chance that `draws` cards of a pile hold at least `need` of its `outs`."""
+    """Return the probability that `draws` cards of a pile contain at least `need` of its `outs`."""
     if need <= 0:
         return 1.0
     draws = min(draws, pile)
@@ -88,9 +88,9 @@ def at_least(need: Any, draws: Any, outs: Any, pile: Any) -> Any:
 
 
 @kernel
-def straight_draw(w: Any, n: Any, outs: Any) -> Any:
-    """(positions of the longest part of a straight as bits, its length, outs to the next card)."""
-    present = present_ranks(w, (1 << n) - 1, n)
+def straight_draw(notes: Any, n: Any, outs: Any) -> Any:
+    """Return (positions of the longest part of a straight as bits, its length, outs for the missing ranks)."""
+    present = present_ranks(notes, (1 << n) - 1, n)
     best, length, best_outs = 0, 0, -1
     for low in range(1, 11):
         count, missing = 0, 0
@@ -104,5 +104,5 @@ def straight_draw(w: Any, n: Any, outs: Any) -> Any:
     bits = 0
     for rank in range(best, best + 5):
         if (present >> rank) & 1:
-            bits |= best_of(w, (1 << n) - 1, 14 if rank == 1 else rank, 1, n)
+            bits |= best_of(notes, (1 << n) - 1, 14 if rank == 1 else rank, 1, n)
     return bits, length, best_outs

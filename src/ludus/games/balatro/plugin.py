@@ -7,7 +7,7 @@ from typing import Any
 from ludus.plugins import CommandEntry, EnvEntry, Plugin
 
 PLACES = {"jokers": "joker_ids", "offers": "offer_ids", "hand": "hand_ids"}
-"""The blocks of the Dict observation that describe places, and the ids of what is there; consumables are ids alone."""
+"""Blocks of the Dict observation with one row of features per slot -> their ids. Consumables have only ids."""
 
 _TITLES = {
     "mean_ante": "mean ante",
@@ -39,17 +39,19 @@ PLUGIN = Plugin(
     choose_extractor="ludus.games.balatro.plugin:choose_extractor",
     bots={"rules": "ludus.games.balatro.bot:make_bot"},
     bot_envs={"rules": "ludus.games.balatro.bot:bot_env"},
-    commands={"balatro": CommandEntry("ludus.games.balatro.cli:balatro_app", "Check Balatro's rules.")},
+    commands={"balatro": CommandEntry("ludus.games.balatro.cli:balatro_app", "Look up and search seeds.")},
     bench={
         "balatro": CommandEntry(
-            "ludus.games.balatro.cli:bench", "Step the Balatro engine as fast as it goes."
+            "ludus.games.balatro.cli:bench",
+            "Measure the speed of the Balatro engine.",
+            "ludus.games.balatro.cli:BENCH_EXAMPLES",
         )
     },
 )
 
 
 def choose_extractor(space: Any) -> str | None:
-    """Return the extractor that `auto` means for `space`; None for observations of other games."""
+    """Return the extractor that `auto` selects for `space`; None for observations of other games."""
     from gymnasium.spaces import Dict  # not above: `ludus --help` reads this file
 
     ids = {*PLACES, *PLACES.values(), "consumable_ids"}

@@ -1,27 +1,33 @@
-"""Where new items come from: jokers by rarity, tarots, planets, spectrals, editions, stickers, playing cards.
+"""Sources of new items: jokers by rarity, tarots, planets, spectrals, editions, stickers, playing cards.
 
-An item that is held or shown somewhere is not offered again (unless Showman is held), so the tables are drawn from
-until something available comes up, as the game does.
+An item that is held or on offer is not offered again (unless Showman is held). As in the game, items are drawn until an
+available one is found.
 """
 
+# ruff: noqa: SIM110 (compiled code has no generators)
 from __future__ import annotations
 
 from typing import Any
 
-from ludus.games.balatro import facts
+import numpy as np
+
+from ludus.games.balatro import facts, streams
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
-from ludus.games.balatro.cards import count_enhancement, make_card
-from ludus.games.balatro.chance import GIVEN_ITEM, below, given, uniform
+from ludus.games.balatro.cards import count_enhancement
+from ludus.games.balatro.chance import GIVEN_ITEM, below, below_again, given, uniform
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.lineup import add_consumable, consumable_room, count_joker
 
 _TRIES = 300
+_POOL_SIZE = np.array(
+    [0, len(facts.COMMONS), len(facts.UNCOMMONS), len(facts.RARES), len(facts.LEGENDARIES)], dtype=np.int64
+)
 
 
 @kernel
 def available(s: Any, item: Any) -> Any:
-    """Whether an item may be offered: it is nowhere in the game, or Showman is held."""
+    """Return whether an item may be offered: it is nowhere in the game, or Showman is held."""
     if count_joker(s, nm.J_RING_MASTER) > 0:
         return True
     for i in range(s[st.N_JOKERS]):
@@ -41,7 +47,7 @@ def available(s: Any, item: Any) -> Any:
 
 @kernel
 def joker_in_pool(s: Any, joker: Any) -> Any:
-    """Whether the rules of the run let this joker appear at all."""
+    """Return whether the rules of the run allow this joker to appear."""
     if joker == nm.J_GROS_MICHEL and s[st.GROS_MICHEL_GONE]:
         return False
     if joker == nm.J_CAVENDISH and not s[st.GROS_MICHEL_GONE]:
@@ -51,39 +57,56 @@ def joker_in_pool(s: Any, joker: Any) -> Any:
 
 
 @kernel
-def new_joker(s: Any, rarity: Any) -> Any:
-    """A joker of a rarity from 1 (common) to 4 (legendary); 0 lets chance decide between the first three."""
+def _joker_of(rarity: Any, index: Any) -> Any:
+    if rarity == 1:
+        return facts.COMMONS[index]
+    if rarity == 2:
+        return facts.UNCOMMONS[index]
+    if rarity == 3:
+        return facts.RARES[index]
+    return facts.LEGENDARIES[index]
+
+
+@kernel
+def new_joker(s: Any, event: Any, rarity: Any) -> Any:
+    """Draw a joker of a rarity from 1 (common) to 4 (legendary); 0 draws the rarity as the event does."""
     if rarity == 0:
-        poll = uniform(s)
+        poll = uniform(s, streams.RARITY_STREAM[event])
         rarity = 3 if poll > 0.95 else (2 if poll > 0.7 else 1)
-    for _ in range(_TRIES):
-        if rarity == 1:
-            joker = facts.COMMONS[below(s, len(facts.COMMONS))]
-        elif rarity == 2:
-            joker = facts.UNCOMMONS[below(s, len(facts.UNCOMMONS))]
-        elif rarity == 3:
-            joker = facts.RARES[below(s, len(facts.RARES))]
-        else:
-            joker = facts.LEGENDARIES[below(s, len(facts.LEGENDARIES))]
+    stream = streams.JOKER_STREAM[event, rarity]
+    size = _POOL_SIZE[rarity]
+    for attempt in range(1, _TRIES):
+        joker = _joker_of(rarity, below_again(s, stream, attempt, size))
         if available(s, joker) and joker_in_pool(s, joker):
             return joker
+        if rarity == 4 and attempt == 1 and _no_legendary_left(s):
+            return nm.J_JOKER
     return nm.J_JOKER
 
 
 @kernel
-def new_tarot(s: Any) -> Any:
-    for _ in range(_TRIES):
-        item = nm.C_FOOL + below(s, 22)
+def _no_legendary_left(s: Any) -> Any:
+    for joker in facts.LEGENDARIES:
+        if available(s, joker):
+            return False
+    return True
+
+
+@kernel
+def new_tarot(s: Any, stream: Any) -> Any:
+    """Draw an available tarot."""
+    for attempt in range(1, _TRIES):
+        item = nm.C_FOOL + below_again(s, stream, attempt, 22)
         if available(s, item):
             return item
     return nm.C_STRENGTH
 
 
 @kernel
-def new_planet(s: Any) -> Any:
-    """A planet; those of the three secret hands only once their hand was played."""
-    for _ in range(_TRIES):
-        item = nm.C_MERCURY + below(s, 12)
+def new_planet(s: Any, stream: Any) -> Any:
+    """Draw an available planet; those of the three secret hands only once their hand was played."""
+    for attempt in range(1, _TRIES):
+        item = nm.C_MERCURY + below_again(s, stream, attempt, 12)
         if item >= nm.C_PLANET_X and s[st.PLAYED + facts.PLANET_HAND[item - nm.C_MERCURY]] == 0:
             continue
         if available(s, item):
@@ -92,58 +115,58 @@ def new_planet(s: Any) -> Any:
 
 
 @kernel
-def new_spectral(s: Any) -> Any:
-    """A spectral other than The Soul and Black Hole, which only packs hold."""
-    for _ in range(_TRIES):
-        item = nm.C_FAMILIAR + below(s, 16)
-        if available(s, item):
+def new_spectral(s: Any, stream: Any) -> Any:
+    """Draw an available spectral. The Soul and Black Hole have their places in the list but come in packs only."""
+    for attempt in range(1, _TRIES):
+        item = nm.C_FAMILIAR + below_again(s, stream, attempt, 18)
+        if item not in (nm.C_SOUL, nm.C_BLACK_HOLE) and available(s, item):
             return item
     return nm.C_INCANTATION
 
 
 @kernel
-def create_tarot(s: Any, q: Any) -> Any:
-    """An effect makes a tarot, if there is room; whether it did."""
+def create_tarot(s: Any, queue: Any, stream: Any) -> Any:
+    """Create a tarot by an effect, if there is room; return whether it was created."""
     if consumable_room(s) <= 0:
         return False
-    item = given(q, GIVEN_ITEM)
-    return add_consumable(s, item if item > 0 else new_tarot(s), nm.BASE)
+    item = given(queue, GIVEN_ITEM)
+    return add_consumable(s, item if item > 0 else new_tarot(s, stream), nm.BASE)
 
 
 @kernel
-def create_planet(s: Any, q: Any) -> Any:
-    """An effect makes a planet, if there is room; whether it did."""
+def create_planet(s: Any, queue: Any, stream: Any) -> Any:
+    """Create a planet by an effect, if there is room; return whether it was created."""
     if consumable_room(s) <= 0:
         return False
-    item = given(q, GIVEN_ITEM)
-    return add_consumable(s, item if item > 0 else new_planet(s), nm.BASE)
+    item = given(queue, GIVEN_ITEM)
+    return add_consumable(s, item if item > 0 else new_planet(s, stream), nm.BASE)
 
 
 @kernel
-def create_spectral(s: Any, q: Any) -> Any:
-    """An effect makes a spectral, if there is room; whether it did."""
+def create_spectral(s: Any, queue: Any, stream: Any) -> Any:
+    """Create a spectral by an effect, if there is room; return whether it was created."""
     if consumable_room(s) <= 0:
         return False
-    item = given(q, GIVEN_ITEM)
-    return add_consumable(s, item if item > 0 else new_spectral(s), nm.BASE)
+    item = given(queue, GIVEN_ITEM)
+    return add_consumable(s, item if item > 0 else new_spectral(s, stream), nm.BASE)
 
 
 @kernel
-def pack_soul(s: Any) -> Any:
-    """The Soul, in 3 of 1,000 tarots and spectrals of a pack; 0 otherwise."""
-    return nm.C_SOUL if uniform(s) > 0.997 and available(s, nm.C_SOUL) else 0
+def pack_soul(s: Any, stream: Any) -> Any:
+    """Draw whether a tarot or spectral of a pack is The Soul (3 in 1,000); return it or 0."""
+    return nm.C_SOUL if available(s, nm.C_SOUL) and uniform(s, stream) > 0.997 else 0
 
 
 @kernel
-def pack_black_hole(s: Any) -> Any:
-    """Black Hole, in 3 of 1,000 planets and spectrals of a pack; 0 otherwise."""
-    return nm.C_BLACK_HOLE if uniform(s) > 0.997 and available(s, nm.C_BLACK_HOLE) else 0
+def pack_black_hole(s: Any, stream: Any) -> Any:
+    """Draw whether a planet or spectral of a pack is Black Hole (3 in 1,000); return it or 0."""
+    return nm.C_BLACK_HOLE if available(s, nm.C_BLACK_HOLE) and uniform(s, stream) > 0.997 else 0
 
 
 @kernel
-def new_edition(s: Any, factor: Any, negative_too: Any) -> Any:
-    """An edition at the odds of shops and packs; Hone and Glow Up multiply all but Negative."""
-    poll = uniform(s)
+def new_edition(s: Any, stream: Any, factor: Any, negative_too: Any) -> Any:
+    """Return an edition at the odds of shops and packs; Hone and Glow Up multiply all except Negative."""
+    poll = uniform(s, stream)
     rate = factor * (4.0 if s[st.VOUCHER + nm.V_GLOW_UP] else (2.0 if s[st.VOUCHER + nm.V_HONE] else 1.0))
     if negative_too and poll > 1 - 0.003 * factor:
         return nm.NEGATIVE
@@ -157,38 +180,43 @@ def new_edition(s: Any, factor: Any, negative_too: Any) -> Any:
 
 
 @kernel
-def sure_edition(s: Any) -> Any:
-    """Foil, Holographic or Polychrome at 50, 35 and 15 %: Wheel of Fortune and Aura."""
-    poll = uniform(s)
+def sure_edition(s: Any, stream: Any) -> Any:
+    """Return Foil, Holographic or Polychrome at 50, 35 and 15 %, for Wheel of Fortune and Aura."""
+    poll = uniform(s, stream)
     if poll > 0.85:
         return nm.POLYCHROME
     return nm.HOLOGRAPHIC if poll > 0.5 else nm.FOIL
 
 
 @kernel
-def new_stickers(s: Any, joker: Any) -> Any:
-    """Eternal, Perishable and Rental at the odds of the stake, for a joker in a shop or pack."""
+def new_stickers(s: Any, joker: Any, in_pack: Any) -> Any:
+    """Draw Eternal, Perishable and Rental at the odds of the stake, for a joker in a shop or pack."""
     stickers = 0
-    if s[st.STAKE] < 4:
+    if s[st.STAKE] < 4:  # the game draws here too, from streams that nothing else uses
         return stickers
-    poll = uniform(s)
+    poll = uniform(s, streams.PACKETPER if in_pack else streams.ETPERPOLL)
     if poll > 0.7:
         if facts.ETERNAL_OK[joker]:
             stickers |= st.ETERNAL
     elif s[st.STAKE] >= 7 and poll > 0.4 and facts.PERISHABLE_OK[joker]:
         stickers |= st.PERISHABLE
-    if s[st.STAKE] >= 8 and uniform(s) > 0.7:
+    if s[st.STAKE] >= 8 and uniform(s, streams.PACKSSJR if in_pack else streams.SSJR) > 0.7:
         stickers |= st.RENTAL
     return stickers
 
 
 @kernel
-def random_seal(s: Any) -> Any:
-    return 1 + below(s, 4)
+def random_seal(s: Any, stream: Any) -> Any:
+    """Draw one of the four seals."""
+    poll = uniform(s, stream)
+    if poll > 0.75:
+        return nm.RED_SEAL
+    if poll > 0.5:
+        return nm.BLUE_SEAL
+    return nm.GOLD_SEAL if poll > 0.25 else nm.PURPLE_SEAL
 
 
 @kernel
-def random_card(s: Any, enhanced: Any) -> Any:
-    """A playing card of any rank and suit, with any of the eight enhancements if asked."""
-    enhancement = 1 + below(s, 8) if enhanced else 0
-    return make_card(2 + below(s, 13), below(s, 4), enhancement, 0, 0)
+def random_card(s: Any, stream: Any) -> Any:
+    """Draw a playing card of any rank and suit."""
+    return facts.CARD_ORDER[below(s, stream, 52)]

@@ -1,4 +1,4 @@
-"""A game to look at: as text with colours, and as a picture of the table."""
+"""Rendering of a game: as text with colours, and as a picture of the table."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _PHASES = (
 
 
 def short(number: float) -> str:
-    """A number as the game writes it: with commas, or in e-notation when it is huge."""
+    """Format a number as the game does: with commas, or in e-notation if it is very large."""
     return f"{number:,.0f}" if number < 1e11 else f"{number:.3e}"
 
 
 def card_words(card: int) -> list[str]:
-    """What is on a card besides rank and suit."""
+    """Return the enhancement, edition, seal and conditions of a card in words."""
     words = [_ENHANCED[card >> 6 & 15], _EDITED[card >> 10 & 7], _SEALED[card >> 13 & 7]]
     if card >> 16 & 1:
         words.append("debuffed")
@@ -51,7 +51,7 @@ def card_words(card: int) -> list[str]:
 
 
 def card_text(card: int, *, colours: bool = False) -> str:
-    """`K♥`, or `??` for a card that lies face down, with what is on it in brackets."""
+    """Format a card as `K♥`, or `??` if it is face down, with its enhancement, edition and seal in brackets."""
     if card >> 17 & 1:
         return "??"
     suit = card >> 4 & 3
@@ -63,7 +63,7 @@ def card_text(card: int, *, colours: bool = False) -> str:
 
 
 def joker_text(s: Any, f: Any, i: int) -> str:
-    """A joker with its edition, what it has gathered, and its stickers."""
+    """Format a joker with its edition, its value and its stickers."""
     stickers = int(s[st.J_STICKERS + i])
     if stickers & st.FACE_DOWN:
         return "??"
@@ -78,12 +78,12 @@ def joker_text(s: Any, f: Any, i: int) -> str:
     ):
         if stickers & bit:
             words.append(word)
-    told = ", ".join(word for word in words if word)
-    return facts.ITEM_NAMES[int(s[st.JOKER + i])] + (f" ({told})" if told else "")
+    details = ", ".join(word for word in words if word)
+    return facts.ITEM_NAMES[int(s[st.JOKER + i])] + (f" ({details})" if details else "")
 
 
 def blind_name(s: Any) -> str:
-    """The blind that is being played, or the next one."""
+    """Return the name of the blind that is being played, or of the next one."""
     if s[st.BLIND]:
         return facts.BLIND_NAMES[int(s[st.BLIND])]
     on_deck = int(s[st.BLIND_ON_DECK])
@@ -91,7 +91,7 @@ def blind_name(s: Any) -> str:
 
 
 def target_of(s: Any, f: Any) -> float:
-    """What the blind that is played, or the next one, asks for."""
+    """Return the target score of the blind that is being played, or of the next one."""
     if s[st.BLIND]:
         return float(f[st.TARGET])
     on_deck = int(s[st.BLIND_ON_DECK])
@@ -100,7 +100,7 @@ def target_of(s: Any, f: Any) -> float:
 
 
 def offers(s: Any) -> list[str]:
-    """What can be bought or picked, a line each."""
+    """Return what can be bought or picked, one line each."""
     if s[st.PHASE] == n.OPENING_PACK:
         lines = [f"{facts.PACK_KINDS[int(s[st.PACK_KIND])]} pack, {int(s[st.PACK_PICKS])} to pick:"]
         for k in range(st.PACK_SLOTS):
@@ -129,15 +129,15 @@ def offers(s: Any) -> list[str]:
 
 
 def item_text(item: Any, edition: Any, card: Any) -> str:
-    """A thing on offer: its name and edition, or the card it is."""
+    """Format an item on offer: its name and edition, or its playing card."""
     if int(item) == n.PLAYING_CARD:
         return card_text(int(card))
-    told = _EDITED[int(edition)]
-    return facts.ITEM_NAMES[int(item)] + (f" ({told})" if told else "")
+    name = _EDITED[int(edition)]
+    return facts.ITEM_NAMES[int(item)] + (f" ({name})" if name else "")
 
 
 def show(s: Any, f: Any, *, colours: bool = True) -> str:
-    """The table as text."""
+    """Return the table as text."""
 
     def paint(code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if colours else text
@@ -178,7 +178,7 @@ def show(s: Any, f: Any, *, colours: bool = True) -> str:
     if s[st.PHASE] == n.TARGETING:
         lines.append(f"{facts.ITEM_NAMES[int(s[st.WAITING])]}: on which cards?")
     if s[st.N_HAND]:
-        cards = [int(s[st.CARD + place]) for place in s[st.HAND : st.HAND + int(s[st.N_HAND])]]
+        cards = [int(s[st.CARD + slot]) for slot in s[st.HAND : st.HAND + int(s[st.N_HAND])]]
         lines.append("  ".join(f"{i + 1}:{card_text(card, colours=colours)}" for i, card in enumerate(cards)))
     if s[st.PHASE] == n.GAME_OVER:
         lines.append(
@@ -219,7 +219,7 @@ def _dot(draw: ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int
 
 
 def _pip(draw: ImageDraw, x: float, y: float, r: float, suit: int) -> None:
-    """A suit drawn by hand, since not every font has it."""
+    """Draw a suit symbol; not every font has it."""
     ink = _SUIT_INK[suit]
     if suit == n.DIAMONDS:
         draw.polygon([(x, y - r), (x + 0.75 * r, y), (x, y + r), (x - 0.75 * r, y)], fill=ink)
@@ -276,7 +276,7 @@ def _draw_card(draw: ImageDraw, x: int, y: int, card: int) -> None:
 
 
 def _fitted(draw: ImageDraw, text: str, width: int) -> tuple[list[str], Any]:
-    """The words of a text in rows no wider than so many pixels, and a font in which they are."""
+    """Return the text in rows no wider than `width` pixels, and a font in which they fit."""
     for size in range(14, 8, -1):
         font, rows = _font(size), [""]
         for word in text.split():
@@ -309,7 +309,7 @@ def _draw_joker(draw: ImageDraw, x: int, y: int, s: Any, f: Any, i: int) -> None
 
 
 def draw_game(s: Any, f: Any) -> Array:
-    """The table as an RGB picture of 960 by 600."""
+    """Return the table as an RGB picture of 960 by 600."""
     from PIL import Image, ImageDraw
 
     image = Image.new("RGB", _SIZE, _FELT)
@@ -351,6 +351,6 @@ def draw_game(s: Any, f: Any) -> Array:
     count = int(s[st.N_HAND])
     for i in range(count):
         step = min(80, 640 // max(1, count))
-        place = int(s[st.HAND + i])
-        _draw_card(draw, 240 + step * i, 470, int(s[st.CARD + place]))
+        slot = int(s[st.HAND + i])
+        _draw_card(draw, 240 + step * i, 470, int(s[st.CARD + slot]))
     return np.asarray(image, dtype=np.uint8)

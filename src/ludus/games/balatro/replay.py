@@ -1,8 +1,8 @@
-"""Replaying recorded games: the engine is given what chance brought, and must show what the recording shows.
+"""Replay of recorded games: the engine gets the recorded random outcomes and must show what the recording shows.
 
-Two kinds of files are read: scenarios (a line is a short game: a start and its steps) and traces (a line is an action
-and what the game showed after it). What chance decided is read off what was shown: the cards drawn, the cards that
-The Hook took, the tag that a skip must have given, the boss, the contents of shops, chance effects (`hindsight.py`).
+Two kinds of files are supported: scenarios (a line is a short game: a start and its steps) and traces (a line is an
+action and the state shown after it). Random outcomes are derived from what was shown: the cards drawn, the cards that
+The Hook took, the tag of a skip, the boss, the contents of shops, chance effects (`possible_outcomes.py`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from ludus.games.balatro import state as st
 from ludus.games.balatro.bosses import begin_blind, refresh_debuffs
 from ludus.games.balatro.cards import collect_cards, count_pile, packed
 from ludus.games.balatro.engine import apply, begin
-from ludus.games.balatro.hindsight import ALL_FAIL, hidden_targets, outcomes
 from ludus.games.balatro.jokers import swap_jokers
+from ludus.games.balatro.possible_outcomes import ALL_FAIL, hidden_targets, outcomes
 from ludus.games.balatro.score import put_joker
+from ludus.games.balatro.seeds import seed_code
 
 _RANKS = "23456789TJQKA"
 _SUITS = "SHCD"
@@ -45,7 +46,7 @@ _NO_LOG = np.zeros((0, 6))
 
 @dataclass
 class ReplayAgreement:
-    """How many recorded games or cases the engine agrees with, and where it does not."""
+    """The number of recorded games or actions that were replayed, and the differences found."""
 
     cases: int = 0
     disagree: list[dict[str, Any]] = field(default_factory=list)
@@ -59,49 +60,51 @@ class ReplayAgreement:
 
 
 def card_number(name: str) -> int:
-    """`H_T` (ten of hearts) as a packed card; raises UserError."""
+    """Return a name like `H_T` (ten of hearts) as a packed card. UserError if it is invalid."""
     suit, _, rank = name.partition("_")
     if suit not in _SUITS or rank not in _RANKS or len(rank) != 1:
-        raise UserError(f"not a card: '{name}'", fix="cards are SUIT_RANK, like H_T or S_A")
+        raise UserError(f"invalid card '{name}'", fix="write cards as SUIT_RANK, like H_T or S_A")
     return packed(2 + _RANKS.index(rank), _SUITS.index(suit))
 
 
 def card_name(card: int) -> str:
-    """A packed card as `H_T`."""
+    """Return a packed card as a name like `H_T`."""
     return f"{_SUITS[card >> 4 & 3]}_{_RANKS[(card & 15) - 2]}"
 
 
 class ReplayTable:
-    """One game that is fed from a recording."""
+    """One game that gets its random outcomes from a recording."""
 
-    def __init__(self, seed: int = 1, deck: int = 0, stake: int = 1) -> None:
+    def __init__(self, seed: int | str = 1, deck: int = 0, stake: int = 1) -> None:
         self.games = st.Games.empty(1)
         self.s, self.f = self.games.s[0], self.games.f[0]
-        self.luck: list[tuple[int, int]] = []  # outcomes of chance effects in what is done next
-        self.asked: Counter[int] = Counter()  # how many of each kind of them were used
-        begin(self.s, self.f, _queue([]), seed, deck, stake, 0)
+        self.luck: list[tuple[int, int]] = []  # given outcomes of the chance effects of the next action
+        self.used_outcomes: Counter[int] = Counter()  # how many of them were used, by kind
+        begin(self.s, self.f, _queue([]), seed_code(seed), deck, stake, 0)
 
     def hand(self) -> list[str]:
-        """The hand as a recording writes it."""
-        places = self.s[st.HAND : st.HAND + self.s[st.N_HAND]]
-        return [card_name(int(self.s[st.CARD + place])) for place in places]
+        """Return the hand in the format of recordings."""
+        slots = self.s[st.HAND : st.HAND + self.s[st.N_HAND]]
+        return [card_name(int(self.s[st.CARD + slot])) for slot in slots]
 
     def do(self, action: int, given: Iterable[tuple[int, int]] = ()) -> None:
-        """Carries out an action with these outcomes of chance."""
+        """Apply an action with these given outcomes."""
         queue = _queue([*given, *self.luck])
         apply(self.s, self.f, queue, _NO_LOG, action)
         left = Counter(int(kind) for kind in queue[::2])
-        self.asked = Counter(kind for kind, _ in self.luck) - left
+        self.used_outcomes = Counter(kind for kind, _ in self.luck) - left
 
-    def explained(self, attempt: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
-        """Attempts an action with every outcome of its chance effects until what it leads to shows no difference.
+    def attempt_with_all_outcomes(
+        self, attempt: Callable[[], dict[str, Any] | None]
+    ) -> dict[str, Any] | None:
+        """Attempt an action with every combination of its chance effects until it shows no difference.
 
-        Returns None then, else the difference where none of them happens.
+        Returns None in that case, otherwise the difference when no chance effect happens.
         """
         saved = self.games.copy()
         self.luck = [*ALL_FAIL, (chance.GIVEN_NUMBER, 0), (chance.GIVEN_NUMBER, 0)]
         difference = attempt()
-        procs, numbers = self.asked[chance.GIVEN_PROC], self.asked[chance.GIVEN_NUMBER]
+        procs, numbers = self.used_outcomes[chance.GIVEN_PROC], self.used_outcomes[chance.GIVEN_NUMBER]
         if difference is not None and procs + numbers > 0:
             for self.luck in outcomes(procs, numbers):
                 self.games.put_back(saved)
@@ -112,7 +115,7 @@ class ReplayTable:
         return difference
 
     def cards(self, kind: str, positions: list[int], shown: list[str] | None) -> None:
-        """Plays or discards, drawing what the hand shown afterwards must have drawn."""
+        """Play or discard, and draw the cards that the hand shown afterwards contains."""
         before = [name for i, name in enumerate(self.hand()) if i not in positions]
         given = []
         if shown is not None:
@@ -125,16 +128,16 @@ class ReplayTable:
         self.do(number, given)
 
     def order_hand(self, order: list[int]) -> None:
-        """Rearranges the hand: position i then holds what was at order[i]."""
-        places = self.s[st.HAND : st.HAND + self.s[st.N_HAND]].copy()
-        if sorted(order) != list(range(len(places))):
-            raise UserError(f"not an order of {len(places)} cards: {order}")
-        self.s[st.HAND : st.HAND + len(places)] = places[order]
+        """Reorder the hand: position i then holds the card that was at order[i]."""
+        slots = self.s[st.HAND : st.HAND + self.s[st.N_HAND]].copy()
+        if sorted(order) != list(range(len(slots))):
+            raise UserError(f"invalid order of {len(slots)} cards: {order}")
+        self.s[st.HAND : st.HAND + len(slots)] = slots[order]
 
     def order_jokers(self, order: list[int]) -> None:
-        """Rearranges the jokers likewise."""
+        """Reorder the jokers in the same way."""
         if sorted(order) != list(range(int(self.s[st.N_JOKERS]))):
-            raise UserError(f"not an order of {int(self.s[st.N_JOKERS])} jokers: {order}")
+            raise UserError(f"invalid order of {int(self.s[st.N_JOKERS])} jokers: {order}")
         now = list(range(len(order)))
         for i, wanted in enumerate(order):
             at = now.index(wanted)
@@ -142,7 +145,7 @@ class ReplayTable:
             now[i], now[at] = now[at], now[i]
 
     def levels(self) -> dict[str, int]:
-        """The hand levels that are not 1."""
+        """Return the levels of poker hands that are not 1."""
         return {
             name: int(self.s[st.LEVEL + i]) for i, name in enumerate(facts.HANDS) if self.s[st.LEVEL + i] != 1
         }
@@ -153,7 +156,7 @@ def _queue(given: Iterable[tuple[int, int]]) -> Any:
 
 
 def scenario_table(start: Mapping[str, Any]) -> ReplayTable:
-    """The game that a scenario starts from: a round that has just begun, with the hand shown."""
+    """Return the game at the start of a scenario: a round that has just begun, with the given hand."""
     deck = facts.number_of(facts.DECK_NAMES, f"{start.get('deck', 'RED')} Deck") or 0
     table = ReplayTable(deck=deck)
     s, f = table.s, table.f
@@ -184,21 +187,21 @@ def scenario_table(start: Mapping[str, Any]) -> ReplayTable:
 
 def _move_to_hand(s: Any, card: int) -> None:
     for i in range(s[st.N_DRAW]):
-        place = s[st.DRAW_PILE + i]
-        if s[st.CARD + place] & 63 == card:
+        slot = s[st.DRAW_PILE + i]
+        if s[st.CARD + slot] & 63 == card:
             s[st.N_DRAW] -= 1
             s[st.DRAW_PILE + i] = s[st.DRAW_PILE + s[st.N_DRAW]]
-            s[st.HAND + s[st.N_HAND]] = place
+            s[st.HAND + s[st.N_HAND]] = slot
             s[st.N_HAND] += 1
             count_pile(s)
             return
-    raise UserError(f"the deck has no {card_name(card)} left")
+    raise UserError(f"card not found in the draw pile: {card_name(card)}")
 
 
 def replay_scenario(scenario: Mapping[str, Any]) -> dict[str, Any] | None:
-    """None when every step agrees, else the first that does not: step, field, recorded and own value.
+    """Replay a scenario. Returns None if every step agrees, otherwise the first difference: step, field, recorded, own.
 
-    Where a joker asks for something that the scenario does not tell, it agrees if it does for anything asked for.
+    If the scenario does not contain a joker's target (such as the suit of Castle), every possible target is tried.
     """
     table = scenario_table(scenario["start"])
     saved = table.games.copy()
@@ -217,7 +220,7 @@ def replay_scenario(scenario: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _replay_steps(table: ReplayTable, steps: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
     for number, step in enumerate(steps):
-        difference = table.explained(partial(_replay_step, table, step))
+        difference = table.attempt_with_all_outcomes(partial(_replay_step, table, step))
         if difference is not None:
             return {"step": number, **difference}
     return None
@@ -250,13 +253,18 @@ def _difference(
 
 
 class TraceReplay:
-    """A recorded game, action by action."""
+    """Replays a recorded game action by action: from its seed alone, or with the recorded draws and shops.
+
+    A recording without a seed does not name the tag of a skipped blind and the results of chance effects. They are
+    derived from what it shows.
+    """
 
     def __init__(self) -> None:
         self.table: ReplayTable | None = None
+        self._seeded = False
 
     def step(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Carries out one recorded action; None when what follows agrees, else the difference."""
+        """Apply one recorded action. Returns None if the result agrees, otherwise the difference."""
         name, arguments, after = row["action"], row.get("arguments") or {}, row.get("after")
         if name == "go_to_menu":
             self.table = None
@@ -265,11 +273,14 @@ class TraceReplay:
             deck = facts.number_of(facts.DECK_NAMES, arguments["deck"])
             if deck is None:
                 raise UserError(f"unknown deck '{arguments['deck']}'")
-            self.table = ReplayTable(deck=deck, stake=int(arguments.get("stake", 1)))
+            seed = arguments.get("seed")
+            self._seeded = seed is not None
+            self.table = ReplayTable(str(seed) if self._seeded else 1, deck, int(arguments.get("stake", 1)))
         else:
             if self.table is None:
                 raise UserError(f"'{name}' comes before 'start_run'")
-            return self.table.explained(partial(self._attempt, name, dict(arguments), after))
+            attempt = partial(self._attempt, name, dict(arguments), after)
+            return attempt() if self._seeded else self.table.attempt_with_all_outcomes(attempt)
         return None if after is None else self._compare(after)
 
     def _attempt(
@@ -280,7 +291,7 @@ class TraceReplay:
         return None if after is None else self._compare(after)
 
     def _unknown(self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
-        raise UserError("the recording has an action that is not known")
+        raise UserError("unknown action in the recording")
 
     def _compare(self, after: Mapping[str, Any]) -> dict[str, Any] | None:
         table = self.table
@@ -309,7 +320,12 @@ class TraceReplay:
     ) -> None:
         s = table.s
         if arguments["action"] == "skip":
-            self._skip(table, after)
+            if not self._seeded:
+                self._set_skipped_tag(s, after)
+            table.do(act.SKIP_BLIND)
+            return
+        if self._seeded:
+            table.do(act.TAKE_BLIND)
             return
         if s[st.BLIND_ON_DECK] == 2:
             boss = facts.number_of(facts.BLIND_NAMES, str(after.get("blind") or ""))
@@ -318,9 +334,8 @@ class TraceReplay:
         given = [(chance.GIVEN_DRAW, card_number(c)) for c in after.get("hand") or ()]
         table.do(act.TAKE_BLIND, given)
 
-    def _skip(self, table: ReplayTable, after: Mapping[str, Any]) -> None:
-        """The tag is not shown; it is one that leaves the money shown."""
-        s = table.s
+    def _set_skipped_tag(self, s: Any, after: Mapping[str, Any]) -> None:
+        """Choose a tag for the skipped blind that gives the recorded money."""
         wanted, money = int(after["dollars"]), int(s[st.MONEY])
         pays = {
             n.TAG_ECONOMY: min(40, max(0, money)),
@@ -330,16 +345,18 @@ class TraceReplay:
         }
         fitting = [tag for tag, dollars in pays.items() if money + dollars == wanted]
         if wanted == money:
-            fitting = [n.TAG_INVESTMENT]  # pays later, if at all
+            fitting = [
+                n.TAG_HANDY if s[st.HANDS_PLAYED] == 0 else n.TAG_DOUBLE
+            ]  # a tag that changes nothing shown
         if fitting:
             s[st.BLIND_TAG + s[st.BLIND_ON_DECK]] = fitting[0]
-        table.do(act.SKIP_BLIND)
 
     def _play_hand_or_discard(
         self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]
     ) -> None:
         kind = "play" if arguments["action"] == "play_hand" else "discard"
-        table.cards(kind, list(arguments["cards"]), after.get("hand") or None)
+        shown = None if self._seeded else after.get("hand") or None
+        table.cards(kind, list(arguments["cards"]), shown)
 
     def _rearrange_hand(
         self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]
@@ -352,13 +369,16 @@ class TraceReplay:
         table.order_jokers(list(arguments["jokers"]))
 
     def _cash_out(self, table: ReplayTable, arguments: dict[str, Any], after: Mapping[str, Any]) -> None:
+        if self._seeded:
+            table.do(act.CASH_OUT)
+            return
         wanted, s = int(after.get("dollars", 0)), table.s
         given = _given_shop(after.get("shop"))
         vouchers = [value for kind, value in given if kind == chance.GIVEN_VOUCHER]
-        saved = table.games.copy()
+        after_boss = s[st.BLIND_ON_DECK] == 2
         table.do(act.CASH_OUT, given)
-        if int(s[st.MONEY]) == wanted - 25 and s[st.ANTE] > saved.s[0][st.ANTE]:
-            # a skip that paid nothing can have given an Investment Tag
+        if int(s[st.MONEY]) == wanted - 25 and after_boss:
+            # a skip that paid nothing may have given an Investment Tag
             s[st.MONEY] += 25
         if vouchers:
             s[st.SHOP_VOUCHER] = vouchers[0]
@@ -376,11 +396,11 @@ class TraceReplay:
         }.get(arguments["action"])
         if number is None:
             raise UserError(f"unknown action in the shop: '{arguments['action']}'")
-        given = _given_shop(after.get("shop")) if number == act.REROLL else []
+        given = _given_shop(after.get("shop")) if number == act.REROLL and not self._seeded else []
         table.do(number, given)
 
     def _place(self, table: ReplayTable, index: int) -> int:
-        """The place of the index-th item still in the shop: the game closes ranks after a purchase."""
+        """Return the slot of the index-th item still in the shop: the game moves items up after a purchase."""
         filled = [k for k in range(st.SHOP_SLOTS) if table.s[st.SHOP + k] != 0]
         return filled[index] if index < len(filled) else index
 
@@ -410,7 +430,7 @@ def _given_shop(shop: Mapping[str, Any] | None) -> list[tuple[int, int]]:
         for key in (shop or {}).get(field_name) or ():
             number = facts.number_of(table, key)
             if number is None:
-                raise UserError(f"unknown item of a shop: '{key}'")
+                raise UserError(f"unknown item in a shop: '{key}'")
             given.append((kind, number))
     return given
 
@@ -424,7 +444,7 @@ def _shop_of(s: Any) -> dict[str, list[str]]:
 
 
 def replay_file(path: str | Path) -> ReplayAgreement:
-    """Replays a file of scenarios (a case is a line) or a trace (a case is an action). Raises UserError."""
+    """Replay a file of scenarios (a case is a line) or a trace (a case is an action). UserError if it is invalid."""
     agreement = ReplayAgreement()
     rows = read_rows(Path(path))
     trace = TraceReplay()
@@ -435,13 +455,11 @@ def replay_file(path: str | Path) -> ReplayAgreement:
             elif "action" in row:
                 difference = trace.step(row)
             else:
-                raise UserError("neither a scenario nor an action of a trace")
+                raise UserError("expected a scenario or an action of a trace")
         except UserError as error:
             raise UserError(error.what, where=f"{path}, line {line}", fix=error.fix) from error
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise UserError(
-                f"not a recording that can be replayed: {error!r}", where=f"{path}, line {line}"
-            ) from error
+            raise UserError(f"invalid recording: {error!r}", where=f"{path}, line {line}") from error
         agreement.cases += 1
         if difference is not None:
             agreement.disagree.append({"file": str(path), "line": line, **difference})
@@ -449,19 +467,19 @@ def replay_file(path: str | Path) -> ReplayAgreement:
 
 
 def read_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
-    """The objects of a JSON-lines file with their line numbers; raises UserError."""
+    """Return the objects of a JSON-lines file with their line numbers. UserError if it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot be read: {error}", where=str(path)) from error
+        raise UserError(f"cannot read the file: {error}", where=str(path)) from error
     rows = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise UserError(f"not JSON: {error}", where=f"{path}, line {number}") from error
+                raise UserError(f"invalid JSON: {error}", where=f"{path}, line {number}") from error
             if not isinstance(row, dict):
-                raise UserError("not a JSON object", where=f"{path}, line {number}")
+                raise UserError("expected a JSON object", where=f"{path}, line {number}")
             rows.append((number, row))
     return rows

@@ -1,4 +1,4 @@
-"""What an episode came to, read off the rows of a game that has ended."""
+"""The report of an episode, read from the rows of a game that has ended."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ludus.games.balatro.facts import BLIND_NAMES, HANDS, ITEM_NAMES
 
 
 def episode_report(s: Any, f: Any) -> dict[str, Any]:
-    """How far a run came: `ante`, `round`, best hand (`score`), money, jokers held, hands played, and its end."""
-    run = s[: st.PLAYED + len(HANDS)].tolist()  # one by one, numbers are slow to leave numpy
+    """Return the report of a run: `ante`, `round`, best hand (`score`), money, jokers held, hands played, its end."""
+    run = s[: st.PLAYED + len(HANDS)].tolist()  # converting single numbers from numpy is slow
     jokers = s[st.JOKER : st.JOKER + st.MAX_JOKERS].tolist()
     return {
         "kind": "balatro",

@@ -1,4 +1,4 @@
-"""What the latest games of a run came to: `games.json`, as Balatro runs write it, as tables of a report."""
+"""Report section on the latest games of a Balatro run, from its `games.json`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST = 16 << 20
 
 
 def game_section(run: RunDirectory) -> str:
-    """How far the games came, by ante, poker hand and joker. Empty where the run tells nothing of it."""
+    """Return tables of the games by ante, poker hand and joker. Empty if the run has no such data."""
     games = _read(run)
     episodes = _number(games.get("episodes"))
     if not episodes:
@@ -28,14 +28,14 @@ def game_section(run: RunDirectory) -> str:
         for ante, share in _table(games, "success_rate_by_ante").items()
     ]
     hands = [
-        [escape(name), f"{_number(told.get('share')):.1%}"]
-        for name, told in _table(games, "hands").items()
-        if isinstance(told, Mapping)
+        [escape(name), f"{_number(row.get('share')):.1%}"]
+        for name, row in _table(games, "hands").items()
+        if isinstance(row, Mapping)
     ]
     jokers = [
-        [escape(name), f"{_number(told.get('episodes')):,.0f}", f"{_number(told.get('mean_ante')):.2f}"]
-        for name, told in _table(games, "jokers").items()
-        if isinstance(told, Mapping)
+        [escape(name), f"{_number(row.get('episodes')):,.0f}", f"{_number(row.get('mean_ante')):.2f}"]
+        for name, row in _table(games, "jokers").items()
+        if isinstance(row, Mapping)
     ]
     tables = [
         rows_to_table(["ante", "cleared"], cleared),
@@ -54,9 +54,13 @@ def _read(run: RunDirectory) -> dict[str, Any]:
         OSError,
         ValueError,
         RecursionError,
-    ):  # none, or half of one: the curves tell the story without it
+    ):  # missing or incomplete: the report has the curves without it
         return {}
-    return found if isinstance(found, dict) and found.get("kind", "balatro") == "balatro" else {}
+    others = found.get("others") if isinstance(found, dict) else None
+    for summary in (found, *(others if isinstance(others, list) else ())):
+        if isinstance(summary, dict) and summary.get("kind", "balatro") == "balatro":
+            return summary
+    return {}
 
 
 def _table(games: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -1,16 +1,16 @@
-"""A round: the blind is taken on, hands are played and discarded, and the round is won or lost."""
+"""A round: start the blind, play and discard hands, win or lose."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ludus.games.balatro import bosses, cards, chance, lineup
+from ludus.games.balatro import bosses, cards, chance, lineup, streams
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.discards import discard_cards, take_from_hand
 from ludus.games.balatro.drawing import change_hand_size, draw_up
-from ludus.games.balatro.facts import BLIND_DOLLARS, HAND_PLANET
+from ludus.games.balatro.facts import BLIND_DOLLARS, HAND_PLANET, HAND_TABLE_ORDER
 from ludus.games.balatro.joker_cards import held_triggers
 from ludus.games.balatro.joker_hands import cards_added
 from ludus.games.balatro.jokers import create_joker, random_hand_type, remove_joker, set_debuffed
@@ -19,29 +19,24 @@ from ludus.games.balatro.scoring import evaluate
 
 
 @kernel
-def _madness_victim(s: Any, q: Any, i: Any, doomed: Any) -> Any:
-    """Another joker that can be destroyed and is not yet doomed, by chance; -1 for none."""
-    count = 0
+def _madness_victim(s: Any, queue: Any, i: Any, doomed: Any) -> Any:
+    """Return the position of another random joker that can be destroyed, not one of `doomed`; -1 if there is none."""
+    count, candidates = 0, 0
     for k in range(s[st.N_JOKERS]):
         if k != i and not s[st.J_STICKERS + k] & st.ETERNAL and not (doomed >> k) & 1:
             count += 1
+            candidates |= 1 << k
     if count == 0:
         return -1
-    wanted = chance.position(s, q, count)
-    for k in range(s[st.N_JOKERS]):
-        if k != i and not s[st.J_STICKERS + k] & st.ETERNAL and not (doomed >> k) & 1:
-            if wanted == 0:
-                return k
-            wanted -= 1
-    return -1
+    return lineup.pick_by_age(s, queue, streams.MADNESS, st.J_AGE, candidates, count)
 
 
 @kernel
-def _jokers_at_blind(s: Any, f: Any, q: Any) -> None:
-    """Left to right, when a blind is taken on.
+def _jokers_at_blind(s: Any, f: Any, queue: Any) -> None:
+    """Apply jokers, left to right, when a blind is selected.
 
-    What is destroyed leaves, what is made comes and the boss is disabled once every joker had its turn: a doomed joker
-    does nothing more but keeps its place, and only Ceremonial Dagger's is free for Riff-raff.
+    Removing, creating and disabling the boss happen after all turns: a joker marked as `doomed` has no further effect
+    but keeps its slot, and Riff-raff can use only the slots freed by Ceremonial Dagger.
     """
     boss = s[st.BLIND] >= nm.BL_HOOK
     doomed, made, freed = 0, 0, 0
@@ -57,13 +52,12 @@ def _jokers_at_blind(s: Any, f: Any, q: Any) -> None:
         elif joker == nm.J_RIFF_RAFF:
             made += max(0, min(2, lineup.joker_room(s) + freed - made))
         elif joker == nm.J_CARTOMANCER:
-            create_tarot(s, q)
+            create_tarot(s, queue, streams.TAROTCAR)
         elif joker == nm.J_MARBLE:
-            place = cards.new_card(
-                s, cards.make_card(2 + chance.below(s, 13), chance.below(s, 4), nm.M_STONE, 0, 0)
-            )
-            if place >= 0:
-                cards.to_draw_pile(s, place)
+            card = cards.with_enhancement(random_card(s, streams.MARB_FR), nm.M_STONE)
+            slot = cards.new_card(s, card)
+            if slot >= 0:
+                cards.to_draw_pile(s, slot)
                 cards_added(s, f, 1)
         elif at == i:
             if joker == nm.J_CHICOT:
@@ -79,27 +73,29 @@ def _jokers_at_blind(s: Any, f: Any, q: Any) -> None:
                     freed += 1
             elif joker == nm.J_MADNESS and not boss:
                 f[st.J_VALUE + i] += 0.5
-                victim = _madness_victim(s, q, i, doomed)
+                victim = _madness_victim(s, queue, i, doomed)
                 if victim >= 0:
                     doomed |= 1 << victim
     for i in range(s[st.N_JOKERS] - 1, -1, -1):
         if (doomed >> i) & 1:
-            remove_joker(s, f, q, i)
+            remove_joker(s, f, queue, i)
     for _ in range(made):
-        create_joker(s, f, q, 1)
+        create_joker(s, f, queue, streams.FROM_RIFF_RAFF, 1)
     if disabled:
-        bosses.disable_boss(s, f, q)
+        bosses.disable_boss(s, f, queue)
 
 
 @kernel
-def _certificates(s: Any, f: Any, q: Any) -> None:
-    """Certificate: a playing card with a seal joins the first hand of a round."""
+def _certificates(s: Any, f: Any, queue: Any) -> None:
+    """Apply Certificate: a playing card with a seal joins the first hand of a round."""
     for i in range(s[st.N_JOKERS]):
         at = lineup.acting(s, i)
         if at >= 0 and s[st.JOKER + at] == nm.J_CERTIFICATE:
-            place = cards.new_card(s, cards.with_seal(random_card(s, False), random_seal(s)))
-            if place >= 0:
-                cards.to_hand(s, place)
+            slot = cards.new_card(
+                s, cards.with_seal(random_card(s, streams.CERT_FR), random_seal(s, streams.CERTSL))
+            )
+            if slot >= 0:
+                cards.to_hand(s, slot)
                 cards_added(s, f, 1)
                 bosses.refresh_debuffs(s)
                 cards.sort_hand(s)
@@ -107,7 +103,7 @@ def _certificates(s: Any, f: Any, q: Any) -> None:
 
 @kernel
 def reset_round(s: Any) -> None:
-    """Hands, discards and rerolls as a round begins with them."""
+    """Reset hands, discards and rerolls for a new round."""
     s[st.HANDS_LEFT] = max(1, s[st.HANDS_PER_ROUND])
     s[st.DISCARDS_LEFT] = max(0, s[st.DISCARDS_PER_ROUND])
     s[st.HANDS_THIS_ROUND] = 0
@@ -119,59 +115,59 @@ def reset_round(s: Any) -> None:
 
 
 @kernel
-def start_round(s: Any, f: Any, q: Any) -> None:
-    """Takes on the blind on deck and draws the first hand. Juggle Tags have been used before."""
+def start_round(s: Any, f: Any, queue: Any) -> None:
+    """Start the blind on deck and draw the first hand. Call `tags_at_round` before."""
     s[st.ROUND] += 1
     reset_round(s)
     f[st.CHIPS] = 0.0
     s[st.SAVED] = 0
     cards.collect_cards(s)
-    bosses.begin_blind(s, f, q)
-    _jokers_at_blind(s, f, q)
-    bosses.shuffle_jokers(s, f, q)
+    bosses.begin_blind(s, f, queue)
+    _jokers_at_blind(s, f, queue)
+    bosses.shuffle_jokers(s, f, queue)
     bosses.refresh_debuffs(s)
+    cards.shuffle_draw_pile(s, streams.NR)
     s[st.PHASE] = nm.SELECTING_HAND
-    draw_up(s, q)
-    _certificates(s, f, q)
-    bosses.after_draw(s, q)
+    draw_up(s, queue)
+    _certificates(s, f, queue)
+    bosses.after_draw(s, queue)
     if s[st.N_HAND] == 0:
-        end_round(s, f, q)
+        end_round(s, f, queue)
 
 
 @kernel
-def _hook(s: Any, f: Any, q: Any) -> None:
-    """The Hook discards two cards of those left in hand, before the played ones score."""
+def _hook(s: Any, f: Any, queue: Any) -> None:
+    """Discard two random cards of the hand for The Hook, before the played ones score."""
     bits = 0
     for _ in range(min(2, s[st.N_HAND])):
-        at = chance.given(q, chance.GIVEN_DISCARD)
+        at = chance.given(queue, chance.GIVEN_DISCARD)
         if at < 0 or at >= s[st.N_HAND] or (bits >> at) & 1:
-            at = chance.below(s, s[st.N_HAND])
-            while (bits >> at) & 1:
-                at = chance.below(s, s[st.N_HAND])
+            left = ((1 << s[st.N_HAND]) - 1) & ~bits
+            at = cards.hand_by_age(s, left, chance.below(s, streams.HOOK, s[st.N_HAND] - (bits != 0)))
         bits |= 1 << at
     if bits == 0:
         return
     n = s[st.N_PLAY]
     p0, p1, p2, p3, p4 = s[st.PLAY], s[st.PLAY + 1], s[st.PLAY + 2], s[st.PLAY + 3], s[st.PLAY + 4]
-    discard_cards(s, f, q, bits, True)
+    discard_cards(s, f, queue, bits, True)
     s[st.PLAY], s[st.PLAY + 1], s[st.PLAY + 2], s[st.PLAY + 3], s[st.PLAY + 4] = p0, p1, p2, p3, p4
     s[st.N_PLAY] = n
 
 
 @kernel
-def play(s: Any, f: Any, q: Any, log: Any, bits: Any) -> None:
-    """Plays the cards at these positions of the hand."""
+def play(s: Any, f: Any, queue: Any, log: Any, bits: Any) -> None:
+    """Play the cards at these positions of the hand."""
     take_from_hand(s, bits)
     for k in range(s[st.N_PLAY]):
         s[st.CARD + s[st.PLAY + k]] |= cards.PLAYED_ANTE
     s[st.HANDS_LEFT] -= 1
     if not s[st.BOSS_OFF]:
         if s[st.BLIND] == nm.BL_HOOK:
-            _hook(s, f, q)
+            _hook(s, f, queue)
         elif s[st.BLIND] == nm.BL_TOOTH:
             s[st.MONEY] -= s[st.N_PLAY]
     s[st.PREPPED] = 1
-    evaluate(s, f, q, log)
+    evaluate(s, f, queue, log)
     s[st.HANDS_PLAYED] += 1
     s[st.HANDS_THIS_ROUND] += 1
     s[st.N_PLAY] = 0
@@ -179,33 +175,33 @@ def play(s: Any, f: Any, q: Any, log: Any, bits: Any) -> None:
     f[st.CHIPS] += f[st.HAND_SCORE]
     f[st.BEST_HAND] = max(f[st.BEST_HAND], f[st.HAND_SCORE])
     f[st.REWARD] += f[st.R_CHIPS] * (bosses.progress(f[st.CHIPS], f[st.TARGET]) - before)
-    if f[st.CHIPS] >= f[st.TARGET] or s[st.HANDS_LEFT] < 1:
-        end_round(s, f, q)
+    if bosses.reached(f[st.CHIPS], f[st.TARGET]) or s[st.HANDS_LEFT] < 1:
+        end_round(s, f, queue)
     else:
-        go_on(s, f, q)
+        draw_next_hand(s, f, queue)
 
 
 @kernel
-def go_on(s: Any, f: Any, q: Any) -> None:
-    """Draws the next hand; without a card left, or a hand that holds none, the round is over."""
-    draw_up(s, q)
-    bosses.after_draw(s, q)
+def draw_next_hand(s: Any, f: Any, queue: Any) -> None:
+    """Draw the next hand. If the hand is then empty, the round ends."""
+    draw_up(s, queue)
+    bosses.after_draw(s, queue)
     if s[st.N_HAND] == 0:
-        end_round(s, f, q)
+        end_round(s, f, queue)
 
 
 @kernel
-def discard(s: Any, f: Any, q: Any, bits: Any) -> None:
-    """Discards the cards at these positions of the hand and draws."""
+def discard(s: Any, f: Any, queue: Any, bits: Any) -> None:
+    """Discard the cards at these positions of the hand and draw."""
     s[st.DISCARDS_LEFT] -= 1
-    discard_cards(s, f, q, bits, False)
+    discard_cards(s, f, queue, bits, False)
     s[st.DISCARDS_USED] += 1
-    go_on(s, f, q)
+    draw_next_hand(s, f, queue)
 
 
 @kernel
-def _held_at_end(s: Any, q: Any) -> None:
-    """Gold cards pay and Blue seals make planets, with Mime and Red seals repeating them."""
+def _held_at_end(s: Any, queue: Any) -> None:
+    """Apply Gold cards and Blue seals at the end of a round; Mime and Red seals retrigger them."""
     lineup.note_acting(s)
     mimes = held_triggers(s)
     for k in range(s[st.N_HAND]):
@@ -223,8 +219,8 @@ def _held_at_end(s: Any, q: Any) -> None:
 
 
 @kernel
-def _grow_old(s: Any, f: Any, q: Any, i: Any, boss: Any) -> Any:
-    """What the end of a round does to one joker; whether it is gone."""
+def _end_round_for_joker(s: Any, f: Any, queue: Any, i: Any, boss: Any) -> Any:
+    """Apply the end of a round to one joker; return whether it is removed."""
     joker = s[st.JOKER + i]
     if joker == nm.J_CAMPFIRE:
         if boss:
@@ -236,14 +232,14 @@ def _grow_old(s: Any, f: Any, q: Any, i: Any, boss: Any) -> Any:
         if s[st.J_COUNT + i] <= 1:
             return True
         s[st.J_COUNT + i] -= 1
-        change_hand_size(s, q, -1)
+        change_hand_size(s, queue, -1)
     elif joker == nm.J_INVISIBLE:
         s[st.J_COUNT + i] += 1
     elif joker == nm.J_POPCORN:
         f[st.J_VALUE + i] -= 4.0
         return f[st.J_VALUE + i] <= 0
     elif joker == nm.J_TODO_LIST:
-        s[st.J_COUNT + i] = random_hand_type(s, q, s[st.J_COUNT + i])
+        s[st.J_COUNT + i] = random_hand_type(s, queue, streams.TO_DO, s[st.J_COUNT + i])
     elif joker == nm.J_EGG:
         s[st.J_EXTRA + i] += 3
     elif joker == nm.J_GIFT:
@@ -254,17 +250,17 @@ def _grow_old(s: Any, f: Any, q: Any, i: Any, boss: Any) -> Any:
     elif joker == nm.J_HIT_THE_ROAD:
         f[st.J_VALUE + i] = 1.0
     elif joker == nm.J_GROS_MICHEL:
-        if chance.happens(s, q, lineup.luck(s), 6):
+        if chance.happens(s, queue, streams.GROS_MICHEL, lineup.luck(s), 6):
             s[st.GROS_MICHEL_GONE] = 1
             return True
     elif joker == nm.J_CAVENDISH:
-        return chance.happens(s, q, lineup.luck(s), 1000)
+        return chance.happens(s, queue, streams.CAVENDISH, lineup.luck(s), 1000)
     return False
 
 
 @kernel
-def _jokers_at_end(s: Any, f: Any, q: Any, boss: Any, lost: Any) -> Any:
-    """The end of the round, joker by joker; whether Mr. Bones prevented a loss."""
+def _jokers_at_end(s: Any, f: Any, queue: Any, boss: Any, lost: Any) -> Any:
+    """Apply the end of a round to all jokers; return whether Mr. Bones prevented a loss."""
     saved = False
     i = 0
     while i < s[st.N_JOKERS]:
@@ -275,15 +271,15 @@ def _jokers_at_end(s: Any, f: Any, q: Any, boss: Any, lost: Any) -> Any:
                     saved = True
                     gone = True
             else:
-                gone = _grow_old(s, f, q, i, boss)
+                gone = _end_round_for_joker(s, f, queue, i, boss)
         if s[st.J_STICKERS + i] & st.RENTAL:
             s[st.MONEY] -= 3
         if not gone and s[st.J_STICKERS + i] & st.PERISHABLE and s[st.J_PERISH + i] > 0:
             s[st.J_PERISH + i] -= 1
             if s[st.J_PERISH + i] == 0:
-                set_debuffed(s, q, i, True)
+                set_debuffed(s, queue, i, True)
         if gone:
-            remove_joker(s, f, q, i)
+            remove_joker(s, f, queue, i)
         else:
             i += 1
     return saved
@@ -291,7 +287,7 @@ def _jokers_at_end(s: Any, f: Any, q: Any, boss: Any, lost: Any) -> Any:
 
 @kernel
 def _joker_pay(s: Any, i: Any) -> Any:
-    """What a joker pays at the cash-out."""
+    """Return what a joker pays at the cash-out."""
     joker = s[st.JOKER + i]
     if s[st.J_STICKERS + i] & st.DEBUFFED:
         return 0
@@ -303,8 +299,8 @@ def _joker_pay(s: Any, i: Any) -> Any:
         return 2 * int(s[st.DISCARDS_LEFT]) if s[st.DISCARDS_USED] == 0 else 0
     if joker == nm.J_CLOUD_9:
         nines = 0
-        for place in range(s[st.CARD_TOP]):
-            if cards.rank_shown(s[st.CARD + place]) == 9:
+        for slot in range(s[st.CARD_TOP]):
+            if cards.rank_shown(s[st.CARD + slot]) == 9:
                 nines += 1
         return nines
     if joker == nm.J_SATELLITE:
@@ -317,7 +313,7 @@ def _joker_pay(s: Any, i: Any) -> Any:
 
 @kernel
 def _payout(s: Any, blind: Any) -> Any:
-    """What the cash-out pays; interest counts the money held before it."""
+    """Return the payout of the round; interest is paid on the money held before it."""
     pay = 0
     if not s[st.SAVED] and not (blind == nm.BL_SMALL and s[st.STAKE] >= 2):
         pay += BLIND_DOLLARS[blind]
@@ -334,62 +330,83 @@ def _payout(s: Any, blind: Any) -> Any:
 
 
 @kernel
-def _random_card_of_deck(s: Any) -> Any:
-    """A card of the full deck that is not Stone; 0 when there is none."""
-    if s[st.N_CARDS] == 0:
+def _random_card_of_deck(s: Any, stream: Any) -> Any:
+    """Draw a card of the full deck that is not Stone; 0 if there is none."""
+    if s[st.N_DRAW] == s[st.CARD_TOP] and s[st.PILE_ENHANCED + nm.M_STONE] == 0 and s[st.CARD_TOP] > 0:
+        return s[
+            st.CARD + chance.below(s, stream, s[st.CARD_TOP])
+        ]  # every card lies in the pile, none is Stone
+    count = 0
+    for slot in range(s[st.CARD_TOP]):
+        if cards.rank_shown(s[st.CARD + slot]) > 0:
+            count += 1
+    if count == 0:
         return 0
-    for _ in range(200):
-        card = s[st.CARD + chance.below(s, s[st.CARD_TOP])]
-        if card != 0 and cards.rank_shown(card) > 0:
-            return card
+    wanted = chance.below(s, stream, count)
+    for slot in range(s[st.CARD_TOP]):
+        if cards.rank_shown(s[st.CARD + slot]) > 0:
+            if wanted == 0:
+                return s[st.CARD + slot]
+            wanted -= 1
     return 0
 
 
 @kernel
-def new_targets(s: Any, q: Any) -> None:
-    """The ranks and suits that The Idol, Mail-In Rebate, Ancient Joker and Castle ask for until the next round ends."""
-    card = _random_card_of_deck(s)
+def new_targets(s: Any, queue: Any, first: Any) -> None:
+    """Draw the ranks and suits for The Idol, Mail-In Rebate, Ancient Joker and Castle, at the start and end of a round.
+
+    Ancient Joker's suit changes, except for the first of the run, which may be any.
+    """
+    card = _random_card_of_deck(s, streams.IDOL)
     s[st.IDOL_RANK] = cards.rank_shown(card) if card else 14
     s[st.IDOL_SUIT] = cards.suit_of(card) if card else 0
-    card = _random_card_of_deck(s)
-    rank = chance.given(q, chance.GIVEN_RANK)
+    card = _random_card_of_deck(s, streams.MAIL)
+    rank = chance.given(queue, chance.GIVEN_RANK)
     s[st.MAIL_RANK] = rank if rank > 0 else (cards.rank_shown(card) if card else 14)
-    suit = chance.given(q, chance.GIVEN_SUIT)
-    s[st.ANCIENT_SUIT] = suit if suit >= 0 else (s[st.ANCIENT_SUIT] + 1 + chance.below(s, 3)) % 4
-    card = _random_card_of_deck(s)
+    suit = chance.given(queue, chance.GIVEN_SUIT)
+    if suit < 0:
+        suit = chance.below(s, streams.ANC, 4 if first else 3)
+        if not first and suit >= s[st.ANCIENT_SUIT]:
+            suit += 1
+    s[st.ANCIENT_SUIT] = suit
+    card = _random_card_of_deck(s, streams.CAS)
     s[st.CASTLE_SUIT] = cards.suit_of(card) if card else 0
 
 
 @kernel
-def end_round(s: Any, f: Any, q: Any) -> None:
-    """The round is over: lost, or won with its payout ready. The next blind is set up by the caller of the cash-out."""
+def end_round(s: Any, f: Any, queue: Any) -> None:
+    """End the round: lost, or won with its payout ready. `cash_out` sets up the next blind."""
     blind = s[st.BLIND]
     boss = blind >= nm.BL_HOOK
-    lost = f[st.CHIPS] < f[st.TARGET]
-    s[st.PHASE] = nm.CASHING_OUT  # a hand that grows now draws no more cards
-    saved = _jokers_at_end(s, f, q, boss, lost)
+    lost = not bosses.reached(f[st.CHIPS], f[st.TARGET])
+    s[st.PHASE] = nm.CASHING_OUT  # a larger hand size no longer draws cards
+    saved = _jokers_at_end(s, f, queue, boss, lost)
     if lost and not saved:
         s[st.LOST_TO] = blind
         s[st.PHASE] = nm.GAME_OVER
         return
     s[st.SAVED] = saved
     s[st.UNUSED_DISCARDS] += s[st.DISCARDS_LEFT]
-    _held_at_end(s, q)
-    if boss:  # The Ox takes what was played most when the last boss was beaten, High Card before that
-        for hand in range(st.N_HANDS):
-            if hand == 0 or s[st.PLAYED + hand] >= s[st.PLAYED + s[st.MOST_PLAYED]]:
+    _held_at_end(s, queue)
+    if boss:  # The Ox checks the hand played most when the last boss was beaten; before that, High Card
+        played = -1
+        for hand in HAND_TABLE_ORDER:
+            if s[st.PLAYED + hand] >= played:
+                played = s[st.PLAYED + hand]
                 s[st.MOST_PLAYED] = hand
     s[st.PAYOUT] = _payout(s, blind)
     f[st.REWARD] += f[st.R_BLIND]
-    bosses.end_blind(s, q)
+    bosses.end_blind(s, queue)
     s[st.ROUND_HAND_SIZE] = 0
     cards.collect_cards(s)
     if boss:
-        for place in range(s[st.CARD_TOP]):
-            s[st.CARD + place] &= ~cards.PLAYED_ANTE
+        for slot in range(s[st.CARD_TOP]):
+            s[st.CARD + slot] &= ~cards.PLAYED_ANTE
         if s[st.LAST_ANTE] > 0 and s[st.ANTE] >= s[st.LAST_ANTE]:
             s[st.WON] = 1
             f[st.REWARD] += f[st.R_WIN]
             s[st.PHASE] = nm.GAME_OVER
             return
-    new_targets(s, q)
+        s[st.ANTE] += 1
+        chance.forget_old_antes(s)
+    new_targets(s, queue, False)

@@ -1,4 +1,4 @@
-"""A run: how decks and stakes begin it, how antes follow each other, skipping, and cashing out."""
+"""A run: its start by deck and stake, the sequence of antes, skipping and cashing out."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Any
 
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
-from ludus.games.balatro import tags
+from ludus.games.balatro import streams, tags
 from ludus.games.balatro.bosses import choose_boss
-from ludus.games.balatro.cards import make_card, new_card, to_draw_pile
-from ludus.games.balatro.chance import below
+from ludus.games.balatro.cards import collect_cards, new_card, rank_of, shuffle_draw_pile, suit_of, with_suit
+from ludus.games.balatro.chance import below, set_seed
 from ludus.games.balatro.compiled import kernel
+from ludus.games.balatro.facts import CARD_ORDER
 from ludus.games.balatro.lineup import add_consumable
 from ludus.games.balatro.rounds import new_targets, reset_round, start_round
 from ludus.games.balatro.shop import leave_shop, open_shop
@@ -19,23 +20,31 @@ from ludus.games.balatro.vouchers import next_voucher, redeem
 
 @kernel
 def _deal_deck(s: Any) -> None:
+    """Create the cards of the deck, in the order in which the game lists them."""
     deck = s[st.DECK]
-    for suit in range(4):
-        for rank in range(2, 15):
-            if deck == nm.B_ABANDONED and 11 <= rank <= 13:
-                continue
-            mine = suit
-            if deck == nm.B_CHECKERED:
-                mine = nm.SPADES if suit == nm.CLUBS else (nm.HEARTS if suit == nm.DIAMONDS else suit)
-            card = make_card(rank, mine, 0, 0, 0)
-            if deck == nm.B_ERRATIC:
-                card = make_card(2 + below(s, 13), below(s, 4), 0, 0, 0)
-            to_draw_pile(s, new_card(s, card))
+    if deck == nm.B_ERRATIC:
+        for k in range(52):  # DRAW_PILE is free until `shuffle_draw_pile`
+            s[st.DRAW_PILE + k] = below(s, streams.ERRATIC, 52)
+    for index in range(52):
+        card = CARD_ORDER[index]
+        copies = 1
+        if deck == nm.B_ABANDONED and 11 <= rank_of(card) <= 13:
+            copies = 0
+        elif deck == nm.B_CHECKERED and suit_of(card) in (nm.CLUBS, nm.DIAMONDS):
+            card = with_suit(card, nm.SPADES if suit_of(card) == nm.CLUBS else nm.HEARTS)
+        elif deck == nm.B_ERRATIC:
+            copies = 0
+            for k in range(52):
+                if s[st.DRAW_PILE + k] == index:
+                    copies += 1
+        for _ in range(copies):
+            new_card(s, card)
     s[st.STARTING_CARDS] = s[st.N_CARDS]
+    collect_cards(s)
 
 
 @kernel
-def _deck_gifts(s: Any, q: Any) -> None:
+def _apply_deck(s: Any, queue: Any) -> None:
     deck = s[st.DECK]
     if deck == nm.B_RED:
         s[st.DISCARDS_PER_ROUND] += 1
@@ -47,38 +56,39 @@ def _deck_gifts(s: Any, q: Any) -> None:
         s[st.HANDS_PER_ROUND] -= 1
         s[st.JOKER_SLOTS] += 1
     elif deck == nm.B_MAGIC:
-        redeem(s, q, nm.V_CRYSTAL_BALL)
+        redeem(s, queue, nm.V_CRYSTAL_BALL)
         add_consumable(s, nm.C_FOOL, 0)
         add_consumable(s, nm.C_FOOL, 0)
     elif deck == nm.B_NEBULA:
-        redeem(s, q, nm.V_TELESCOPE)
+        redeem(s, queue, nm.V_TELESCOPE)
         s[st.CONSUMABLE_SLOTS] -= 1
     elif deck == nm.B_GHOST:
         add_consumable(s, nm.C_HEX, 0)
     elif deck == nm.B_ZODIAC:
-        redeem(s, q, nm.V_TAROT_MERCHANT)
-        redeem(s, q, nm.V_PLANET_MERCHANT)
-        redeem(s, q, nm.V_OVERSTOCK_NORM)
+        redeem(s, queue, nm.V_TAROT_MERCHANT)
+        redeem(s, queue, nm.V_PLANET_MERCHANT)
+        redeem(s, queue, nm.V_OVERSTOCK_NORM)
     elif deck == nm.B_PAINTED:
         s[st.HAND_SIZE] += 2
         s[st.JOKER_SLOTS] -= 1
 
 
 @kernel
-def start_run(s: Any, f: Any, q: Any, seed: Any, deck: Any, stake: Any, last_ante: Any) -> None:
-    """Begins a run in rows that may hold anything; what is rewarded stays as it is."""
+def start_run(s: Any, f: Any, queue: Any, seed: Any, deck: Any, stake: Any, last_ante: Any) -> None:
+    """Start a run in rows with any content; the reward settings are kept."""
     chips, blind, win, illegal = f[st.R_CHIPS], f[st.R_BLIND], f[st.R_WIN], f[st.R_ILLEGAL]
-    fixed = s[st.PURSE_FIXED]
+    fixed, fast = s[st.MONEY_FIXED], s[st.FAST_RANDOM]
     s[:] = 0
     f[:] = 0.0
     f[st.R_CHIPS], f[st.R_BLIND], f[st.R_WIN], f[st.R_ILLEGAL] = chips, blind, win, illegal
-    s[st.PURSE_FIXED] = fixed
-    s[st.SEED_LOW] = seed & 0x7FFFFFFF
-    s[st.SEED_HIGH] = (seed >> 31) & 0x7FFFFFFF
+    s[st.MONEY_FIXED] = fixed
+    s[st.FAST_RANDOM] = fast
+    set_seed(s, seed)
     s[st.DECK] = deck
     s[st.STAKE] = stake
     s[st.LAST_ANTE] = last_ante
     s[st.ANTE] = 1
+    s[st.TOP_ANTE] = 1
     s[st.MONEY] = 4
     s[st.HANDS_PER_ROUND] = 4
     s[st.DISCARDS_PER_ROUND] = 3 - (1 if stake >= 5 else 0)
@@ -91,72 +101,73 @@ def start_run(s: Any, f: Any, q: Any, seed: Any, deck: Any, stake: Any, last_ant
     for hand in range(st.N_HANDS):
         s[st.LEVEL + hand] = 1
     _deal_deck(s)
-    _deck_gifts(s, q)
+    _apply_deck(s, queue)
+    shuffle_draw_pile(s, streams.SHUFFLE)
     reset_round(s)
-    new_targets(s, q)
-    _new_ante(s, q)
+    new_targets(s, queue, True)
+    _new_ante(s, queue)
     s[st.PHASE] = nm.CHOOSING_BLIND
 
 
 @kernel
-def _new_ante(s: Any, q: Any) -> None:
-    choose_boss(s, q)
-    s[st.ANTE_VOUCHER] = next_voucher(s, q)
-    tags.choose_tags(s, q)
+def _new_ante(s: Any, queue: Any) -> None:
+    choose_boss(s, queue)
+    s[st.ANTE_VOUCHER] = next_voucher(s, queue, streams.VOUCHER)
+    tags.choose_tags(s, queue)
     s[st.BOSS_REROLLED] = 0
     s[st.BLIND_ON_DECK] = 0
 
 
 @kernel
-def take_blind(s: Any, f: Any, q: Any) -> None:
-    """Takes on the blind on deck."""
+def take_blind(s: Any, f: Any, queue: Any) -> None:
+    """Select the blind on deck."""
     tags.tags_at_round(s)
-    start_round(s, f, q)
+    start_round(s, f, queue)
 
 
 @kernel
-def skip_blind(s: Any, f: Any, q: Any) -> None:
-    """Skips the small or big blind for its tag."""
+def skip_blind(s: Any, f: Any, queue: Any) -> None:
+    """Skip the small or big blind and gain its tag."""
     on_deck = s[st.BLIND_ON_DECK]
     s[st.SKIPS] += 1
     s[st.BLIND_ON_DECK] += 1
     tags.add_tag(s, s[st.BLIND_TAG + on_deck], s[st.BLIND_TAG_HAND + on_deck])
-    tags.tags_at_once(s, f, q)
-    tags.tags_at_blind_choice(s, q)
+    tags.tags_at_once(s, f, queue)
+    tags.tags_at_blind_choice(s, queue)
 
 
 @kernel
-def reroll_boss(s: Any, q: Any) -> None:
-    """Director's Cut and Retcon: another boss for $10."""
+def reroll_boss(s: Any, queue: Any) -> None:
+    """Choose another boss for $10 (Director's Cut and Retcon)."""
     s[st.MONEY] -= 10
     s[st.BOSS_REROLLED] = 1
-    choose_boss(s, q)
+    choose_boss(s, queue)
 
 
 @kernel
-def cash_out(s: Any, f: Any, q: Any) -> None:
-    """Takes the payout, sets up the next blind and opens the shop."""
+def cash_out(s: Any, f: Any, queue: Any) -> None:
+    """Take the payout, set up the next blind and open the shop."""
     boss = s[st.BLIND_ON_DECK] == 2
     s[st.MONEY] += s[st.PAYOUT] + tags.tags_at_cash_out(s, boss)
     s[st.PAYOUT] = 0
     if boss:
         if s[st.DECK] == nm.B_ANAGLYPH:
             tags.add_tag(s, nm.TAG_DOUBLE, 0)
-        s[st.ANTE] += 1
-        _new_ante(s, q)
+        _new_ante(s, queue)
     else:
         s[st.BLIND_ON_DECK] += 1
     f[st.CHIPS] = 0.0
     reset_round(s)
-    open_shop(s, q)
+    shuffle_draw_pile(s, streams.CASHOUT)
+    open_shop(s, queue)
 
 
 @kernel
-def next_round(s: Any, q: Any) -> None:
-    """Leaves the shop for the choice of the next blind."""
-    leave_shop(s, q)
+def next_round(s: Any, queue: Any) -> None:
+    """Leave the shop and go to the blind selection."""
+    leave_shop(s, queue)
     s[st.PHASE] = nm.CHOOSING_BLIND
-    tags.tags_at_blind_choice(s, q)
+    tags.tags_at_blind_choice(s, queue)
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""`score`: what a hand is worth, as a plain question with a readable answer.
+"""`score`: compute the score of a hand from a plain description.
 
 answer = score({"cards": [...], "jokers": [...], "money": 4, "discards": 3, "hands_left_after": 3})
 print(answer.hand, answer.chips, answer.mult, answer.score)
@@ -26,7 +26,7 @@ _LOG_ROWS = 1000
 
 @dataclass(frozen=True)
 class ScoreStep:
-    """One change of chips or mult: who did what, and what stood there afterwards."""
+    """One change of chips or mult: its source, its effect, and chips and mult afterwards."""
 
     source: str
     effect: str
@@ -36,7 +36,7 @@ class ScoreStep:
 
 @dataclass(frozen=True)
 class HandScore:
-    """What a hand is worth. `str()` tells how it came about."""
+    """The score of a hand. `str()` lists the steps that led to it."""
 
     hand: str
     chips: float
@@ -56,13 +56,13 @@ class HandScore:
 
 
 def score(state: Mapping[str, Any]) -> HandScore:
-    """Scores the cards with `played: true`, as playing them in the game would.
+    """Score the cards with `played: true`, as playing them in the game would.
 
-    `state` has `cards` (left to right; `rank`, `suit`, and where they are not plain `enhancement`, `edition`,
-    `seal`, `bonus` chips, `debuffed`), `jokers` (left to right; `name`, and where they differ `edition`, `value`,
-    `count`, `sell_extra`, `debuffed`), `money`, `discards`, `hands_left_after`, `jokerSlots`, and where they are
-    not 1 `levels` by hand. `money` is what jokers that count money see, so that the answer does not hang on what the
-    hand earns; the `money` of the answer has it added. Raises UserError when it makes no sense.
+    `state` has `cards` (left to right; `rank`, `suit`, and if they are not plain `enhancement`, `edition`, `seal`,
+    `bonus` chips, `debuffed`), `jokers` (left to right; `name`, and if they differ `edition`, `value`, `count`,
+    `sell_extra`, `debuffed`), `money`, `discards`, `hands_left_after`, `jokerSlots`, and by poker hand the `levels`
+    that are not 1. Jokers that count money see `money`, without what this hand earns; the `money` of the result
+    includes it. UserError if `state` is invalid.
     """
     games = st.Games.empty(1)
     s, f = games.s[0], games.f[0]
@@ -71,10 +71,12 @@ def score(state: Mapping[str, Any]) -> HandScore:
     s[st.JOKER_SLOTS] = state.get("jokerSlots", 5)
     s[st.CONSUMABLE_SLOTS] = 2
     s[st.STAKE] = 1
-    s[st.PURSE_FIXED] = 1
+    s[st.MONEY_FIXED] = 1
     names = _lay_out_cards(s, state.get("cards", ()))
     if s[st.N_PLAY] == 0:
-        raise UserError("no card is played", where="state.cards", fix='give some "played": true')
+        raise UserError(
+            "no card is played", where="state.cards", fix='set "played": true for one to five cards'
+        )
     s[st.MONEY] = state.get("money", 0)
     for entry in state.get("jokers", ()):
         put_joker(s, f, entry)
@@ -97,7 +99,7 @@ def score(state: Mapping[str, Any]) -> HandScore:
 
 
 def choice(names: tuple[str, ...], name: str, kind: str) -> int:
-    """The position of a name, case-insensitively; raises UnknownName."""
+    """Return the position of a name, ignoring case. UnknownName if it is not there."""
     for index, known in enumerate(names):
         if known.lower() == str(name).lower():
             return index
@@ -105,7 +107,7 @@ def choice(names: tuple[str, ...], name: str, kind: str) -> int:
 
 
 def joker_number(name: str) -> int:
-    """The joker of a name or key; raises UnknownName."""
+    """Return the number of a joker by its name or key. UnknownName if it is not a joker."""
     number = facts.number_of(facts.ITEM_NAMES, name) or facts.number_of(facts.ITEM_KEYS, name)
     if number is None or number > 150:
         raise UnknownName("joker", name, [facts.ITEM_NAMES[j] for j in range(1, 151)])
@@ -113,7 +115,7 @@ def joker_number(name: str) -> int:
 
 
 def put_joker(s: Any, f: Any, entry: Mapping[str, Any]) -> None:
-    """Adds a joker as a mapping describes it (see `score`) to the right end of the row."""
+    """Add a joker, described by a mapping (see `score`), at the right end."""
     number = joker_number(entry["name"])
     edition = _edition(entry.get("edition"))
     at = add_joker(s, f, _NO_QUEUE, number, edition, st.DEBUFFED if entry.get("debuffed") else 0)
@@ -134,28 +136,28 @@ def _edition(name: str | None) -> int:
 
 def _lay_out_cards(s: Any, cards: Any) -> list[str]:
     names = []
-    for place, card in enumerate(cards):
+    for slot, card in enumerate(cards):
         rank = 2 + choice(facts.RANKS, card["rank"], "rank")
-        s[st.CARD + place] = packed(
+        s[st.CARD + slot] = packed(
             rank,
             choice(facts.SUITS, card["suit"], "suit"),
             choice(facts.ENHANCEMENTS, card.get("enhancement") or "None", "enhancement"),
             _edition(card.get("edition")),
             choice(facts.SEALS, card.get("seal") or "None", "seal"),
         ) | (1 << 16 if card.get("debuffed") else 0)
-        s[st.CARD_BONUS + place] = card.get("bonus", 0)
+        s[st.CARD_BONUS + slot] = card.get("bonus", 0)
         s[st.N_CARDS] += 1
-        s[st.CARD_TOP] = place + 1
+        s[st.CARD_TOP] = slot + 1
         names.append(f"{card['rank']} of {card['suit']}")
         if card.get("played"):
             if s[st.N_PLAY] >= 5:
                 raise UserError("more than 5 cards are played", where="state.cards")
-            s[st.PLAY + s[st.N_PLAY]] = place
+            s[st.PLAY + s[st.N_PLAY]] = slot
             s[st.N_PLAY] += 1
         else:
             if s[st.N_HAND] >= st.MAX_HAND:
                 raise UserError(f"more than {st.MAX_HAND} cards are held", where="state.cards")
-            s[st.HAND + s[st.N_HAND]] = place
+            s[st.HAND + s[st.N_HAND]] = slot
             s[st.N_HAND] += 1
     return names
 

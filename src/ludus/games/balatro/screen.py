@@ -1,4 +1,4 @@
-"""The table as text: 24 lines of 80 columns, whatever is going on."""
+"""The table as text: 24 lines of 80 columns in every phase."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Paint = Callable[[str, str], str]
 
 
 def screen(table: HumanTable, *, colours: bool = True) -> str:
-    """What is to be seen, in at most 24 lines of 80 columns."""
+    """Return the screen, in at most 24 lines of 80 columns."""
     paint = _in_colours if colours else _plain
     head, cards = _head(table, paint), _cards(table, paint)
-    told = _wrapped("   ".join(part for part in (paint("1;96", table.scored), table.told) if part), 2)
+    message = _wrapped("   ".join(part for part in (paint("1;96", table.scored), table.message) if part), 2)
     foot = [_keys(table, paint)]
-    room = HEIGHT - len(head) - len(cards) - len(told) - len(foot) - 2
-    lines = [*head, "", *_list(table, room, paint), *cards, "", *told, *foot]
+    room = HEIGHT - len(head) - len(cards) - len(message) - len(foot) - 2
+    lines = [*head, "", *_list(table, room, paint), *cards, "", *message, *foot]
     return "\n".join(_cut(line) for line in lines[:HEIGHT])
 
 
@@ -82,7 +82,7 @@ def _cards(table: HumanTable, paint: Paint) -> list[str]:
     count = int(s[st.N_HAND])
     if table.over or not count:
         return []
-    shown = [int(s[st.CARD + place]) for place in s[st.HAND : st.HAND + count]]
+    shown = [int(s[st.CARD + slot]) for slot in s[st.HAND : st.HAND + count]]
     wide = 7 if count <= 10 else 5
     rows = [""] * 6
     for i, card in enumerate(shown[: WIDTH // (wide + 1)]):
@@ -107,7 +107,7 @@ def _cards(table: HumanTable, paint: Paint) -> list[str]:
 
 def _keys(table: HumanTable, paint: Paint) -> str:
     if table.over:
-        return paint("90", "enter leaves")
+        return paint("90", "press enter to leave")
     if table.s[st.PHASE] == n.TARGETING and not table.listing:
         item = ITEM_NAMES[int(table.s[st.WAITING])]
         return paint("90", f"{item}: choose its cards, then enter   q quit")
@@ -119,7 +119,7 @@ def _keys(table: HumanTable, paint: Paint) -> str:
         more = "   tab more" if table.options() else ""
         return worth + paint("90", f"1-9 choose   p play   d discard   h hint{more}   q quit")
     back = "   tab back to the cards" if table.listing else ""
-    return paint("90", f"its key, or up, down and enter{back}   q quit")
+    return paint("90", f"press its key, or up, down and enter{back}   q quit")
 
 
 def _in_colours(code: str, text: str) -> str:
@@ -139,7 +139,7 @@ def _face(card: int) -> str:
 
 
 def _mark(card: int, wide: int) -> str:
-    """What is on a card, as far as it fits."""
+    """Return the enhancement, edition and seal of a card, shortened to `wide` characters."""
     words = [] if card >> 17 & 1 else [word for word in card_words(card) if word != "stone"]
     return (words[0] if len(words) == 1 else "+".join(word[:2] for word in words))[:wide].ljust(wide)
 
@@ -149,7 +149,7 @@ def _width(text: str) -> int:
 
 
 def _wrapped(text: str, lines: int) -> list[str]:
-    """The words of a text in lines of the screen, and no more than so many of them."""
+    """Wrap a text to the width of the screen, at most `lines` lines."""
     rows, row = [], ""
     for word in text.split(" "):
         if row and _width(row) + 1 + _width(word) > WIDTH:
@@ -164,7 +164,7 @@ def _wrapped(text: str, lines: int) -> list[str]:
 
 
 def _cut(text: str, width: int = WIDTH) -> str:
-    """A text that keeps within the screen, its colours ended."""
+    """Cut a text to a width and reset its colours."""
     if _width(text) <= width:
         return text
     out, seen, at = "", 0, 0

@@ -1,13 +1,15 @@
-"""How a game is set up: deck, stake, where it ends, what is rewarded, and how it is observed."""
+"""Settings of a game: deck, stake, last ante, rewards, and the kind of observation and actions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from ludus.errors import ConfigError, UnknownName
+from ludus.errors import NONE, ConfigError, UnknownName, require_types
 from ludus.games.balatro import state as st
 from ludus.games.balatro.facts import DECK_NAMES, STAKE_NAMES
 from ludus.games.balatro.state import MAX_HAND
@@ -18,7 +20,7 @@ DEFAULT_MAX_STEPS = 5_000
 
 @dataclass(frozen=True)
 class Rewards:
-    """What a step pays: progress towards the blind (0 to 1 over a round), a blind beaten, the run won."""
+    """The rewards of a step: progress towards the blind (0 to 1 over a round), a beaten blind, a won run."""
 
     chips: float = 0.5
     blind: float = 1.0
@@ -28,10 +30,10 @@ class Rewards:
 
 @dataclass(frozen=True)
 class BalatroSettings:
-    """Raises ConfigError or UnknownName where a value makes no sense.
+    """Settings of the env. Raises ConfigError or UnknownName for an invalid value.
 
-    `max_ante` is the ante whose boss ends the run as won; None plays on until it is lost. `max_hand` is how many
-    positions of the hand the actions reach at once (see `actions.py`).
+    `max_ante` is the ante whose boss ends the run as won; None plays until the run is lost. `max_hand` is the number of
+    positions of the hand that actions can select (see `actions.py`).
     """
 
     deck: str = "Red Deck"
@@ -44,6 +46,13 @@ class BalatroSettings:
     rewards: Rewards = field(default_factory=Rewards)
 
     def __post_init__(self) -> None:
+        require_types(
+            "env.kwargs",
+            max_ante=(self.max_ante, (Integral, NONE)),
+            max_hand=(self.max_hand, (Integral,)),
+            max_steps=(self.max_steps, (Integral,)),
+            rewards=(self.rewards, (Mapping, Rewards)),
+        )
         object.__setattr__(self, "rewards", _rewards(self.rewards))
         _ = self.deck_number, self.stake_number
         if self.max_ante is not None and self.max_ante < 1:
@@ -80,7 +89,7 @@ class BalatroSettings:
         return self.max_ante or 0
 
     def write_rewards(self, games: st.Games) -> None:
-        """Tells the games what is rewarded."""
+        """Write the rewards into the rows of the games."""
         pay = self.rewards
         games.f[:, st.R_CHIPS : st.R_ILLEGAL + 1] = np.array([pay.chips, pay.blind, pay.win, pay.illegal])
 
@@ -92,6 +101,8 @@ def _rewards(given: Any) -> Rewards:
     for name in dict(given):
         if name not in known:
             raise UnknownName("reward", str(name), known, where="env.kwargs.rewards")
+    for name, value in dict(given).items():
+        require_types("env.kwargs.rewards", **{name: (value, (Real,))})
     return Rewards(**{name: float(value) for name, value in dict(given).items()})
 
 

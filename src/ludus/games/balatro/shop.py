@@ -1,14 +1,14 @@
-"""The shop: filling it, rerolling, prices of packs, buying, selling, and leaving."""
+"""The shop: filling, rerolling, prices, buying, selling, and leaving."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ludus.games.balatro import chance, lineup, pools, tags
+from ludus.games.balatro import chance, lineup, pools, streams, tags
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
-from ludus.games.balatro.bosses import disable_boss, refresh_debuffs
-from ludus.games.balatro.cards import with_edition
+from ludus.games.balatro.bosses import disable_boss, reached, refresh_debuffs
+from ludus.games.balatro.cards import with_edition, with_enhancement
 from ludus.games.balatro.compiled import entry, kernel
 from ludus.games.balatro.facts import BOOSTER_COST, BOOSTER_KIND, BOOSTER_WEIGHT
 from ludus.games.balatro.jokers import add_joker, duplicate_joker, remove_joker
@@ -55,7 +55,7 @@ def shop_price(s: Any, k: Any) -> Any:
 
 @kernel
 def _kind_of_item(s: Any) -> Any:
-    """Which kind stands in a place: 0 joker, 1 tarot, 2 planet, 3 playing card, 4 spectral."""
+    """Draw the kind of item for a slot: 0 joker, 1 tarot, 2 planet, 3 playing card, 4 spectral."""
     tarots = (
         32.0 if s[st.VOUCHER + nm.V_TAROT_TYCOON] else (9.6 if s[st.VOUCHER + nm.V_TAROT_MERCHANT] else 4.0)
     )
@@ -64,106 +64,112 @@ def _kind_of_item(s: Any) -> Any:
     )
     cards = 4.0 if s[st.VOUCHER + nm.V_MAGIC_TRICK] else 0.0
     spectrals = 2.0 if s[st.DECK] == nm.B_GHOST else 0.0
-    poll = chance.uniform(s) * (20.0 + tarots + planets + cards + spectrals)
-    if poll < 20:
+    poll = chance.uniform(s, streams.CDT) * (20.0 + tarots + planets + cards + spectrals)
+    if poll <= 20:
         return 0
-    if poll < 20 + tarots:
+    if poll <= 20 + tarots:
         return 1
-    if poll < 20 + tarots + planets:
+    if poll <= 20 + tarots + planets:
         return 2
-    if poll < 20 + tarots + planets + cards:
+    if poll <= 20 + tarots + planets + cards:
         return 3
     return 4
 
 
 @kernel
-def _playing_card(s: Any, q: Any) -> Any:
-    """A playing card of the shop; Illusion enhances some and gives some an edition."""
-    card = chance.given(q, chance.GIVEN_SHOP_CARD)
+def _playing_card(s: Any, queue: Any, enhanced: Any) -> Any:
+    """Return a playing card for the shop; Illusion enhances some and gives some an edition."""
+    card = chance.given(queue, chance.GIVEN_SHOP_CARD)
     if card > 0:
         return card
-    illusion = s[st.VOUCHER + nm.V_ILLUSION]
-    card = pools.random_card(s, illusion and chance.uniform(s) > 0.6)
-    if illusion and chance.uniform(s) > 0.8:
-        poll = chance.uniform(s)
-        card = with_edition(
-            card, nm.POLYCHROME if poll > 0.85 else (nm.HOLOGRAPHIC if poll > 0.5 else nm.FOIL)
-        )
+    enhancement = 1 + chance.below(s, streams.ENHANCEDSHO, 8) if enhanced else 0
+    card = with_enhancement(pools.random_card(s, streams.FRONTSHO), enhancement)
+    if s[st.VOUCHER + nm.V_ILLUSION] and chance.uniform(s, streams.ILLUSION) > 0.8:
+        card = with_edition(card, pools.sure_edition(s, streams.ILLUSION))
     return card
 
 
 @kernel
-def _fill_place(s: Any, q: Any, k: Any) -> None:
-    """Puts a new item into place k, with the tags that wait for one."""
+def fill_place(s: Any, queue: Any, k: Any) -> None:
+    """Put a new item into slot k and apply the tags that change it."""
     s[st.SHOP + k] = 0
     s[st.SHOP_EDITION + k] = 0
     s[st.SHOP_STICKERS + k] = 0
     s[st.SHOP_CARD + k] = 0
     s[st.SHOP_FREE + k] = 0
-    item = chance.given(q, chance.GIVEN_SHOP)
+    s[st.SHOP_AGE + k] = lineup.new_age(s)
+    event, enhanced = streams.FROM_SHOP, False
+    item = chance.given(queue, chance.GIVEN_SHOP)
     if item <= 0:
-        item = tags.tag_makes_joker(s)
+        item, event = tags.tag_makes_joker(s)
         if item > 0:
             s[st.SHOP_FREE + k] = 1
         else:
             kind = _kind_of_item(s)
+            enhanced = s[st.VOUCHER + nm.V_ILLUSION] and chance.uniform(s, streams.ILLUSION) > 0.6
             if kind == 0:
-                item = pools.new_joker(s, 0)
+                item = pools.new_joker(s, event, 0)
             elif kind == 1:
-                item = pools.new_tarot(s)
+                item = pools.new_tarot(s, streams.TAROTSHO)
             elif kind == 2:
-                item = pools.new_planet(s)
+                item = pools.new_planet(s, streams.PLANETSHO)
             elif kind == 3:
                 item = nm.PLAYING_CARD
             else:
-                item = pools.new_spectral(s)
+                item = pools.new_spectral(s, streams.SPECTRALSHO)
     s[st.SHOP + k] = item
     if item == nm.PLAYING_CARD:
-        s[st.SHOP_CARD + k] = _playing_card(s, q)
+        s[st.SHOP_CARD + k] = _playing_card(s, queue, enhanced)
         s[st.SHOP_EDITION + k] = (s[st.SHOP_CARD + k] >> 10) & 7
     elif item < nm.C_FOOL:
-        edition = chance.given(q, chance.GIVEN_SHOP_EDITION)
-        s[st.SHOP_EDITION + k] = (
-            edition if edition >= 0 else (0 if len(q) > 0 else pools.new_edition(s, 1.0, True))
-        )
-        stickers = chance.given(q, chance.GIVEN_STICKERS)
-        s[st.SHOP_STICKERS + k] = stickers if stickers >= 0 else pools.new_stickers(s, item)
-        if s[st.SHOP_EDITION + k] == 0:
-            marked = tags.tag_marks_joker(s)
-            if marked > 0:
-                s[st.SHOP_EDITION + k] = marked
-                s[st.SHOP_FREE + k] = 1
+        _finish_joker(s, queue, k, event)
 
 
 @kernel
-def _new_booster(s: Any, q: Any) -> Any:
-    booster = chance.given(q, chance.GIVEN_BOOSTER)
+def _finish_joker(s: Any, queue: Any, k: Any, event: Any) -> None:
+    """Give the joker in slot k its stickers and edition, of which one may come from a tag."""
+    edition = chance.given(queue, chance.GIVEN_SHOP_EDITION)
+    if edition < 0:
+        edition = 0 if len(queue) > 0 else pools.new_edition(s, streams.EDITION_STREAM[event], 1.0, True)
+    s[st.SHOP_EDITION + k] = edition
+    stickers = chance.given(queue, chance.GIVEN_STICKERS)
+    s[st.SHOP_STICKERS + k] = stickers if stickers >= 0 else pools.new_stickers(s, s[st.SHOP + k], False)
+    if edition == 0:
+        marked = tags.tag_marks_joker(s)
+        if marked > 0:
+            s[st.SHOP_EDITION + k] = marked
+            s[st.SHOP_FREE + k] = 1
+
+
+@kernel
+def _new_booster(s: Any, queue: Any) -> Any:
+    booster = chance.given(queue, chance.GIVEN_BOOSTER)
     if booster > 0:
         return booster
     if s[st.FIRST_SHOP]:
-        return _BUFFOON_PACK + chance.below(s, 2)
-    poll = chance.uniform(s) * BOOSTER_WEIGHT[len(BOOSTER_WEIGHT) - 1]
+        return _BUFFOON_PACK  # without a draw
+    poll = chance.uniform(s, streams.SHOP_PACK) * BOOSTER_WEIGHT[len(BOOSTER_WEIGHT) - 1]
     for b in range(1, len(BOOSTER_WEIGHT)):
-        if poll < BOOSTER_WEIGHT[b]:
+        if poll <= BOOSTER_WEIGHT[b]:
             return b
     return 1
 
 
 @kernel
-def open_shop(s: Any, q: Any) -> None:
-    """Fills the shop; the first of a run has a Buffoon Pack."""
+def open_shop(s: Any, queue: Any) -> None:
+    """Fill the shop; the first shop of a run has a Buffoon Pack."""
     for k in range(st.VOUCHER_SLOTS):
         s[st.SHOP_VOUCHER + k] = 0
     s[st.SHOP_VOUCHER] = s[st.ANTE_VOUCHER]
     for _ in range(tags.tags_at_shop(s)):
         for k in range(1, st.VOUCHER_SLOTS):
             if s[st.SHOP_VOUCHER + k] == 0:
-                s[st.SHOP_VOUCHER + k] = next_voucher(s, q)
+                s[st.SHOP_VOUCHER + k] = next_voucher(s, queue, streams.VOUCHER_FROMTAG)
                 break
     for k in range(shop_size(s)):
-        _fill_place(s, q, k)
+        fill_place(s, queue, k)
     for k in range(st.BOOSTER_SLOTS):
-        s[st.SHOP_BOOSTER + k] = _new_booster(s, q)
+        s[st.SHOP_BOOSTER + k] = _new_booster(s, queue)
         s[st.BOOSTER_FREE + k] = 0
         s[st.FIRST_SHOP] = 0
     if tags.tags_make_all_free(s):
@@ -175,16 +181,16 @@ def open_shop(s: Any, q: Any) -> None:
 
 
 @kernel
-def fill_new_places(s: Any, q: Any) -> None:
-    """Overstock was redeemed: its place is filled at once, and with it those that were bought empty."""
+def fill_new_places(s: Any, queue: Any) -> None:
+    """Fill the empty slots after Overstock was redeemed: the new one, and those already bought."""
     for k in range(shop_size(s)):
         if s[st.SHOP + k] == 0:
-            _fill_place(s, q, k)
+            fill_place(s, queue, k)
 
 
 @kernel
-def reroll(s: Any, f: Any, q: Any) -> None:
-    """New items for all places of the shop, against money."""
+def reroll(s: Any, f: Any, queue: Any) -> None:
+    """Pay for new items in all slots of the shop."""
     s[st.MONEY] -= reroll_cost(s)
     if s[st.FREE_REROLLS] > 0:
         s[st.FREE_REROLLS] -= 1
@@ -193,15 +199,15 @@ def reroll(s: Any, f: Any, q: Any) -> None:
     for k in range(st.SHOP_SLOTS):
         s[st.SHOP + k] = 0
     for k in range(shop_size(s)):
-        _fill_place(s, q, k)
+        fill_place(s, queue, k)
     for i in range(s[st.N_JOKERS]):
         if s[st.JOKER + i] == nm.J_FLASH and not s[st.J_STICKERS + i] & st.DEBUFFED:
             f[st.J_VALUE + i] += 2.0
 
 
 @kernel
-def buy(s: Any, f: Any, q: Any, k: Any) -> None:
-    """Takes the item in place k, as `can_buy` allows."""
+def buy(s: Any, f: Any, queue: Any, k: Any) -> None:
+    """Buy the item in slot k. The caller checks that it is affordable and that there is room."""
     s[st.MONEY] -= shop_price(s, k)
     item, edition, stickers, card = (
         s[st.SHOP + k],
@@ -213,9 +219,11 @@ def buy(s: Any, f: Any, q: Any, k: Any) -> None:
     if item == nm.PLAYING_CARD:
         add_to_deck(s, f, card)
     elif item < nm.C_FOOL:
-        add_joker(s, f, q, item, edition, stickers)
-    else:
-        lineup.add_consumable(s, item, edition)
+        at = add_joker(s, f, queue, item, edition, stickers)
+        if at >= 0:
+            s[st.J_AGE + at] = s[st.SHOP_AGE + k]
+    elif lineup.add_consumable(s, item, edition):
+        s[st.C_AGE + s[st.N_CONSUMABLES] - 1] = s[st.SHOP_AGE + k]
 
 
 @kernel
@@ -233,8 +241,8 @@ def sell_consumable(s: Any, f: Any, i: Any) -> None:
 
 
 @kernel
-def sell_joker(s: Any, f: Any, q: Any, i: Any) -> None:
-    """Sells a joker; some do something as they go."""
+def sell_joker(s: Any, f: Any, queue: Any, i: Any) -> None:
+    """Sell a joker and apply its effect on being sold."""
     at = lineup.acting(s, i)
     acts_as = s[st.JOKER + at] if at >= 0 else 0
     ready = (
@@ -244,29 +252,31 @@ def sell_joker(s: Any, f: Any, q: Any, i: Any) -> None:
         and s[st.N_JOKERS] <= lineup.joker_limit(s)
     )
     s[st.MONEY] += lineup.joker_sell_value(s, i)
-    remove_joker(s, f, q, i)
+    remove_joker(s, f, queue, i)
     _card_sold(s, f)
     if acts_as == nm.J_LUCHADOR or s[st.BLIND] == nm.BL_FINAL_LEAF:
-        disable_boss(s, f, q)
+        disable_boss(s, f, queue)
     refresh_debuffs(s)
     if acts_as == nm.J_DIET_COLA:
         tags.add_tag(s, nm.TAG_DOUBLE, 0)
     elif ready and s[st.N_JOKERS] > 0:
-        chosen = chance.position(s, q, s[st.N_JOKERS])
-        copy = duplicate_joker(s, f, q, chosen, False)
+        n = s[st.N_JOKERS]
+        chosen = lineup.pick_by_age(s, queue, streams.INVISIBLE, st.J_AGE, (1 << n) - 1, n)
+        copy = duplicate_joker(s, f, queue, chosen, False)
         if copy >= 0 and s[st.JOKER + copy] == nm.J_INVISIBLE:
             s[st.J_COUNT + copy] = 0
-    if s[st.PHASE] == nm.SELECTING_HAND and f[st.CHIPS] >= f[st.TARGET]:
-        end_round(s, f, q)  # a disabled Wall or Violet Vessel may be beaten already
+    if s[st.PHASE] == nm.SELECTING_HAND and reached(f[st.CHIPS], f[st.TARGET]):
+        end_round(s, f, queue)  # disabling The Wall or Violet Vessel lowers the target
 
 
 @kernel
-def leave_shop(s: Any, q: Any) -> None:
-    """Empties the shop; Perkeo copies a consumable."""
+def leave_shop(s: Any, queue: Any) -> None:
+    """Empty the shop. Perkeo copies a consumable."""
     for i in range(s[st.N_JOKERS]):
         at = lineup.acting(s, i)
         if at >= 0 and s[st.JOKER + at] == nm.J_PERKEO and s[st.N_CONSUMABLES] > 0:
-            chosen = chance.position(s, q, s[st.N_CONSUMABLES])
+            n = s[st.N_CONSUMABLES]
+            chosen = lineup.pick_by_age(s, queue, streams.PERKEO, st.C_AGE, (1 << n) - 1, n)
             if lineup.add_consumable(s, s[st.CONSUMABLE + chosen], nm.NEGATIVE):
                 s[st.C_EXTRA + s[st.N_CONSUMABLES] - 1] = s[st.C_EXTRA + chosen]
     for k in range(st.SHOP_SLOTS):

@@ -1,4 +1,4 @@
-"""The quantities of a game of Balatro by name, for videos and `ludus analyze`."""
+"""Signals of Balatro (score, target, ante, …) for videos and `ludus analyze`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _cell(row: str, cell: str) -> Reader:
 
 
 def _target(env: Any, obs: Any, info: dict[str, Any]) -> float:
-    """What the blind that is being played asks for; 0 between blinds."""
+    """Return the target of the blind that is being played; 0 between blinds."""
     return float(env.games.f[0, state.TARGET]) if env.games.s[0, state.BLIND] else 0.0
 
 

@@ -1,4 +1,4 @@
-"""The spaces of the game: a flat vector, or a Dict of its blocks with the identities to embed; the actions."""
+"""Observation and action spaces: a flat vector, or a Dict of its blocks with ids to embed; the actions."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from ludus.types import Array
 
 
 def action_space(max_hand: int) -> spaces.Discrete:
-    """One index for every action of hands of up to `max_hand` cards."""
+    """Return the space with one index per action, for hands of up to `max_hand` cards."""
     return spaces.Discrete(n_actions(max_hand))
 
 
 def move_space() -> spaces.Discrete:
-    """One index for every move of `moves.py`."""
+    """Return the space with one index per move of `moves.py`."""
     return spaces.Discrete(N_MOVES)
 
 
 def flat_space(max_hand: int, worked_out: bool = False) -> spaces.Box:
-    """The vector of `observation.py`, with what `moves.py` works out behind it if asked."""
+    """Return the space of the vector of `observation.py`, if `worked_out` with the derived features of `moves.py`."""
     size = observation_size(max_hand) + (N_WORKED_OUT if worked_out else 0)
     return spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
 
 def dict_space(max_hand: int, worked_out: bool = False) -> spaces.Dict:
-    """The blocks of the vector by name, and what lies where as integers (`joker_ids`, …, `hand_ids`)."""
+    """Return the space of the blocks of the vector by name, with the ids of what is in each slot (`joker_ids`, …)."""
     parts: dict[str, spaces.Space[Any]] = {
         name: spaces.Box(-np.inf, np.inf, (part.stop - part.start,), np.float32)
         for name, part in _blocks(max_hand, worked_out).items()
@@ -58,7 +58,7 @@ def _write_all_ids(games_s: Any, ids: Any, max_hand: Any) -> None:
 
 
 def as_dict(flat: Array, rows: Array, max_hand: int) -> dict[str, Array]:
-    """The Dict observation of a batch, from its vectors and the rows `s` of its games."""
+    """Return the Dict observation of a batch, from its vectors and the rows `s` of its games."""
     ids: Array = np.empty((len(rows), N_IDS + max_hand), dtype=np.int64)
     _write_all_ids(rows, ids, max_hand)
     worked_out = flat.shape[1] > observation_size(max_hand)

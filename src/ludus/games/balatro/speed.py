@@ -1,12 +1,12 @@
-"""How fast Balatro steps on one core: many games in one call, the same as a vector env, one game through Gymnasium.
+"""Speed of Balatro on one core: many games in one call, the same as a vector env, one game through Gymnasium.
 
-The games are in antes 3 to 8 with five jokers held, as a trained agent meets them. They are played at random, but
-no joker is sold and blinds are small enough to be beaten, so that the games stay there and go through rounds, shops
-and packs alike; a game that ends all the same (one step in two hundred) is put back. Only the steps are timed: with
-observation and mask, in arrays that are the caller's, but without the choice of actions.
+The games are in antes 3 to 8 with five jokers, like those of a trained agent. Actions are random, but no joker is sold
+and blinds are small enough to be beaten, so that the games stay in these antes and visit rounds, shops and packs. A
+game that ends (one step in two hundred) is reset to its start. Only the steps are timed: with observation and mask,
+written into the caller's arrays, without choosing the actions.
 
-The figure is that of all steps. Beside it stands the fastest of twenty parts of them, which shows how even they were:
-whatever else the processor does slows some down, and what is played differs a little too.
+The result is the speed of all steps, and of the fastest of twenty parts. The difference shows the noise of other
+processes and of the actions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from ludus.games.balatro import actions as act
 from ludus.games.balatro import state as st
 from ludus.games.balatro.compiled import entry
-from ludus.games.balatro.engine import look, step
+from ludus.games.balatro.engine import observe, step
 from ludus.games.balatro.env import NO_LOG, NO_QUEUE, BalatroEnv
 from ludus.games.balatro.facts import ITEM_NAMES
 from ludus.games.balatro.observation import observation_size
@@ -31,13 +31,13 @@ from ludus.types import Array, BoolArray
 
 JOKERS = 5
 _TARGET = 300.0
-_WARM_UP = 20  # calls that do not count; the very first may compile
+_WARM_UP = 20  # calls that are not timed; the first may compile
 _PARTS = 20
 
 
 @entry
 def _choose(mask: Any, draws: Any, chosen: Any) -> None:
-    """A legal action for each game, in two cases of five one that is no choice of cards; but no joker is sold."""
+    """Choose a random legal action per game, in two of five cases not a set of cards; no joker is sold."""
     for i in range(len(mask)):
         first = act.CARDS
         for a in range(act.CARDS):
@@ -63,14 +63,14 @@ def _choose(mask: Any, draws: Any, chosen: Any) -> None:
 
 
 def choose(mask: BoolArray, rng: np.random.Generator) -> Array:
-    """Random legal actions, as described above."""
+    """Return random legal actions; see the module docstring."""
     chosen: Array = np.zeros(len(mask), dtype=np.int64)
     _choose(np.ascontiguousarray(mask), rng.random((len(mask), 2)), chosen)
     return chosen
 
 
 def prepare(games: st.Games, rng: np.random.Generator) -> None:
-    """Puts fresh runs into antes 3 to 8, with five jokers, some money, and hands to make up for playing at random."""
+    """Change new runs to antes 3 to 8 with five jokers, some money and eight hands per round."""
     for s, f in zip(games.s, games.f, strict=True):
         s[st.ANTE] = rng.integers(3, 9)
         s[st.MONEY] = rng.integers(5, 40)
@@ -79,26 +79,26 @@ def prepare(games: st.Games, rng: np.random.Generator) -> None:
             put_joker(s, f, {"name": ITEM_NAMES[int(number)]})
 
 
-def _keep_going(games: st.Games, prepared: st.Games, ended: Array, mask: BoolArray, max_hand: int) -> None:
-    """Puts ended games back, with their masks, and holds the others where they are."""
+def _reset_ended(games: st.Games, prepared: st.Games, ended: Array, mask: BoolArray, max_hand: int) -> None:
+    """Reset ended games, with their masks, and limit ante and target of all games."""
     if len(ended):
         back = st.Games(prepared.s[ended], prepared.f[ended])
         obs: Array = np.empty((len(ended), observation_size(max_hand)), dtype=np.float32)
         legal = np.empty((len(ended), mask.shape[1]), dtype=bool)
-        look(back.s, back.f, obs, legal, max_hand)
+        observe(back.s, back.f, obs, legal, max_hand)
         games.s[ended], games.f[ended], mask[ended] = back.s, back.f, legal
-    _hold(games)
+    _limit_ante_and_target(games)
 
 
-def _hold(games: st.Games) -> None:
+def _limit_ante_and_target(games: st.Games) -> None:
     games.f[:, st.TARGET] = np.minimum(games.f[:, st.TARGET], _TARGET)
     games.s[:, st.ANTE] = np.clip(games.s[:, st.ANTE], 3, 8)
 
 
 def engine_speed(n_games: int, max_hand: int, steps: int) -> dict[str, Any]:
-    """Steps per second of the engine: every step is one compiled call that writes into the caller's arrays.
+    """Measure steps per second of the engine: every step is one compiled call that writes into the caller's arrays.
 
-    Observations, masks, rewards, and which runs ended; a new one has begun then, and the last rows are kept.
+    It writes observations, masks, rewards and ended runs. An ended run is restarted and its last rows are kept.
     """
     envs, obs, mask = _prepared_envs(n_games, max_hand)
     final = st.Games.empty(n_games)
@@ -131,7 +131,7 @@ def engine_speed(n_games: int, max_hand: int, steps: int) -> dict[str, Any]:
 
 
 def vector_env_speed(n_envs: int, max_hand: int, steps: int) -> dict[str, Any]:
-    """Steps per second of the vector env, which adds a report of every run that ends, and looks for NaN."""
+    """Measure steps per second of the vector env, which adds a report of every ended run and a check for NaN."""
     envs, obs, mask = _prepared_envs(n_envs, max_hand)
 
     def play(actions: Array) -> Array:
@@ -154,7 +154,7 @@ def _prepared_envs(n_envs: int, max_hand: int) -> tuple[BalatroVectorEnv, Array,
 def _timed(
     play: Callable[[Array], Array], games: st.Games, mask: BoolArray, max_hand: int, steps: int
 ) -> dict[str, Any]:
-    """How often a second `play(actions)` steps each of the games; it returns which of them ended."""
+    """Measure how often per second `play(actions)` steps each of the games; it returns which of them ended."""
     rng = np.random.default_rng(1)
     prepared = games.copy()
     n = len(games.s)
@@ -169,12 +169,12 @@ def _timed(
         if number >= _WARM_UP:
             jokers += float(games.s[:, st.N_JOKERS].mean())
             antes += float(games.s[:, st.ANTE].mean())
-        _keep_going(games, prepared, np.flatnonzero(ended), mask, max_hand)
+        _reset_ended(games, prepared, np.flatnonzero(ended), mask, max_hand)
     return _speeds(n, max_hand, seconds) | {"mean_jokers": jokers / rounds, "mean_ante": antes / rounds}
 
 
 def _speeds(n: int, max_hand: int, seconds: Array) -> dict[str, Any]:
-    """From the seconds that each call took, which steps n games once; the first calls do not count."""
+    """Compute speeds from the seconds of each call, which steps n games once; the first calls do not count."""
     parts = np.array_split(seconds[_WARM_UP:], min(_PARTS, len(seconds) - _WARM_UP))
     return {
         "games": n,
@@ -185,7 +185,7 @@ def _speeds(n: int, max_hand: int, seconds: Array) -> dict[str, Any]:
 
 
 def single_speed(max_hand: int, steps: int) -> dict[str, Any]:
-    """Steps per second of one game through Gymnasium."""
+    """Measure steps per second of one game through Gymnasium."""
     rng = np.random.default_rng(0)
     env = BalatroEnv(max_ante=None, max_hand=max_hand)
     env.reset(seed=1)
@@ -199,5 +199,5 @@ def single_speed(max_hand: int, steps: int) -> dict[str, Any]:
         seconds[number] = time.perf_counter() - start
         if terminated:
             env.restore(prepared)
-        _hold(env.games)
+        _limit_ante_and_target(env.games)
     return _speeds(1, max_hand, seconds)

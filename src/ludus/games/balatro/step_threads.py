@@ -1,9 +1,9 @@
 """Threads that step the games of a vector env without holding the GIL.
 
-Sixteen threads that acquire the GIL before and after every compiled call block each other and the main thread: half
-of the time of a step was lost to that. So a thread of the pool enters compiled code once and stays there. It reads
-commands from a pipe, finds the arrays by their addresses on a board, steps a few games at a time until none is left,
-and reports through another pipe.
+With sixteen threads that acquire the GIL before and after every compiled call, half of the time of a step is lost to
+waiting. So a thread of the pool enters compiled code once and stays there. It reads commands from a pipe, finds the
+arrays by their addresses on a board, steps a few games at a time until all are stepped, and reports through another
+pipe.
 """
 
 from __future__ import annotations
@@ -21,21 +21,19 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from ludus.games.balatro.compiled import entry, kernel
-from ludus.games.balatro.engine import look_at_games, step_games
-from ludus.games.balatro.move_table import workroom, write_moves_of_games
+from ludus.games.balatro.engine import observe_games, step_games
+from ludus.games.balatro.move_table import move_scratch, write_moves_of_games
 from ludus.games.balatro.moves import N_MOVES
 from ludus.games.balatro.observation import are_finite, row_is_finite
 from ludus.games.balatro.state import F_SIZE, N_JOKERS, S_SIZE
 from ludus.types import Array
 
 GAMES_AT_A_TIME = 16
-_READY = 1  # a byte of the pipes: which one does not matter
+_READY = 1  # the byte sent through the pipes; its value does not matter
 
 # The fields of a board: numbers, then the addresses of arrays with one row per game.
 NEXT, N_GAMES, STEPPING, MAX_HAND, MAX_STEPS, OBS_SIZE, N_ACTIONS, FINITE = range(8)
-GAMES_S, GAMES_F, RETURNS, TABLE = range(
-    8, 12
-)  # constant; without a table, actions are those of `actions.py`
+GAMES_S, GAMES_F, RETURNS, TABLE = range(8, 12)  # constant; without TABLE, actions are those of `actions.py`
 ACTIONS, OBS, REWARDS, TERMINATED, TRUNCATED, LEGAL_BEFORE, LEGAL, MASK = range(12, 20)  # of this step
 FINAL_S, FINAL_F, FINAL_RETURNS, FINAL_OBS, FINAL_LEGAL, FINAL_MASK = range(20, 26)  # of ended episodes
 BOARD_SIZE = 26
@@ -130,9 +128,9 @@ def _work(pipes: _PipeEnds, board: Array) -> None:
 
 
 def _scratch() -> tuple[Any, ...]:
-    """The last arguments of `serve`: memory of one thread."""
+    """Return the last arguments of `serve`: work arrays of one thread."""
     done = np.zeros(GAMES_AT_A_TIME, dtype=np.uint8)
-    return np.zeros(1, dtype=np.uint8), done, np.zeros(0, dtype=np.int64), np.zeros((0, 6)), workroom()
+    return np.zeros(1, dtype=np.uint8), done, np.zeros(0, dtype=np.int64), np.zeros((0, 6)), move_scratch()
 
 
 @entry
@@ -160,13 +158,15 @@ def post(
 
 
 @entry
-def serve(commands: Any, reports: Any, board: Any, byte: Any, done: Any, q: Any, log: Any, room: Any) -> None:
+def serve(
+    commands: Any, reports: Any, board: Any, byte: Any, done: Any, queue: Any, log: Any, scratch: Any
+) -> None:
     """Run the step on the board for every command until the pipe is closed; once if `commands` is -1.
 
-    `room` is what `workroom` returns.
+    `scratch` is what `move_scratch` returns.
     """
     at = byte.ctypes.data
-    t, g, w, outs, sets, scores = room
+    copy_s, copy_f, notes, outs, sets, scores = scratch
     while True:
         if commands >= 0:
             count = _read(commands, at, 1)
@@ -174,7 +174,7 @@ def serve(commands: Any, reports: Any, board: Any, byte: Any, done: Any, q: Any,
                 return
             if count < 0:  # interrupted by a signal
                 continue
-        _run_step(board, done, q, log, t, g, w, outs, sets, scores)
+        _run_step(board, done, queue, log, copy_s, copy_f, notes, outs, sets, scores)
         if commands < 0:
             return
         while _write(reports, at, 1) != 1:
@@ -194,7 +194,16 @@ def wait_for_reports(reports: Any, byte: Any, running: Any) -> Any:
 
 @kernel
 def _run_step(
-    board: Any, done: Any, q: Any, log: Any, t: Any, g: Any, w: Any, outs: Any, sets: Any, scores: Any
+    board: Any,
+    done: Any,
+    queue: Any,
+    log: Any,
+    copy_s: Any,
+    copy_f: Any,
+    notes: Any,
+    outs: Any,
+    sets: Any,
+    scores: Any,
 ) -> None:
     max_hand, n_actions = board[MAX_HAND], board[N_ACTIONS]
     while True:
@@ -211,7 +220,7 @@ def _run_step(
             step_games(
                 s,
                 f,
-                q,
+                queue,
                 _rows(board[ACTIONS], at, n, 1, np.int64)[:, 0],
                 obs,
                 rewards,
@@ -228,16 +237,18 @@ def _run_step(
                 log,
             )
         else:
-            look_at_games(s, f, obs, legal, max_hand)
+            observe_games(s, f, obs, legal, max_hand)
         if board[STEPPING]:
             for i in range(n):
                 _record_end(board, at + i, rewards[i], done[i])
                 if done[i]:
-                    _write_final_mask(board, at + i, q, log, t, g, w, outs, sets, scores)
+                    _write_final_mask(board, at + i, queue, log, copy_s, copy_f, notes, outs, sets, scores)
         if board[TABLE]:
             table = _rows(board[TABLE], at, n, N_MOVES, np.int64)
             mask = _rows(board[MASK], at, n, N_MOVES, np.bool_)
-            write_moves_of_games(s, f, legal, table, mask, obs, max_hand, q, log, t, g, w, outs, sets, scores)
+            write_moves_of_games(
+                s, f, legal, table, mask, obs, max_hand, queue, log, copy_s, copy_f, notes, outs, sets, scores
+            )
         finite = board[STEPPING] == 0 or are_finite(rewards)
         for i in range(n):
             finite = finite and row_is_finite(obs[i], s[i, N_JOKERS], max_hand)
@@ -259,7 +270,16 @@ def _record_end(board: Any, i: Any, reward: Any, done: Any) -> None:
 
 @kernel
 def _write_final_mask(
-    board: Any, i: Any, q: Any, log: Any, t: Any, g: Any, w: Any, outs: Any, sets: Any, scores: Any
+    board: Any,
+    i: Any,
+    queue: Any,
+    log: Any,
+    copy_s: Any,
+    copy_f: Any,
+    notes: Any,
+    outs: Any,
+    sets: Any,
+    scores: Any,
 ) -> None:
     """Write the mask of the last observation of episode i. No action is taken there, but a softmax needs one."""
     max_hand, n_actions = board[MAX_HAND], board[N_ACTIONS]
@@ -274,11 +294,11 @@ def _write_final_mask(
             mask,
             _rows(board[FINAL_OBS], i, 1, board[OBS_SIZE], np.float32),
             max_hand,
-            q,
+            queue,
             log,
-            t,
-            g,
-            w,
+            copy_s,
+            copy_f,
+            notes,
             outs,
             sets,
             scores,

@@ -1,4 +1,4 @@
-"""How Ludus treats Balatro: all games of a run, and of an evaluation, are stepped in one compiled call."""
+"""Env support of Balatro: all games of a run, and of an evaluation, are stepped in one compiled call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class BalatroSupport(EnvSupport):
     def batched_unsupported_reason(self, spec: EnvSpec) -> str | None:
         if spec.wrappers or spec.frame_stack > 1 or spec.frame_skip > 1:
             return "the env has wrappers"
-        return "it draws no pictures" if spec.render_mode is not None else None
+        return "it cannot render images" if spec.render_mode is not None else None
 
 
 SUPPORT = BalatroSupport()

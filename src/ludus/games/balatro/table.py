@@ -1,7 +1,7 @@
-"""A person at the table: a run, and what each key does.
+"""A run played by a person: the state of the table, and the effect of each key.
 
-`HumanTable` knows nothing of terminals: `press(key)` takes a key by its name, `screen.py` shows what is there. In a
-hand, cards are chosen by number or with the arrows; everything else is a list of what is legal now.
+`HumanTable` does not depend on a terminal: `press(key)` gets the name of a key, and `screen.py` draws the table. Cards
+are selected by number or with the arrow keys; all other actions are in a list of the legal ones.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ludus.games.balatro import actions as act
 from ludus.games.balatro import names as n
 from ludus.games.balatro import state as st
 from ludus.games.balatro import tally
-from ludus.games.balatro.engine import begin, look, step
-from ludus.games.balatro.env import NO_LOG, NO_QUEUE, SEED_LIMIT
+from ludus.games.balatro.engine import begin, observe, step
+from ludus.games.balatro.env import NO_LOG, NO_QUEUE
 from ludus.games.balatro.facts import (
     BOOSTER_NAMES,
     HANDS,
@@ -28,19 +28,20 @@ from ludus.games.balatro.observation import observation_size
 from ludus.games.balatro.render import card_text, item_text, short
 from ludus.games.balatro.report import episode_report
 from ludus.games.balatro.scoring import evaluate
+from ludus.games.balatro.seeds import seed_code
 from ludus.games.balatro.settings import BalatroSettings
 from ludus.games.balatro.shop import booster_price, reroll_cost, shop_price, voucher_price
 from ludus.types import Array, BoolArray
 
 _LOG_ROWS = 400
-KEYS = "123456789abcefgijklmnorstuvwxyz"  # what chooses from a list; d, h, p and q mean something already
+KEYS = "123456789abcefgijklmnorstuvwxyz"  # keys that choose from a list; d, h, p and q have other meanings
 PLAYING = (n.SELECTING_HAND, n.TARGETING)
 
 
 class HumanTable:
-    """One run, played key by key. `over` once it has ended, `left` once the player has gone."""
+    """One run, played key by key. `over` is True once it has ended, `left` once the player has quit."""
 
-    def __init__(self, settings: BalatroSettings | None = None, seed: int = 0) -> None:
+    def __init__(self, settings: BalatroSettings | None = None, seed: int | str = 0) -> None:
         self.settings = settings or BalatroSettings()
         self.left = False
         self.reward, self.steps = 0.0, 0
@@ -53,18 +54,17 @@ class HumanTable:
         self.cursor = 0
         self.listing = False
         self.scored = ""
-        self.told = "Beat the blinds. Press h for a hint, q to leave."
-        rng = np.random.default_rng(seed)
+        self.message = "Beat the blinds. Press h for a hint, q to leave."
         begin(
             self.s,
             self.f,
             NO_QUEUE,
-            int(rng.integers(SEED_LIMIT)),
+            seed_code(seed),
             self.settings.deck_number,
             self.settings.stake_number,
             self.settings.last_ante,
         )
-        look(self._games.s, self._games.f, self._obs, self._legal, max_hand)
+        observe(self._games.s, self._games.f, self._obs, self._legal, max_hand)
 
     @property
     def s(self) -> Any:
@@ -80,13 +80,13 @@ class HumanTable:
 
     @property
     def report(self) -> dict[str, Any]:
-        """How far the run has come; see `episode_report`."""
+        """Return the report of the run so far; see `episode_report`."""
         return episode_report(self.s, self.f)
 
     # keys
 
     def press(self, key: str) -> None:
-        """A key: a digit or letter, `left`, `right`, `up`, `down`, `space`, `enter`, `tab`, `escape`."""
+        """Handle a key: a digit or letter, `left`, `right`, `up`, `down`, `space`, `enter`, `tab`, `escape`."""
         if key in ("q", "escape"):
             self.left = True
         elif self.over:
@@ -124,31 +124,31 @@ class HumanTable:
         elif len(key) == 1 and key in KEYS and KEYS.index(key) < len(options):
             self._do(options[KEYS.index(key)][1])
         elif key == "h":
-            self.scored, self.told = "", "Jokers first: multipliers stand best at the right end."
+            self.scored, self.message = "", "Jokers first: multipliers are best at the right end."
 
     def _toggle(self, at: int) -> None:
         if not 0 <= at < self._reachable():
             return
-        self.cursor, self.scored, self.told = at, "", ""
+        self.cursor, self.scored, self.message = at, "", ""
         if at in self.chosen:
             self.chosen.discard(at)
         elif len(self.chosen) < 5:
             self.chosen.add(at)
         else:
-            self.told = "Five cards at most."
+            self.message = "Select at most five cards."
 
     def _try_cards(self, action_of: Any, what: str) -> None:
         if not self.chosen:
-            self.told = "Choose cards first: their numbers, or the arrows and space."
+            self.message = "Select cards first: with their numbers, or the arrow keys and space."
             return
         action = action_of(sorted(self.chosen))
         if action >= self._legal.shape[1] or not self._legal[0, action]:
-            self.told = f"These cards cannot be {what} now."
+            self.message = f"These cards cannot be {what} now."
             return
         self._do(action)
 
     def _do(self, action: int) -> None:
-        """Carries out a legal action and tells what came of it."""
+        """Apply a legal action and set the message about its result."""
         done, reward = np.zeros(1, dtype=np.uint8), np.zeros(1)
         log = np.zeros((_LOG_ROWS, 6))
         before, words = int(self.s[st.MONEY]), self._words(action)
@@ -180,14 +180,14 @@ class HumanTable:
         self.listing, self.cursor = False, 0
         notes = int(log[0, 0])
         if notes:
-            self.scored, self.told = self._sum_up(log[1 : notes + 1], cards, jokers)
+            self.scored, self.message = self._sum_up(log[1 : notes + 1], cards, jokers)
         else:
             earned = int(self.s[st.MONEY]) - before
             sign = "-" if earned < 0 else "+"
-            self.told = words[0].upper() + words[1:] + (f": {sign}${abs(earned)}" if earned else "")
+            self.message = words[0].upper() + words[1:] + (f": {sign}${abs(earned)}" if earned else "")
 
     def _sum_up(self, notes: Array, cards: dict[int, str], jokers: list[str]) -> tuple[str, str]:
-        """What a hand came to, and who added what."""
+        """Return the score of a hand, and the contributions of cards and jokers."""
         parts: list[str] = []
         for source, index, what, amount, _, _ in notes:
             name = {
@@ -210,7 +210,7 @@ class HumanTable:
         return total, ", ".join(parts)
 
     def _hint(self) -> None:
-        """Chooses the cards that score most, as far as can be seen."""
+        """Select the cards that score most, using only visible information."""
         best: tuple[int, ...] = ()
         most = -1.0
         hand = range(min(self._reachable(), 8))
@@ -221,18 +221,19 @@ class HumanTable:
                 if score > most or (score == most and len(positions) < len(best)):
                     best, most = positions, score
         self.chosen = set(best)
-        self.told = "This scores most of what can be played now."
+        self.message = "These cards score most of all that can be played now."
 
     def preview(self, positions: tuple[int, ...]) -> tuple[int, float]:
-        """Poker hand and score of cards that are not played yet, as far as can be seen: with other chance than the
-        game's, and without what is held face down.
+        """Return poker hand and score of cards before they are played.
+
+        It uses other random numbers than the game, and leaves out face-down cards of the hand.
         """
         copy = self._games.copy()
         s, f = copy.s[0], copy.f[0]
-        s[st.SEED_LOW], s[st.DRAWS] = 1, 0
-        places = [int(p) for p in s[st.HAND : st.HAND + int(s[st.N_HAND])]]
-        played = [places[p] for p in positions]
-        held = [place for at, place in enumerate(places) if at not in positions and not self.hidden(at)]
+        s[st.SEED_LOW], s[st.DRAWS], s[st.FAST_RANDOM] = 1, 0, 1
+        slots = [int(p) for p in s[st.HAND : st.HAND + int(s[st.N_HAND])]]
+        played = [slots[p] for p in positions]
+        held = [slot for at, slot in enumerate(slots) if at not in positions and not self.hidden(at)]
         s[st.PLAY : st.PLAY + len(played)] = played
         s[st.HAND : st.HAND + len(held)] = held
         s[st.N_PLAY], s[st.N_HAND] = len(played), len(held)
@@ -240,15 +241,15 @@ class HumanTable:
         evaluate(s, f, NO_QUEUE, NO_LOG)
         return int(s[st.W_HAND]), float(f[st.HAND_SCORE])
 
-    # what is legal besides cards
+    # legal actions other than cards
 
     def options(self) -> list[tuple[str, int]]:
-        """What can be done besides cards: in words, and the action."""
+        """Return the legal actions that do not select cards: in words, and the action."""
         legal = np.flatnonzero(self._legal[0, : act.CARDS])
         return [(self._words(int(action)), int(action)) for action in legal]
 
     def offers(self) -> list[str]:
-        """What the shop has, with its price, whether it can be paid or not; nothing outside the shop."""
+        """Return the items of the shop with their prices, affordable or not; empty outside the shop."""
         s = self.s
         if s[st.PHASE] != n.SHOPPING:
             return []
@@ -315,7 +316,7 @@ class HumanTable:
         return f"sell {ITEM_NAMES[int(self.s[st.JOKER + k])]} for ${int(joker_sell_value(self.s, k))}"
 
     def hidden(self, at: int) -> bool:
-        """Whether the card at this position lies face down."""
+        """Return whether the card at this position is face down."""
         return bool(int(self.s[st.CARD + int(self.s[st.HAND + at])]) >> 17 & 1)
 
     def _reachable(self) -> int:

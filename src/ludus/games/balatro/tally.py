@@ -1,7 +1,7 @@
-"""How a hand's chips and mult grow, each step noted where somebody wants to read it.
+"""Changes of a hand's chips and mult, each logged on request.
 
-`log` is a float64 array of rows (source, index, what, amount, chips, mult); row 0 holds only the count of notes.
-In training it has no rows and nothing is noted.
+`log` is a float64 array of rows (source, index, what, amount, chips, mult); row 0 holds only the number of entries.
+In training it has no rows and nothing is logged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ADD_CHIPS, ADD_MULT, TIMES_MULT, ADD_MONEY, SET_BOTH = range(5)
 
 @kernel
 def note(f: Any, log: Any, source: Any, index: Any, what: Any, amount: Any) -> None:
-    """Writes down what just happened to chips and mult."""
+    """Append the latest change of chips and mult to the log."""
     if len(log) == 0:
         return
     row = int(log[0, 0]) + 1

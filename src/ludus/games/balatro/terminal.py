@@ -1,4 +1,4 @@
-"""The table in a terminal: keys one by one, the screen drawn anew after each."""
+"""Balatro in a terminal: read keys one by one and redraw the screen after each."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _SEQUENCES = {
     "OD": "left",
 }
 _NAMES = {" ": "space", "\r": "enter", "\n": "enter", "\t": "tab", "\x03": "q", "\x04": "q", "": "q"}
-_ESCAPE_S = 0.05  # an arrow key sends its three characters at once
+_ESCAPE_S = 0.05  # seconds to wait for the rest of an escape sequence, which an arrow key sends at once
 
 
-def play_in_terminal(settings: BalatroSettings, seeds: Sequence[int]) -> list[HumanTable]:
-    """One run after the other until the player leaves; the tables as they stood then. UserError without a terminal."""
+def play_in_terminal(settings: BalatroSettings, seeds: Sequence[int | str]) -> list[HumanTable]:
+    """Play one run per seed until the player leaves; return their tables. UserError without a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError(
-            "a person plays Balatro in a terminal, and this is none",
+            "playing Balatro needs a terminal, and standard input or output is not a terminal",
             where="standard input or output",
             fix="run it in a terminal, without pipes; or watch a policy: ludus play POLICY --video FILE.mp4",
         )
     size = os.get_terminal_size()
     if size.columns < WIDTH or size.lines < HEIGHT:
         raise UserError(
-            f"the table needs {WIDTH} by {HEIGHT} characters, and this terminal has {size.columns} by {size.lines}",
+            f"the terminal is too small: expected {WIDTH} by {HEIGHT} characters, got {size.columns} by {size.lines}",
             where="this terminal",
-            fix="make it larger",
+            fix="enlarge the terminal window",
         )
     played: list[HumanTable] = []
     with _keys() as keys:
@@ -59,8 +59,8 @@ def play_in_terminal(settings: BalatroSettings, seeds: Sequence[int]) -> list[Hu
     return played
 
 
-def play(seeds: Sequence[int], say: Callable[[str], None]) -> list[EpisodeRecord]:
-    """Let a person play a run for each seed, with one line on each when it has ended."""
+def play(seeds: Sequence[int | str], say: Callable[[str], None]) -> list[EpisodeRecord]:
+    """Let a person play a run for each seed, and print one line on each when it has ended."""
     tables = play_in_terminal(BalatroSettings(), seeds)
     for table in tables:
         report = table.report
@@ -76,20 +76,23 @@ def _draw(table: HumanTable) -> None:
 
 @contextmanager
 def _keys() -> Iterator[Iterator[str]]:
-    """The terminal with its own screen, no cursor and no echo, and the keys pressed there; as it was afterwards."""
-    import termios
-    import tty
+    """Set up the terminal (own screen, no cursor, no echo), yield the pressed keys, and restore it afterwards."""
+    if sys.platform == "win32":
+        raise UserError("Balatro in a terminal needs POSIX terminals", fix="use Linux or macOS, or WSL")
+    else:
+        import termios
+        import tty
 
-    fd = sys.stdin.fileno()
-    before = termios.tcgetattr(fd)
-    try:
-        tty.setcbreak(fd)
-        sys.stdout.write("\x1b[?1049h\x1b[?25l\x1b[2J")
-        yield _pressed(fd)
-    finally:
-        sys.stdout.write("\x1b[?25h\x1b[?1049l")
-        sys.stdout.flush()
-        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        fd = sys.stdin.fileno()
+        before = termios.tcgetattr(fd)
+        try:
+            tty.setcbreak(fd)
+            sys.stdout.write("\x1b[?1049h\x1b[?25l\x1b[2J")
+            yield _pressed(fd)
+        finally:
+            sys.stdout.write("\x1b[?25h\x1b[?1049l")
+            sys.stdout.flush()
+            termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
 def _pressed(fd: int) -> Iterator[str]:

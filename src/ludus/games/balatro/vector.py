@@ -1,4 +1,4 @@
-"""Many games of Balatro as one vector env: every step is one call of the compiled kernel."""
+"""Many games of Balatro as one vector env: every step is one call of compiled code."""
 
 from __future__ import annotations
 
@@ -14,41 +14,44 @@ from gymnasium.vector.utils import batch_space
 
 from ludus.envs.curriculum import Curriculum
 from ludus.envs.episode_reports import REPORT
+from ludus.envs.seeds import TextSeeds
 from ludus.envs.vector.contract import (
     ChecksFinite,
     LazyFinalInfos,
+    OwnGenerators,
     Snapshotting,
     StepResult,
-    VectorBackend,
     WrapperStates,
     WritesInPlace,
     seed_per_env,
+    split_reset_mask,
 )
 from ludus.games.balatro import state as st
 from ludus.games.balatro import step_threads
 from ludus.games.balatro.actions import n_actions
 from ludus.games.balatro.engine import begin
-from ludus.games.balatro.env import NO_QUEUE, SEED_LIMIT
+from ludus.games.balatro.env import NO_QUEUE
 from ludus.games.balatro.moves import N_MOVES
 from ludus.games.balatro.report import episode_report
+from ludus.games.balatro.seeds import run_seed_code, text_per_game
 from ludus.games.balatro.settings import BalatroSettings
 from ludus.games.balatro.spaces import action_space, as_dict, dict_space, flat_space, move_space
 from ludus.runs.limits import usable_cores
 from ludus.types import Array, BoolArray, Observation
 
 ENV_ID = "ludus/Balatro-v0"
-GAMES_PER_THREAD = {"cards": 256, "moves": 64}  # fewer are done before a thread has begun
+GAMES_PER_THREAD = {"cards": 256, "moves": 64}  # fewer games finish before another thread has started
 
 _referenced_once = [np.empty(0)]
-_UNUSED = sys.getrefcount(_referenced_once[0])  # the count of an array that only its list refers to
+_UNUSED = sys.getrefcount(_referenced_once[0])  # reference count of an array that only its list refers to
 _CACHE_SIZE = 4
 
 
 class _ArrayCache:
     """A cache of arrays of one shape. An array that nobody refers to is reused.
 
-    The observations of a step are megabytes. Writing into memory that the system has to clear first, page by page,
-    takes longer than the step.
+    The observations of a step are megabytes. Writing into new memory, which the system clears page by page, takes
+    longer than the step.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: type) -> None:
@@ -95,7 +98,7 @@ class _FinalRows:
         self.place = pool.board[step_threads.FINAL_S : step_threads.FINAL_MASK + 1].copy()
 
 
-class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlace, Snapshotting):
+class BalatroVectorEnv(OwnGenerators, LazyFinalInfos, ChecksFinite, WritesInPlace, Snapshotting, TextSeeds):
     """`n_envs` games, stepped together; an episode that ends is reset in the same step (SAME_STEP).
 
     `curriculum` is the config's section of that name. Its difficulty is the last ante, the same for all games, and
@@ -103,7 +106,9 @@ class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlac
     number does not change the results.
     """
 
-    _running: _RunningStep | None = None  # of the class: `__del__` also runs if the constructor failed
+    _running: _RunningStep | None = (
+        None  # on the class, because `__del__` also runs if the constructor failed
+    )
 
     def __init__(
         self,
@@ -130,7 +135,7 @@ class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlac
         self.settings.write_rewards(self.games)
         antes = {"initial": 1.0, "maximum": 8.0, **(curriculum or {})}
         self._curriculum = None if curriculum is None else Curriculum(**antes)
-        self._rngs: list[np.random.Generator | None] = [None] * n_envs
+        self._make_generators(n_envs)
         self._returns = np.zeros(n_envs)
         self._legal: BoolArray = np.zeros((n_envs, n_actions(max_hand)), dtype=bool)
         self._table: Array = np.zeros((n_envs, N_MOVES), dtype=np.int64)
@@ -160,15 +165,21 @@ class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlac
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Start an episode in every game. A seed s gives game i the seed s + i, a list its element."""
+        """Start an episode in every game. A seed s gives game i the seed s + i, a list its element.
+
+        `options["seed"]`, a text or a list with a text or None for each game, goes before. `options["reset_mask"]`, a
+        bool array, names the games to reset; the others continue.
+        """
+        self._require_open()
         self._finish_running_step()
+        chosen, _ = split_reset_mask(options, self.num_envs)
+        texts = text_per_game(options, self.num_envs)
         settings, last_ante = self.settings, self.last_ante
-        self._returns[:] = 0.0
+        self._returns[slice(None) if chosen is None else chosen] = 0.0
         for i, one in enumerate(seed_per_env(seed, self.num_envs)):
-            rng = self._rngs[i]
-            if one is not None or rng is None:
-                rng = self._rngs[i] = np_random(one)[0]
-            run_seed = int(rng.integers(SEED_LIMIT))
+            if chosen is not None and not chosen[i]:
+                continue
+            run_seed = run_seed_code(self._rng(i, one), one, texts[i])
             s, f = self.games.s[i], self.games.f[i]
             begin(s, f, NO_QUEUE, run_seed, settings.deck_number, settings.stake_number, last_ante)
         return self._observe()
@@ -199,12 +210,13 @@ class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlac
 
     def step_async(self, actions: Any) -> None:
         """Start a step on the threads."""
+        self._require_open()
         self._finish_running_step()
         n = self.num_envs
         obs, mask = self._new_rows()
         actions = np.ascontiguousarray(actions, dtype=np.int64)
         if actions.shape != (n,):
-            raise ValueError(f"{n} games take {n} actions, not an array of shape {actions.shape}")
+            raise ValueError(f"expected {n} actions, one per game, got an array of shape {actions.shape}")
         if self._moves:
             actions = self._table[np.arange(n), actions]
         self._final, self._final_before = self._final_before, self._final
@@ -235,7 +247,7 @@ class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlac
             self.games.s[ended, st.LAST_ANTE] = self.last_ante
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Wait for the threads, which write into arrays of this env."""
+        """Wait for the threads: they write into arrays of this env."""
         self._finish_running_step()
 
     def __del__(self) -> None:
@@ -315,6 +327,7 @@ class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlac
             else:
                 rng = self._rngs[i] = np_random(0)[0]
                 rng.bit_generator.state = state
+                self._rng_seeds[i] = -1
         if self._curriculum is not None:
             self._curriculum.load_state_dict(saved["curriculum"])
         return self._observe()
@@ -332,7 +345,7 @@ class BalatroVectorEnv(VectorBackend, LazyFinalInfos, ChecksFinite, WritesInPlac
         return self.restore({**values, "games": games, "returns": arrays["returns"]})
 
     def wrapper_states(self) -> WrapperStates:
-        """Return the state of the curriculum, which other backends have as a wrapper."""
+        """Return the state of the curriculum, which is a wrapper in other backends."""
         one = [] if self._curriculum is None else [self._curriculum.state_dict()]
         return [one for _ in range(self.num_envs)]
 

@@ -1,6 +1,6 @@
-"""Vouchers: what redeeming one changes at once, and which comes next.
+"""Vouchers: the immediate effects of redeeming one, and the choice of the next one.
 
-What is read where it matters (prices, rates, editions, packs) needs nothing here but the mark that it is redeemed.
+Many vouchers only change prices, rates, editions or packs. The code for those reads the flag that they are redeemed.
 """
 
 # ruff: noqa: SIM110 (compiled code has no generators)
@@ -10,7 +10,7 @@ from typing import Any
 
 from ludus.games.balatro import names as nm
 from ludus.games.balatro import state as st
-from ludus.games.balatro.chance import GIVEN_VOUCHER, below, given
+from ludus.games.balatro.chance import GIVEN_VOUCHER, below_again, given
 from ludus.games.balatro.compiled import kernel
 from ludus.games.balatro.drawing import change_hand_size
 from ludus.games.balatro.facts import VOUCHER_REQUIRES
@@ -18,8 +18,8 @@ from ludus.games.balatro.jokers import change_discards
 
 
 @kernel
-def redeem(s: Any, q: Any, voucher: Any) -> None:
-    """The voucher is the player's from now on; the later shops of the ante have none."""
+def redeem(s: Any, queue: Any, voucher: Any) -> None:
+    """Redeem a voucher. The later shops of the ante have no voucher."""
     s[st.VOUCHER + voucher] = 1
     s[st.ANTE_VOUCHER] = 0
     if voucher in (nm.V_REROLL_SURPLUS, nm.V_REROLL_GLUT):
@@ -43,7 +43,7 @@ def redeem(s: Any, q: Any, voucher: Any) -> None:
         s[st.DISCARDS_PER_ROUND] -= 1
         change_discards(s, -1)
     elif voucher in (nm.V_PAINT_BRUSH, nm.V_PALETTE):
-        change_hand_size(s, q, 1)
+        change_hand_size(s, queue, 1)
 
 
 @kernel
@@ -60,9 +60,9 @@ def _offered(s: Any, voucher: Any) -> Any:
 
 
 @kernel
-def next_voucher(s: Any, q: Any) -> Any:
-    """A voucher that is not redeemed, not in the shop, and whose predecessor is redeemed; Blank when none is left."""
-    voucher = given(q, GIVEN_VOUCHER)
+def next_voucher(s: Any, queue: Any, stream: Any) -> Any:
+    """Return a random voucher that is neither redeemed nor in the shop and may be offered; Blank if none is left."""
+    voucher = given(queue, GIVEN_VOUCHER)
     if voucher > 0:
         return voucher
     count = 0
@@ -71,10 +71,9 @@ def next_voucher(s: Any, q: Any) -> Any:
             count += 1
     if count == 0:
         return nm.V_BLANK
-    wanted = below(s, count)
-    for v in range(1, 33):
-        if _offered(s, v):
-            if wanted == 0:
-                return v
-            wanted -= 1
-    return nm.V_BLANK
+    attempt = 0
+    while True:
+        attempt += 1
+        voucher = 1 + below_again(s, stream, attempt, 32)
+        if _offered(s, voucher):
+            return voucher

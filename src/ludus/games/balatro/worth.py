@@ -1,6 +1,6 @@
-"""What a joker is worth: what two hands of plain cards score with it and without it.
+"""The value of a joker: the difference it makes to the scores of two hands of plain cards.
 
-The hands are those that the run scores with; where it has not shown yet, those that most runs do.
+The hands are the two that the run plays most, or at first the two that most runs play.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ludus.games.balatro.jokers import add_joker, remove_joker, swap_jokers
 from ludus.games.balatro.preview import STANDARD_CARDS, put_back
 from ludus.games.balatro.scoring import evaluate
 
-# Hands that stand for a poker hand where no cards are held: what is played, then what is held. Rank and suit.
+# Standard cards for each poker hand, as (rank, suit): the played ones; _HELD are the held ones.
 _K, _Q, _J, _A = 13, 12, 11, 14
 _STANDARD: tuple[tuple[tuple[int, int], ...], ...] = (
     ((_A, 0),),
@@ -40,12 +40,14 @@ for _row, _hand in enumerate(_STANDARD):
 assert max(len(hand) for hand in _STANDARD) + len(_HELD) <= STANDARD_CARDS
 STANDARD_HELD = np.array([rank | suit << 4 for rank, suit in _HELD], dtype=np.int64)
 
-LIKELY = np.array([0.3, 1.0, 1.0, 0.6, 0.4, 0.6, 0.4, 0.1, 0.0, 0.0, 0.0, 0.0])  # before anything was played
+LIKELY = np.array(
+    [0.3, 1.0, 1.0, 0.6, 0.4, 0.6, 0.4, 0.1, 0.0, 0.0, 0.0, 0.0]
+)  # weights before the first hand
 
 
 @kernel
 def usual_hands(s: Any) -> Any:
-    """The two poker hands that this run scores with: often played, or of a high level."""
+    """Return the two poker hands that this run scores with: often played, or of a high level."""
     first, second = 0, 1
     top, next_top = -1.0, -1.0
     for hand in range(st.N_HANDS):
@@ -60,32 +62,32 @@ def usual_hands(s: Any) -> Any:
 
 
 @kernel
-def standard_score(t: Any, g: Any, q: Any, log: Any, hand: Any) -> Any:
-    """What a poker hand of plain cards scores in the copy `t`, which is used up."""
+def standard_score(copy_s: Any, copy_f: Any, queue: Any, log: Any, hand: Any) -> Any:
+    """Return the score of a poker hand of plain cards in the copy of the game, which it changes."""
     n = STANDARD_SIZE[hand]
     for k in range(n):
-        t[st.CARD + k] = STANDARD_HAND[hand, k]
-        t[st.CARD_BONUS + k] = 0
-        t[st.PLAY + k] = k
+        copy_s[st.CARD + k] = STANDARD_HAND[hand, k]
+        copy_s[st.CARD_BONUS + k] = 0
+        copy_s[st.PLAY + k] = k
     for k in range(3):
-        t[st.CARD + n + k] = STANDARD_HELD[k]
-        t[st.CARD_BONUS + n + k] = 0
-        t[st.HAND + k] = n + k
-    t[st.N_PLAY] = n
-    t[st.N_HAND] = 3
-    t[st.BLIND] = 0
-    t[st.HANDS_LEFT] = max(1, t[st.HANDS_PER_ROUND] - 2)
-    evaluate(t, g, q, log)
-    return g[st.HAND_SCORE]
+        copy_s[st.CARD + n + k] = STANDARD_HELD[k]
+        copy_s[st.CARD_BONUS + n + k] = 0
+        copy_s[st.HAND + k] = n + k
+    copy_s[st.N_PLAY] = n
+    copy_s[st.N_HAND] = 3
+    copy_s[st.BLIND] = 0
+    copy_s[st.HANDS_LEFT] = max(1, copy_s[st.HANDS_PER_ROUND] - 2)
+    evaluate(copy_s, copy_f, queue, log)
+    return copy_f[st.HAND_SCORE]
 
 
 @kernel
 def strength(
     s: Any,
     f: Any,
-    t: Any,
-    g: Any,
-    q: Any,
+    copy_s: Any,
+    copy_f: Any,
+    queue: Any,
     log: Any,
     first: Any,
     second: Any,
@@ -93,29 +95,29 @@ def strength(
     edition: Any,
     drop: Any,
 ) -> Any:
-    """log10 of what two standard hands score together, with a joker added (0: none) and one dropped (-1: none).
+    """Return the mean log10 score of two standard hands, with a joker added (0: none) and one removed (-1: none).
 
-    `t` and `g` are a copy of the game as `copy_known` makes it, to be put back before it is used again.
+    The copy of the game is one of `copy_known`. It is reset before it is used.
     """
     total = 0.0
     for k in range(2):
-        put_back(s, f, t, g)
+        put_back(s, f, copy_s, copy_f)
         if drop >= 0:
-            remove_joker(t, g, q, drop)
+            remove_joker(copy_s, copy_f, queue, drop)
         if add > 0:
-            add_joker(t, g, q, add, edition, 0)
-        total += np.log10(1.0 + standard_score(t, g, q, log, first if k == 0 else second))
+            add_joker(copy_s, copy_f, queue, add, edition, 0)
+        total += np.log10(1.0 + standard_score(copy_s, copy_f, queue, log, first if k == 0 else second))
     return total / 2
 
 
 @kernel
 def swapped_strength(
-    s: Any, f: Any, t: Any, g: Any, q: Any, log: Any, first: Any, second: Any, at: Any
+    s: Any, f: Any, copy_s: Any, copy_f: Any, queue: Any, log: Any, first: Any, second: Any, at: Any
 ) -> Any:
-    """`strength` with the jokers at `at` and to its right swapped."""
+    """Return `strength` with the jokers at `at` and to its right swapped."""
     total = 0.0
     for k in range(2):
-        put_back(s, f, t, g)
-        swap_jokers(t, g, at, at + 1)
-        total += np.log10(1.0 + standard_score(t, g, q, log, first if k == 0 else second))
+        put_back(s, f, copy_s, copy_f)
+        swap_jokers(copy_s, copy_f, at, at + 1)
+        total += np.log10(1.0 + standard_score(copy_s, copy_f, queue, log, first if k == 0 else second))
     return total / 2

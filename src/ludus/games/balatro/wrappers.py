@@ -1,8 +1,9 @@
-"""The names that the seed of this project used for its env: made, wrapped, and made harder step by step."""
+"""Functions to create and wrap one Balatro env: `create_balatro_env`, `wrap_balatro_env`, `BalatroGymWrapper`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 import gymnasium as gym
@@ -10,7 +11,7 @@ import gymnasium as gym
 from ludus.envs.curriculum import CurriculumWrapper
 from ludus.envs.registration import register_envs
 from ludus.envs.wrappers import Env, EnvironmentWrapper, StepResult
-from ludus.errors import UnknownName
+from ludus.errors import NONE, UnknownName, UserError, require_types
 from ludus.games.balatro.metrics import BalatroMetrics
 from ludus.games.balatro.vector import ENV_ID
 
@@ -24,16 +25,32 @@ _CURRICULUM_KEYS = {
 }
 
 
-def create_balatro_env(seed: int | None = None, **kwargs: Any) -> Env:
-    """One Balatro env, already reset with `seed`; `kwargs` are those of `BalatroEnv`."""
+def create_balatro_env(seed: int | str | None = None, **kwargs: Any) -> Env:
+    """Return one Balatro env, already reset with `seed`; `kwargs` are those of `BalatroEnv`.
+
+    A text is a seed of the real game, such as "7I4M53DL". The observation is the Dict, which the feature extractor
+    `balatro` reads; `observation="flat"` gives one vector.
+    """
+    require_types(
+        "create_balatro_env",
+        seed=(seed, (Integral, str, NONE)),
+        render_mode=(kwargs.get("render_mode"), (str, NONE)),
+    )
+    if isinstance(seed, int) and seed < 0:
+        raise UserError(
+            f"seed must be 0 or more, not {seed}", where="create_balatro_env", fix="give 0 or more"
+        )
     register_envs()
-    env = gym.make(ENV_ID, disable_env_checker=True, **kwargs)
-    env.reset(seed=seed)
+    env = gym.make(ENV_ID, disable_env_checker=True, **{"observation": "dict", **kwargs})
+    if isinstance(seed, str):
+        env.reset(options={"seed": seed})
+    else:
+        env.reset(seed=seed)
     return env
 
 
 class BalatroGymWrapper(EnvironmentWrapper):
-    """Gathers `BalatroMetrics` of the episodes played through it, in `metrics`."""
+    """Collects `BalatroMetrics` of the episodes played through it, in `metrics`."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
@@ -55,11 +72,12 @@ class BalatroGymWrapper(EnvironmentWrapper):
 def wrap_balatro_env(
     env: Env, use_curriculum: bool = False, curriculum_config: Mapping[str, Any] | None = None
 ) -> Env:
-    """The env with its metrics and, if asked for, a curriculum by the last ante, counted in episodes.
+    """Return the env with metrics and, if `use_curriculum`, a curriculum over the last ante, counted in episodes.
 
     `curriculum_config` has `initial_max_ante` (1), `ante_increment` (1), `max_ante` (8), `success_threshold` (0.8) and
-    `window` (20). Raises UnknownName for another key.
+    `window` (20). UnknownName for another key.
     """
+    require_types("wrap_balatro_env", curriculum_config=(curriculum_config, (Mapping, NONE)))
     env = BalatroGymWrapper(env)
     if not use_curriculum:
         return env

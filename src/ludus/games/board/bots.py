@@ -1,10 +1,10 @@
 """Scripted players of the board games.
 
-random       any legal action
-greedy       wins if it can at once, keeps the other from winning at once, otherwise at random; in Kuhn Poker it
-             looks at its own card alone
-minimax      plays perfectly, at random among equally good moves; in Connect Four it looks four moves ahead
-equilibrium  Kuhn Poker's: nobody wins chips from it in the long run
+random       a random legal action
+greedy       wins or blocks if it can do so in one move, otherwise plays at random; in Kuhn Poker it
+             considers only its own card
+minimax      plays perfectly, at random among equally good moves; in Connect Four it searches four moves deep
+equilibrium  for Kuhn Poker: no opponent wins chips from it in the long run
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ludus.games.board.codecs import BoardCodec, codec_for
 from ludus.games.board.rules import BET, CALL, CHECK, FOLD, GameRules, Hand, KuhnPoker
 
 Choose = Callable[[GameRules[Any], Any, np.random.Generator], int]
-"""Returns an action, of the rules and a position."""
+"""A function that chooses an action from the rules, a position and a generator."""
 
 
 class ChoosingBot:
-    """Plays by the rules of a codec; `choose` is a function of this file."""
+    """Plays by the rules of a codec; `choose` is one of the functions below."""
 
     def __init__(self, codec: BoardCodec[Any], choose: Choose, rng: np.random.Generator) -> None:
         self._codec, self._choose, self._rng = codec, choose, rng
@@ -34,12 +34,12 @@ class ChoosingBot:
         return self._codec.text(self.choose(self._codec.position(game)))
 
     def choose(self, position: Any) -> int:
-        """Return an action in `position`, which is not the end."""
+        """Return an action in `position`, which is not terminal."""
         return self._choose(self._codec.rules, position, self._rng)
 
 
 def make_bot(name: str, spec: GameSpec, rng: np.random.Generator) -> ChoosingBot | None:
-    """Return the bot called `name` for this game, drawing from `rng`; None where it does not play the game."""
+    """Return the bot called `name` for this game, drawing from `rng`; None if it does not play the game."""
     codec = codec_for(spec.id, spec.kwargs)
     if codec is None or name not in bots_for(codec.rules):
         return None
@@ -58,14 +58,14 @@ def bots_for(rules: GameRules[Any]) -> list[str]:
 
 
 def chooser(name: str, rules: GameRules[Any]) -> Choose:
-    """Return the function by which the bot `name` chooses."""
+    """Return the function that chooses the actions of the bot `name`."""
     if isinstance(rules, KuhnPoker):
-        return {"random": random, "greedy": by_the_card, "equilibrium": in_equilibrium}[name]
+        return {"random": random, "greedy": greedy_at_poker, "equilibrium": equilibrium}[name]
     return {"random": random, "greedy": greedy, "minimax": minimax}[name]
 
 
 def random(rules: GameRules[Any], position: Any, rng: np.random.Generator) -> int:
-    return _any(rules.legal(position), rng)
+    return _random_choice(rules.legal(position), rng)
 
 
 def greedy(rules: GameRules[Any], position: Any, rng: np.random.Generator) -> int:
@@ -78,32 +78,32 @@ def greedy(rules: GameRules[Any], position: Any, rng: np.random.Generator) -> in
             return int(action)
         if result is not None or not _can_win_at_once(rules, then, rng):
             safe.append(action)
-    return _any(safe or rules.legal(position), rng)
+    return _random_choice(safe or rules.legal(position), rng)
 
 
 def minimax(rules: GameRules[Any], position: Any, rng: np.random.Generator) -> int:
     plies = rules.plies
-    worth = {
-        action: -_worth(rules, rules.after(position, action, rng), None if plies is None else plies - 1)
+    values = {
+        action: -_value(rules, rules.after(position, action, rng), None if plies is None else plies - 1)
         for action in rules.legal(position)
     }
-    best = max(worth.values())
-    return _any([action for action, value in worth.items() if value == best], rng)
+    best = max(values.values())
+    return _random_choice([action for action, value in values.items() if value == best], rng)
 
 
-def by_the_card(rules: GameRules[Any], position: Hand, rng: np.random.Generator) -> int:
+def greedy_at_poker(rules: GameRules[Any], position: Hand, rng: np.random.Generator) -> int:
     return _bet_or_call(rules, position, aggressive=bet_probability("greedy", rules, position) == 1)
 
 
-def in_equilibrium(rules: GameRules[Any], position: Hand, rng: np.random.Generator) -> int:
-    """The equilibrium of one round in which the starter never bets first (Kuhn's family at 0)."""
+def equilibrium(rules: GameRules[Any], position: Hand, rng: np.random.Generator) -> int:
+    """Play the equilibrium of one round in which the first player never bets first (Kuhn's family with alpha = 0)."""
     return _bet_or_call(
         rules, position, aggressive=rng.random() < bet_probability("equilibrium", rules, position)
     )
 
 
 def bet_probability(name: str, rules: GameRules[Any], position: Hand) -> float:
-    """Return how likely the bot `name` bets or calls at Kuhn Poker, where it could check or fold."""
+    """Return the probability that the bot `name` bets or calls at Kuhn Poker, where it could check or fold."""
     card, may_bet = position.cards[position.seat], BET in rules.legal(position)
     if name == "random":
         return 0.5
@@ -128,14 +128,14 @@ _NO_CHANCE = np.random.default_rng(0)  # games that are searched have no chance 
 
 
 @functools.cache
-def _remembered(rules: GameRules[Any]) -> dict[Any, int]:
+def _value_cache(rules: GameRules[Any]) -> dict[Any, int]:
     return {}
 
 
-def _worth(rules: GameRules[Any], position: Any, plies: int | None) -> int:
-    """Return the value of `position` for the seat to move; the sooner a win or a loss comes, the more it counts."""
+def _value(rules: GameRules[Any], position: Any, plies: int | None) -> int:
+    """Return the value of `position` for the seat to move. Earlier wins and losses have larger values."""
     if plies is None:
-        known, key = _remembered(rules), rules.key(position)
+        known, key = _value_cache(rules), rules.key(position)
         if key not in known:
             known[key] = _search(rules, position, None, -_WIN, _WIN)
         return known[key]
@@ -152,7 +152,7 @@ def _search(rules: GameRules[Any], position: Any, plies: int | None, low: int, h
     for action in rules.legal(position):
         then = rules.after(position, action, _NO_CHANCE)
         value = -(
-            _worth(rules, then, None)
+            _value(rules, then, None)
             if plies is None
             else _search(rules, then, plies - 1, -high - 1, -low + 1)
         )
@@ -170,5 +170,5 @@ def _can_win_at_once(rules: GameRules[Any], position: Any, rng: np.random.Genera
     return any(result is not None and result[seat] > 0 for result in results)
 
 
-def _any(actions: Any, rng: np.random.Generator) -> int:
+def _random_choice(actions: Any, rng: np.random.Generator) -> int:
     return int(actions[int(rng.integers(len(actions)))])

@@ -1,7 +1,7 @@
 """Codecs of the board games: positions as arrays with a mask of the legal actions, actions as texts.
 
-They read the positions of `BoardGame`, and of TextArena's games of the same names, in every variant. A seat is shown
-what it may know: in Kuhn Poker its own card alone.
+They parse the positions of `BoardGame`, and of TextArena's games of the same names, in every variant. An observation
+contains only what the seat may know: in Kuhn Poker its own card, not the other.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ludus.envs.seats import GameCodec, TurnGame
 from ludus.games.board.rules import Board, ConnectFour, GameRules, Hand, KuhnPoker, Nim, P, Piles, TicTacToe
 from ludus.types import Array, BoolArray
 
-_KINDS = ("-train", "-raw")  # of every id: other words, the same rules
+_KINDS = ("-train", "-raw")  # suffixes of ids in TextArena: other prompts, the same rules
 
 
 class BoardCodec(GameCodec, Generic[P]):
-    """A game's rules, and how its positions and actions are written for a network and for the table."""
+    """The rules of a game, with its positions as arrays and texts and its actions as texts."""
 
     def __init__(self, rules: GameRules[P], features: int) -> None:
         self.rules = rules
@@ -45,7 +45,7 @@ class BoardCodec(GameCodec, Generic[P]):
         return legal
 
     def index(self, text: str) -> int | None:
-        # TextArena puts brackets around an answer without any
+        # TextArena adds brackets to an answer without brackets
         return self._read(text if "[" in text or "]" in text else f"[{text}]")
 
     def position(self, game: TurnGame) -> P:
@@ -55,11 +55,11 @@ class BoardCodec(GameCodec, Generic[P]):
 
     @abstractmethod
     def observe(self, position: P, seat: int) -> Array:
-        """Return what `seat` sees of it, as the observation space has it."""
+        """Return the observation of `seat`."""
 
     @abstractmethod
     def write(self, position: P, seat: int) -> str:
-        """Return what `seat` sees of it in a few characters."""
+        """Return the observation of `seat` as a short text."""
 
     @abstractmethod
     def _parse(self, state: Mapping[str, Any], seat: int) -> P:
@@ -70,7 +70,7 @@ class BoardCodec(GameCodec, Generic[P]):
 
 
 class TicTacToeCodec(BoardCodec[Board]):
-    """Own stones, then the other's, cell by cell."""
+    """Own stones, then the opponent's, cell by cell."""
 
     _stones = np.array([[stones >> cell & 1 for cell in range(9)] for stones in range(512)], dtype=np.float32)
     _number = re.compile(r"\[\s*(\d+)\s*\]")
@@ -100,7 +100,7 @@ class TicTacToeCodec(BoardCodec[Board]):
 
 
 class ConnectFourCodec(BoardCodec[Board]):
-    """Own stones, then the other's: column by column, from below."""
+    """Own stones, then the opponent's: column by column, from the bottom."""
 
     _number = re.compile(r"\[(?:col\s*)?(\d+)\]", re.IGNORECASE)
     rules: ConnectFour
@@ -114,7 +114,7 @@ class ConnectFourCodec(BoardCodec[Board]):
         )
 
     def _parse(self, state: Mapping[str, Any], seat: int) -> Board:
-        rows = state["board"][::-1]  # TextArena's begins at the top
+        rows = state["board"][::-1]  # TextArena's first row is the top
         stones = {"X": 0, "O": 0}
         for row, cells in enumerate(rows):
             for column, cell in enumerate(cells):
@@ -139,7 +139,7 @@ class ConnectFourCodec(BoardCodec[Board]):
         return np.unpackbits(packed, bitorder="little")[self._cells].astype(np.float32)
 
     def _read(self, text: str) -> int | None:
-        # TextArena's own pattern begins with `.*`, which takes the last of a line, and quadratic time
+        # TextArena's own pattern begins with `.*`: it finds the last match of a line, in quadratic time
         found = list(self._number.finditer(text))
         if not found:
             return None
@@ -149,7 +149,7 @@ class ConnectFourCodec(BoardCodec[Board]):
 
 
 class NimCodec(BoardCodec[Piles]):
-    """For every pile, which of its possible sizes it has."""
+    """One-hot size of every pile."""
 
     _numbers = re.compile(r"\[\s*(\d+)\s+(\d+)\s*\]")
     rules: Nim
@@ -181,7 +181,7 @@ class NimCodec(BoardCodec[Piles]):
 
 
 class KuhnPokerCodec(BoardCodec[Hand]):
-    """The own card, what was said in this round, and how far the game is and stands."""
+    """The own card, the actions of this round, the number of the round, and the chips."""
 
     _moves = ("check", "bet", "call", "fold")
     _move = re.compile(r"\[(check|bet|call|fold)\]", re.IGNORECASE)
@@ -194,7 +194,7 @@ class KuhnPokerCodec(BoardCodec[Hand]):
     def _parse(self, state: Mapping[str, Any], seat: int) -> Hand:
         starter, may_bet = state["starting_player"], "bet" in state["current_legal_action_tree"]
         said = (0 if may_bet else 3) if seat == starter else (1 if may_bet else 2)
-        # the antes of this round, and a bet on the table, are not lost yet
+        # subtract the antes of this round, and a bet on the table, which are not lost yet
         put_in = {0: 1, 1: 1}
         if self.rules.stakes and not may_bet:
             put_in[1 - seat] += 1
@@ -240,11 +240,11 @@ _ROUNDS = {
     "KuhnPoker-v0-stakes": 1,
 }
 GAMES = ("TicTacToe-v0", *_SIZES, *_PILES, *_ROUNDS)
-"""The ids there is a codec for; each is there with `-train` and `-raw` too."""
+"""The ids with a codec; each also exists with the suffixes `-train` and `-raw`."""
 
 
 def codec_for(game_id: str, kwargs: Mapping[str, Any] | None = None) -> BoardCodec[Any] | None:
-    """Return the codec of a game by its id and its keyword arguments, None where there is none."""
+    """Return the codec of a game by its id and its keyword arguments; None for other games."""
     for kind in _KINDS:
         game_id = game_id.removesuffix(kind)
     return _codec(game_id, json.dumps(dict(kwargs or {}), sort_keys=True, default=str))
@@ -266,7 +266,7 @@ def _codec(game_id: str, settings: str) -> BoardCodec[Any] | None:
 
 
 def _stones(seen: Array) -> str:
-    """Return the cells in order: `+` is one's own stone, `-` the other's, `.` an empty cell."""
+    """Return the cells in order: `+` is an own stone, `-` the opponent's, `.` an empty cell."""
     own, other = np.split(seen, 2)
     return "".join("+" if mine else "-" if theirs else "." for mine, theirs in zip(own, other, strict=True))
 
@@ -277,7 +277,7 @@ def _below(limit: int, number: str | None) -> int | None:
 
 
 def _number(digits: str) -> int:
-    """Return -1 for a number with thousands of digits, which Python refuses to parse."""
+    """Parse a number; -1 for thousands of digits, which Python does not parse."""
     try:
         return int(digits)
     except ValueError:

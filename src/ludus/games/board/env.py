@@ -1,6 +1,6 @@
-"""`BoardGameEnv`: one seat of a board game as an env, against a bot, by Ludus's own fast rules.
+"""`BoardGameEnv`: one seat of a board game as an env, against a bot, with Ludus's own fast rules.
 
-A network trained here can also play in matches, against language models too.
+A network trained here can also play in matches, also against language models.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ludus.types import Array
 
 
 class BoardGameEnv(gym.Env[Array, Any]):
-    """One seat of `game` against the bot `opponent`; `info["action_mask"]` says what is legal.
+    """One seat of `game` against the bot `opponent`; `info["action_mask"]` marks the legal actions.
 
-    `seat` is the own one, drawn for every episode when it is None. The reward comes at the end: the game's own.
-    As at the table, an illegal action is refused once (`info["invalid_move"]`); a second in a row loses.
+    `seat` is the agent's seat, random in every episode if it is None. The reward of the game is given at its end. As in
+    matches, a first illegal action is rejected (`info["invalid_move"]`); a second one in a row loses.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium declares it so)
@@ -40,24 +40,24 @@ class BoardGameEnv(gym.Env[Array, Any]):
                 "opponent", opponent, playing, where="env.kwargs.opponent", fix=f"one of {', '.join(playing)}"
             )
         if seat not in (None, 0, 1):
-            raise UserError(f"there is no seat {seat}", where="env.kwargs.seat", fix="seat: 0, 1 or null")
+            raise UserError(f"invalid seat {seat}", where="env.kwargs.seat", fix="seat: 0, 1 or null")
         self.game = game
         self.codec, self.rules = codec, codec.rules
         self.observation_space, self.action_space = codec.observation_space, codec.action_space
-        self._seat_wanted = seat
+        self._fixed_seat = seat
         self._choose = chooser(opponent, codec.rules)
         self.seat = seat or 0
         self.position: Any = None
-        self._refused = False
+        self._rejected = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        """Start a game and let the opponent move where it begins."""
+        """Start a game. If the opponent begins, it moves first."""
         super().reset(seed=seed)
-        if self._seat_wanted is None:
+        if self._fixed_seat is None:
             self.seat = int(self.np_random.integers(2))
-        self._refused = False
+        self._rejected = False
         self.position = self.rules.start(self.np_random)
         self._let_opponent_move()
         return self._observe(), {"action_mask": self.codec.mask(self.position)}
@@ -65,8 +65,8 @@ class BoardGameEnv(gym.Env[Array, Any]):
     def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
         """Play one move and the opponent's answer."""
         if int(action) not in self.rules.legal(self.position):
-            return self._refuse()
-        self._refused = False
+            return self._reject()
+        self._rejected = False
         self.position = self.rules.after(self.position, int(action), self.np_random)
         self._let_opponent_move()
         result = self.rules.result(self.position)
@@ -76,9 +76,9 @@ class BoardGameEnv(gym.Env[Array, Any]):
         info["is_success"] = result[self.seat] > 0
         return self._observe(), result[self.seat], True, False, info
 
-    def _refuse(self) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+    def _reject(self) -> tuple[Array, float, bool, bool, dict[str, Any]]:
         info: dict[str, Any] = {"action_mask": self.codec.mask(self.position), "invalid_move": True}
-        lost, self._refused = self._refused, True
+        lost, self._rejected = self._rejected, True
         if lost:
             info["is_success"] = False
         return self._observe(), -1.0 if lost else 0.0, lost, False, info

@@ -1,4 +1,4 @@
-"""`BoardGame`: a board game by Ludus's own rules, for matches where TextArena is not installed."""
+"""`BoardGame`: a board game with Ludus's own rules, for matches without TextArena."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ludus.types import BoolArray
 
 
 class BoardGame:
-    """A `TurnGame` of two seats. As in TextArena, an illegal move is refused once; a second in a row loses."""
+    """A `TurnGame` for two. As in TextArena, a first illegal move is rejected; a second one in a row loses."""
 
     n_seats = 2
 
@@ -24,12 +24,12 @@ class BoardGame:
         self.seed = self.seat = self.turns = 0
         self.over = True
         self.state: Any = None
-        self._refused = False
+        self._rejected = False
         self._outcome = GameOutcome((0.0, 0.0), "", (False, False), cut_off=True)
 
     def reset(self, seed: int) -> None:
         self.seed, self.turns = seed, 0
-        self.over = self._refused = False
+        self.over = self._rejected = False
         self._rng = np.random.default_rng(seed)
         self.state = self.codec.rules.start(self._rng)
         self._next_turn()
@@ -37,7 +37,7 @@ class BoardGame:
     def observe(self) -> Observed:
         position = self.codec.describe(self)
         legal = " ".join(self.codec.text(action) for action in self.codec.rules.legal(self.state))
-        refused = "\nThat move is not available." if self._refused else ""
+        refused = "\nThat move is not available." if self._rejected else ""
         shown = (
             f"Player {self.seat} at {self.spec.id}\nposition: {position}\navailable moves: {legal}{refused}"
         )
@@ -54,11 +54,11 @@ class BoardGame:
         accepted = chosen is not None and chosen in self.codec.rules.legal(self.state)
         if chosen is not None and accepted:
             self.state = self.codec.rules.after(self.state, chosen, self._rng)
-        elif self._refused:
+        elif self._rejected:
             lost = tuple(seat == self.seat for seat in range(2))
             rewards = tuple(-1.0 if loses else 1.0 for loses in lost)
             self._end(GameOutcome(rewards, f"Player {self.seat} made invalid moves", lost, cut_off=False))
-        self._refused = not accepted
+        self._rejected = not accepted
         self._next_turn()
         return accepted
 
@@ -83,7 +83,7 @@ class BoardGame:
 
 
 def make_board_game(config: GameConfig) -> BoardGame | None:
-    """Return the game by its TextArena id; None for other games, and where TextArena can play its own."""
+    """Return the game by its TextArena id; None for other games, or if TextArena is installed."""
     codec = codec_for(config.id, config.kwargs)
     if codec is None or importlib.util.find_spec("textarena") is not None:
         return None

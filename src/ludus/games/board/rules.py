@@ -16,7 +16,7 @@ P = TypeVar("P", bound=tuple[Any, ...])
 Result = tuple[float, float]
 
 WON: tuple[Result, Result] = ((1.0, -1.0), (-1.0, 1.0))
-"""The result where seat 0 has won, and where seat 1 has won."""
+"""The results of a win of seat 0, and of seat 1."""
 DRAW: Result = (0.0, 0.0)
 
 
@@ -25,9 +25,9 @@ class GameRules(ABC, Generic[P]):
 
     n_actions: int
     hidden = False
-    """A seat does not see all of the position."""
+    """True if a seat does not see the whole position."""
     plies: int | None = None
-    """Search depth; None: to the end, and every position is cached."""
+    """Search depth; None searches to the end and caches every position."""
 
     @abstractmethod
     def start(self, rng: np.random.Generator) -> P:
@@ -97,8 +97,8 @@ class TicTacToe(GameRules[Board]):
 class ConnectFour(GameRules[Board]):
     """Four in a row on a board that is filled from below.
 
-    Every column has `rows + 1` bits, lowest cell first; the bit above its top stays empty, so that no row of four
-    runs on into the next column.
+    Every column has `rows + 1` bits, lowest cell first. The bit above its top stays empty, so that four in a row cannot
+    continue in the next column.
     """
 
     def __init__(self, rows: int = 6, columns: int = 7) -> None:
@@ -126,7 +126,7 @@ class ConnectFour(GameRules[Board]):
 
     def after(self, position: Board, action: int, rng: np.random.Generator) -> Board:
         mover, waiter, seat = position
-        # adding to the lowest cell carries up to the first free one
+        # adding to the lowest cell carries up to the first free cell
         free = (mover | waiter) + self._lowest[action] & self._column[action]
         return Board(waiter, mover | free, 1 - seat)
 
@@ -184,11 +184,11 @@ _NOTHING, _CHECKED, _BETTED, _CHECKED_AND_BETTED = range(4)
 
 
 class Hand(NamedTuple):
-    """A round of Kuhn Poker: the cards (0 lowest), what was said in it, and the chips won before it."""
+    """A round of Kuhn Poker: the cards (0 is the lowest), its actions so far, and the chips won before it."""
 
     cards: tuple[int, int]
     said: int
-    """Nothing, check, bet, or check and bet: 0 to 3."""
+    """No action yet, check, bet, or check and bet: 0 to 3."""
     seat: int
     starter: int
     chips: tuple[int, int]
@@ -196,10 +196,10 @@ class Hand(NamedTuple):
 
 
 class KuhnPoker(GameRules[Hand]):
-    """Kuhn Poker over `rounds`; seat 1 begins the first, then they take turns.
+    """Kuhn Poker over `rounds`; seat 1 begins the first round, then they alternate.
 
-    TextArena's game counts no bets: the winner of a round wins one chip, and the sign of the chips is the result.
-    With `stakes` a bet and a call are a chip each, and the chips won are the result.
+    TextArena's game ignores bets: the winner of a round wins one chip, and the sign of the chips is the result.
+    With `stakes`, a bet and a call are a chip each, and the chips won are the result.
     """
 
     n_actions = 4

@@ -1,1 +1,1 @@
-"""DIAMBRA Arena's fighting games, played through the official client; `standin/` is an engine without ROMs."""
+"""DIAMBRA Arena's fighting games, played through the official client; `standin/` is an engine that needs no ROMs."""

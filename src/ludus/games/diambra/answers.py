@@ -1,7 +1,7 @@
-"""An engine's answers, read by the official message class, though only where they differ from the one before.
+"""Fast decoding of an engine's answers: only the parts that changed since the last answer are parsed.
 
-Between two steps often nothing but the frame changes, and the protobuf that the client needs is pure Python: reading
-the states of two fighters anew takes longer than all that Ludus does in a step, right when all engines answer at once.
+Often only the frame changes between two steps, and the protobuf version that the client needs is pure Python. Parsing
+the states of two fighters takes longer than everything else Ludus does in a step, when all engines answer at once.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ from typing import Any
 
 from diambra.engine import model
 
-_FIRST_FIELD = 0x0A  # on the wire: field 1, with its size. The observation is the answer's, the frame is its.
+_FIRST_FIELD = (
+    0x0A  # wire format: field 1 with a length. It is the answer's observation, and the observation's frame.
+)
 
 
 class AnswerReader:
-    """Bytes to `StepResetResponse`, one engine's answers in turn. Each is valid until the next is read."""
+    """Decodes the answers of one engine to `StepResetResponse`. A result is valid until the next `read`."""
 
     def __init__(self) -> None:
         self._around: tuple[bytes, bytes] | None = None
         self._response: Any = None
 
     def read(self, data: bytes) -> Any:
-        """What `StepResetResponse.FromString(data)` returns; raises what that raises."""
+        """Return `StepResetResponse.FromString(data)`, with the same errors."""
         where = _find_frame(data)
         if where is None:
             return model.StepResetResponse.FromString(data)
@@ -30,14 +32,14 @@ class AnswerReader:
             self._response.observation.frame = data[where]
             return self._response
         response = model.StepResetResponse.FromString(data)
-        # of several frames in one message the last one counts
+        # if a message has several frames, the last one counts
         alone = response.observation.frame == data[where]
         self._around, self._response = (around, response) if alone else (None, None)
         return response
 
 
 def _find_frame(data: bytes) -> slice | None:
-    """The place of a frame that an answer begins with, as it does when fields are written in their order."""
+    """Return the position of a frame at the start of an answer, where it is if fields are written in order."""
     try:
         if data[0] != _FIRST_FIELD:
             return None
@@ -51,9 +53,9 @@ def _find_frame(data: bytes) -> slice | None:
 
 
 def _size(data: bytes, at: int) -> tuple[int, int]:
-    """The number written at `at`, seven bits in a byte, and where it ends; IndexError where it does not."""
+    """Decode the varint at `at`; return it and its end. IndexError if it does not end."""
     size = 0
-    for shift in range(0, 64, 7):  # protobuf's longest: a broken one would be read for minutes
+    for shift in range(0, 64, 7):  # the longest varint of protobuf; an invalid one must not be read further
         byte = data[at]
         size |= (byte & 0x7F) << shift
         at += 1

@@ -1,4 +1,4 @@
-"""Bots for a seat: what a trained policy should beat. They play by the keys that a flattened observation has."""
+"""Bots for a seat, as baselines. They use the keys of a flattened observation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from ludus.errors import UnknownName
 from ludus.types import Array, BoolArray, Observation
 
-_TOWARDS_RIGHT, _TOWARDS_LEFT = 5, 1  # as engines number moves
+_TOWARDS_RIGHT, _TOWARDS_LEFT = 5, 1  # numbers of the moves in the engine
 _MOVES = 9
 
 
 class FighterBot:
-    """Chooses actions for one observation or a batch of them, as any policy does."""
+    """Chooses actions for one observation or a batch, like a policy."""
 
     def __init__(
         self, observation_space: gym.Space[Any], action_space: gym.Space[Any], seed: int = 0
@@ -25,7 +25,7 @@ class FighterBot:
         self._chance = np.random.default_rng(seed)
 
     def restart(self, seed: int) -> None:
-        """Play from here on as a new bot with this seed would."""
+        """Continue like a new bot with this seed."""
         self._chance = np.random.default_rng(seed)
 
     def predict(self, obs: Observation, mask: BoolArray | None = None, deterministic: bool = True) -> Array:
@@ -39,21 +39,21 @@ class FighterBot:
         raise NotImplementedError
 
     def _action(self, move: int, attack: int) -> Any:
-        """Both at once, or with one discrete action the attack, if there is one."""
+        """Return both, or with a Discrete action space the attack if there is one, otherwise the move."""
         if isinstance(self.action_space, gym.spaces.Discrete):
             return _MOVES - 1 + attack if attack else move
         return [move, attack]
 
 
-class Still(FighterBot):
+class StillFighter(FighterBot):
     """Does nothing."""
 
     def choose(self, obs: dict[str, Array]) -> Any:
         return self._action(0, 0)
 
 
-class Anything(FighterBot):
-    """Draws every action alike."""
+class RandomFighter(FighterBot):
+    """Samples uniformly from the action space."""
 
     def choose(self, obs: dict[str, Array]) -> Any:
         self.action_space.seed(int(self._chance.integers(2**31)))
@@ -61,11 +61,11 @@ class Anything(FighterBot):
 
 
 class Brawler(FighterBot):
-    """Walks up to the other and presses buttons: how somebody plays who sees such a game for the first time."""
+    """Walks towards the opponent and presses random buttons, like a beginner."""
 
     def choose(self, obs: dict[str, Array]) -> Any:
         side = np.reshape(obs.get("own_side", np.zeros(1)), -1)
-        stands_right = bool(side[-1])  # one-hot or a plain number: the last entry is 1 on the right
+        stands_right = bool(side[-1])  # one-hot or a number: the last entry is 1 on the right
         towards = _TOWARDS_LEFT if stands_right else _TOWARDS_RIGHT
         attacks = self._attacks()
         attack = int(self._chance.integers(1, attacks)) if self._chance.random() < 0.5 else 0
@@ -78,13 +78,13 @@ class Brawler(FighterBot):
         return int(self.action_space.nvec[1])
 
 
-BOTS: dict[str, type[FighterBot]] = {"random": Anything, "still": Still, "brawler": Brawler}
+BOTS: dict[str, type[FighterBot]] = {"random": RandomFighter, "still": StillFighter, "brawler": Brawler}
 
 
 def make_bot(
     name: str, observation_space: gym.Space[Any], action_space: gym.Space[Any], seed: int = 0
 ) -> FighterBot:
-    """The bot called `name`; UnknownName suggests the nearest."""
+    """Return the bot called `name`. UnknownName suggests the nearest."""
     if name not in BOTS:
         raise UnknownName("bot", name, BOTS, where="env.kwargs.opponent", fix=f"known: {', '.join(BOTS)}")
     return BOTS[name](observation_space, action_space, seed)

@@ -12,24 +12,27 @@ from typing import Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Commands, Json, Root
+from ludus.cli.commands import Commands, Json, Root, examples
 from ludus.cli.output import Output
 from ludus.errors import MissingExtra, UserError
+from ludus.posix import SIGHUP
 
 diambra_app = typer.Typer(
     cls=Commands,
     help="DIAMBRA: stand-in engines without ROMs, fights between two policies.",
     no_args_is_help=True,
+    add_completion=False,
+    epilog=examples("ludus diambra run -s 2 ludus train diambra-standin"),
     rich_markup_mode=None,
 )
 _START_SECONDS = 60.0
 _END_SECONDS = 5.0
 
 Game = Annotated[
-    str | None, typer.Option("--game", metavar="ID", help="The one game it plays; default: any asked for.")
+    str | None, typer.Option("--game", metavar="ID", help="The only game it plays; default: any game.")
 ]
 StepMs = Annotated[
-    float, typer.Option("--step-ms", metavar="MS", min=0.0, help="How long a step takes at least.")
+    float, typer.Option("--step-ms", metavar="MS", min=0.0, help="Minimum duration of a step.")
 ]
 
 
@@ -38,26 +41,28 @@ def _diambra() -> None:
     """DIAMBRA: stand-in engines without ROMs, fights between two policies."""
 
 
-@diambra_app.command("engine")
+@diambra_app.command("engine", epilog=examples("ludus diambra engine --game sfiii3n"))
 def engine(
     game: Game = None,
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: any free one.")
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: a free port.")
     ] = 50051,
-    host: Annotated[str, typer.Option("--host", metavar="NAME", help="Where to listen.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option("--host", metavar="NAME", help="Address to listen on.")] = "127.0.0.1",
     step_ms: StepMs = 0.0,
-    until_eof: Annotated[bool, typer.Option("--until-eof", help="End when its input does.")] = False,
+    until_eof: Annotated[
+        bool, typer.Option("--until-eof", help="Exit when standard input is closed.")
+    ] = False,
 ) -> None:
     """Serve one stand-in engine until Ctrl-C.
 
-    It speaks DIAMBRA's protocol and plays a small fighting game in place of the real one: for tests, development
-    and trying Ludus without ROMs. Every frame says STAND-IN.
+    It implements DIAMBRA's protocol with a small fighting game instead of the real one: for tests, development and
+    trying Ludus without ROMs. Every frame shows the text STAND-IN.
     """
     _require_client()
     from ludus.games.diambra.games import find_game
-    from ludus.games.diambra.polling import poll_where_called
+    from ludus.games.diambra.polling import poll_in_calling_thread
 
-    poll_where_called()
+    poll_in_calling_thread()
     from ludus.games.diambra.standin.server import EngineStandIn, Serving
 
     if game is not None:
@@ -67,31 +72,35 @@ def engine(
         serving = Serving(standin, host, port)
     except OSError as error:
         raise UserError(
-            f"no engine can listen at {host}:{port}",
+            f"cannot listen on {host}:{port}",
             where=f"command line: --host {host} --port {port}",
-            fix="another --port (somebody else may use this one), or 0 for any free one",
+            fix="use another --port (this one may be in use), or 0 for a free port",
         ) from error
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: standin.shutdown.set())
     if until_eof:
-        threading.Thread(target=_after_input, args=(standin.shutdown,), daemon=True).start()
-    print(f"stand-in engine at {serving.address}, plays {game or 'any game'} (Ctrl-C ends it)", flush=True)
+        threading.Thread(target=_set_at_eof, args=(standin.shutdown,), daemon=True).start()
+    print(f"stand-in engine at {serving.address}, plays {game or 'any game'} (Ctrl-C stops it)", flush=True)
     standin.shutdown.wait()
     serving.close(grace=0.5)
 
 
 @diambra_app.command(
-    "run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+    "run",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog=examples("ludus diambra run -s 2 ludus train diambra-standin"),
 )
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND…", help="What to run with the engines.")],
-    scale: Annotated[int, typer.Option("--scale", "-s", metavar="N", min=1, help="How many engines.")] = 1,
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND…", help="Command to run with the engines.")
+    ],
+    scale: Annotated[int, typer.Option("--scale", "-s", metavar="N", min=1, help="Number of engines.")] = 1,
     game: Game = None,
     step_ms: StepMs = 0.0,
 ) -> None:
     """Run a command with stand-in engines.
 
-    As `diambra run` does with real ones: DIAMBRA_ENVS tells the command where they are, and they end with it.
+    Like `diambra run` with real engines: DIAMBRA_ENVS has their addresses, and they stop with the command.
     """
     _require_client()
     arguments = [
@@ -107,15 +116,15 @@ def run(
         for _ in range(scale):
             started.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "ludus", "diambra", "engine", *arguments],
-                    stdin=subprocess.PIPE,  # closed however this process ends, and the engine with it
+                    [sys.executable, "-P", "-m", "ludus", "diambra", "engine", *arguments],
+                    stdin=subprocess.PIPE,  # closed when this process ends for any reason; the engine then exits
                     stdout=subprocess.PIPE,
                     text=True,
-                    process_group=0,  # Ctrl-C is for the command: the engines must outlive its last words
+                    process_group=0,  # Ctrl-C goes to the command only: it still needs the engines while it stops
                 )
             )
         environment = os.environ | {"DIAMBRA_ENVS": " ".join(map(_address, started))}
-        bin_folder = str(Path(sys.executable).parent)  # `ludus` is the one that runs now
+        bin_folder = str(Path(sys.executable).parent)  # so that `ludus` is this installation
         environment["PATH"] = os.pathsep.join([bin_folder, environment.get("PATH", "")])
         code = _run_to_end(command, environment)
     finally:
@@ -124,18 +133,20 @@ def run(
         raise typer.Exit(code)
 
 
-@diambra_app.command("duel")
+@diambra_app.command("duel", epilog=examples("ludus diambra duel latest brawler --fights 20"))
 def duel(
     left: Annotated[str, typer.Argument(metavar="POLICY", help="RUN, RUN@best, …; or a bot.")],
-    right: Annotated[str, typer.Argument(metavar="OPPONENT", help="Another; bots: random, still, brawler.")],
-    fights: Annotated[int, typer.Option("--fights", "-n", metavar="N", min=1, help="How many.")] = 10,
+    right: Annotated[
+        str, typer.Argument(metavar="OPPONENT", help="Another run or bot (random, still, brawler).")
+    ],
+    fights: Annotated[int, typer.Option("--fights", "-n", metavar="N", min=1, help="Number of fights.")] = 10,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0)] = 0,
     root: Root = "runs",
     json: Json = False,
 ) -> None:
-    """Seat two policies at one game.
+    """Let two policies fight each other.
 
-    At least one is a run: its settings are the game's. Every start is fought from both seats.
+    At least one is a run, and its settings are used. Every start is played from both seats.
     """
     _require_client()
     from ludus.games.diambra.duels import fight_duels
@@ -162,17 +173,19 @@ def _require_client() -> None:
         raise MissingExtra("`ludus diambra`", "diambra", own_environment=True)
 
 
-def _after_input(ended: threading.Event) -> None:
+def _set_at_eof(ended: threading.Event) -> None:
     sys.stdin.read()
     ended.set()
 
 
 def _address(started: subprocess.Popen[str]) -> str:
-    """Where an engine that was started listens. Raises UserError when it did not come up."""
+    """Return the address of a started engine. UserError if it did not start."""
     assert started.stdout is not None
     line = started.stdout.readline()
     if not line.startswith("stand-in engine at "):
-        raise UserError("a stand-in engine did not start", where="ludus diambra run", fix="see above")
+        raise UserError(
+            "a stand-in engine did not start", where="ludus diambra run", fix="see its output above"
+        )
     return line.removeprefix("stand-in engine at ").partition(",")[0]
 
 
@@ -180,21 +193,21 @@ def _run_to_end(command: list[str], environment: dict[str, str]) -> int:
     running: subprocess.Popen[bytes] | None = None
     early: list[int] = []
 
-    def pass_on(number: int, _: Any) -> None:
+    def forward(number: int, _: Any) -> None:
         if running is None:
             early.append(number)
         else:
             running.send_signal(number)
 
-    # a terminal's Ctrl-C reaches the command too, which saves first; what is sent to us alone is passed on. What is
-    # ignored (nohup) stays so, for the command inherits it
+    # Ctrl-C in a terminal reaches the command too, which saves first. Signals to this process alone are forwarded.
+    # Ignored signals (nohup) stay ignored, because the command inherits that
     handlers: dict[int, Any] = {
         signal.SIGINT: lambda *_: None,
-        signal.SIGTERM: pass_on,
-        signal.SIGHUP: pass_on,
+        signal.SIGTERM: forward,
+        SIGHUP: forward,
     }
-    heeded = {number for number in handlers if signal.getsignal(number) is not signal.SIG_IGN}
-    previous = {number: signal.signal(number, handlers[number]) for number in heeded}
+    handled = {number for number in handlers if signal.getsignal(number) is not signal.SIG_IGN}
+    previous = {number: signal.signal(number, handlers[number]) for number in handled}
     try:
         running = _start(command, environment)
         for number in early:

@@ -1,4 +1,4 @@
-"""The official client: from our settings to its objects, and a game opened on an engine. The only file to import it."""
+"""Interface to the official client: converts settings and opens a game on an engine. Only this file imports it."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ _PER_PLAYER = ("outfits", "super_art", "fighting_style", "ultimate_style", "spee
 _MOST_CHARACTERS = 3
 _CALLS = ("EnvInit", "Reset", "Step", "Close")
 _STEP = "/interface.EnvServer/Step"
-_LARGEST_ANSWER = 4 * 1024 * 1024  # bytes that gRPC takes
+_LARGEST_ANSWER = 4 * 1024 * 1024  # gRPC's limit in bytes
 
 
-class Nonsense(Exception):
-    """An answer that is a message of the protocol, and cannot be true."""
+class InvalidAnswer(Exception):
+    """An answer that is valid in the protocol but has impossible values."""
 
 
-class PatientClient(Client):  # type: ignore[misc]  # it comes without types
-    """The client's connection, patient for `timeout` seconds: by itself it sets no deadline to any call.
+class TimeoutClient(Client):  # type: ignore[misc]  # it comes without types
+    """The client's connection with a timeout of `timeout` seconds for every call. The client itself has no timeouts.
 
-    Steps are answered by the same messages, which are only read where they differ from the last.
+    Answers of steps are decoded by `AnswerReader`.
     """
 
     EnvInit: Any
@@ -66,26 +66,28 @@ class PatientClient(Client):  # type: ignore[misc]  # it comes without types
         )
         for name in _CALLS:
             setattr(self, name, functools.partial(getattr(self, name), timeout=timeout))
-        self._describe, self.EnvInit = self.EnvInit, self._checked
+        self._describe, self.EnvInit = self.EnvInit, self._checked_description
 
-    def _checked(self, settings: Any) -> Any:
-        """The engine's description of its game, before memory is taken for frames of the size it tells."""
+    def _checked_description(self, settings: Any) -> Any:
+        """Return the engine's description of its game, after checking the frame size it gives."""
         described = self._describe(settings)
         shape = described.frame_shape
         sides = (shape.h, shape.w, shape.c)
         if min(sides) < 1 or math.prod(sides) > _LARGEST_ANSWER:
-            raise Nonsense(f"frames of {' x '.join(map(str, sides))}")
+            raise InvalidAnswer(f"frames of {' x '.join(map(str, sides))}")
         return described
 
 
-interface.Client = PatientClient  # where the client looks for it when it opens a game
+interface.Client = TimeoutClient  # the client uses this name when it opens a game
 
 
 def open_game(game_id: str, settings: DiambraSettings, engine: EngineAddress, render_mode: str | None) -> Any:
-    """The client's env on `engine`, wrapped as `settings` say. Raises whatever the client raises."""
+    """Open a game on `engine` with the wrappers of `settings`. Raises the client's errors."""
     root = logging.getLogger()
     if not root.handlers:
-        root.addHandler(logging.NullHandler())  # or the client would set up the logging of the whole process
+        root.addHandler(
+            logging.NullHandler()
+        )  # otherwise the client configures the logging of the whole process
     return diambra.arena.make(
         game_id,
         _env_settings(settings),
@@ -98,34 +100,34 @@ def open_game(game_id: str, settings: DiambraSettings, engine: EngineAddress, re
     )
 
 
-def in_words(error: BaseException) -> str:
-    """What an engine did to make the client raise `error`."""
+def describe_failure(error: BaseException) -> str:
+    """Describe the engine's failure that made the client raise `error`."""
     problem: BaseException | None = error
-    while problem is not None and not isinstance(problem, grpc.RpcError | Nonsense):
+    while problem is not None and not isinstance(problem, grpc.RpcError | InvalidAnswer):
         problem = problem.__cause__ or problem.__context__
-    if isinstance(problem, Nonsense):
-        return f"answered nonsense: {problem}"
+    if isinstance(problem, InvalidAnswer):
+        return f"sent an invalid answer: {problem}"
     if problem is None:
         if isinstance(error.__cause__, grpc.FutureTimeoutError):
-            return "takes connections but does not speak the engine's protocol"
-        return f"answered nonsense: {type(error).__name__}: {error}"
+            return "accepts connections but does not speak the engine's protocol"
+        return f"sent an invalid answer: {type(error).__name__}: {error}"
     code, details = problem.code(), problem.details() or ""
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return "hangs: it gave no answer in time"
+        return "hangs: it did not answer in time"
     if code is grpc.StatusCode.UNAVAILABLE:
-        return f"is gone: {details}"
+        return f"is not available: {details}"
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return f"does not speak the engine's protocol: {details}"
     if "deserializ" in details or "larger than max" in details:
-        return f"answered nonsense: {details}"
+        return f"sent an invalid answer: {details}"
     return f"refused: {code.name}: {details}"
 
 
 def draw_options(game: Any, settings: DiambraSettings, chance: np.random.Generator) -> dict[str, Any]:
-    """Everything that the settings leave open for an episode, drawn.
+    """Draw every setting of an episode that is not fixed.
 
-    The client would draw it too, but neither from the seed alone (it keeps shuffling one list, and takes no notice
-    of a seed given twice) nor without reseeding the random numbers of the whole process.
+    The client would draw them too. But it does not depend on the seed alone (it shuffles one list again and again, and
+    ignores a repeated seed), and it reseeds the random numbers of the whole process.
     """
     info = game.unwrapped.env_info
 
@@ -154,7 +156,7 @@ def draw_options(game: Any, settings: DiambraSettings, chance: np.random.Generat
 
 
 def _draw_team(names: list[str | None], info: Any, chance: np.random.Generator) -> tuple[str, ...]:
-    """The characters that are named, and others to fill up with."""
+    """Return the given characters, filled up with random others."""
     team = [name for name in names if name is not None]
     for index in chance.permutation(len(info.char_list)):
         name = info.char_list[index]
@@ -185,7 +187,7 @@ def _wrappers(game_id: str, settings: DiambraSettings) -> Any:
     chosen = settings.wrappers_settings
     fields = chosen.model_dump() | {"filter_keys": filter_keys(game_id, chosen)}
     if settings.n_players == 2:
-        # seats are told apart below "agent_0" and "agent_1", which the client only has with their actions
+        # the client names the keys of each seat ("agent_0", "agent_1") only if they include the actions
         fields |= {"add_last_action": True, "role_relative": True, "filter_keys": []}
     return ClientWrappers(**fields)
 
@@ -194,6 +196,6 @@ def _recording(settings: DiambraSettings, engine: EngineAddress) -> Any:
     chosen = settings.recording_settings
     if chosen.dataset_path is None:
         return ClientRecording()
-    # a file is named after the second in which it is written: two engines would overwrite each other's
+    # files are named after the second in which they are written: two engines would overwrite each other's files
     folder = Path(chosen.dataset_path) / f"engine-{engine.rank}"
     return ClientRecording(dataset_path=str(folder), username=chosen.username)

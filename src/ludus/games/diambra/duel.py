@@ -1,6 +1,6 @@
-"""Two players at one game: `DuelTable` seats two, `DuelEnv` is one seat of it with somebody at the other.
+"""Games for two players: `DuelTable` has two seats, `DuelEnv` is one seat of it with an opponent at the other.
 
-A seat observes what a single player does: the frame, stage and timer, its own states and the opponent's, its actions.
+A seat has the same observations as a single player: the frame, stage and timer, both players' states, its actions.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ SEATS = ("agent_0", "agent_1")
 
 
 class DuelTable:
-    """A `SimultaneousGame` for two on one engine; both seats have the same spaces. `kwargs` are those of `DiambraEnv`.
+    """A `SimultaneousGame` for two on one engine with equal spaces. `kwargs` are those of `DiambraEnv`.
 
-    `reward` is the first seat's of the last step, the second's is its negative. At the end of a game `info` has
-    `rounds_ahead`, how many rounds more the first seat won than the other, and `is_success`, whether it won.
+    `reward` is that of the first seat in the last step; the second seat gets its negative. At the end of a game `info`
+    has `rounds_ahead`, the difference in won rounds from the first seat's view, and `is_success`, True if it won.
     """
 
     n_seats = 2
@@ -32,12 +32,12 @@ class DuelTable:
         kwargs.pop("opponent", None)
         self._env = DiambraEnv(game_id, **{**kwargs, "n_players": 2})
         wrappers = self._env.settings.wrappers_settings
-        told: Any = self._env.observation_space
+        spaces: Any = self._env.observation_space
         keys = filter_keys(game_id, wrappers.model_copy(update={"role_relative": True}))
-        own = {key: space for seat_key, space in told.items() if (key := _own_key(seat_key, SEATS[0]))}
+        own = {key: space for seat_key, space in spaces.items() if (key := _own_key(seat_key, SEATS[0]))}
         own = {key: space for key, space in own.items() if (key in keys if keys else key != "action")}
         if wrappers.add_last_action and not keys:
-            own["action"] = told[f"{SEATS[0]}_action"]
+            own["action"] = spaces[f"{SEATS[0]}_action"]
         self.observation_space = gym.spaces.Dict(own)
         actions: Any = self._env.action_space
         self.action_space: gym.Space[Any] = actions[SEATS[0]]
@@ -92,7 +92,7 @@ class DuelTable:
 
 
 class DuelPlayer(Protocol):
-    """Who has the other seat. `restart` tells from which random numbers the next game is played."""
+    """The opponent at the other seat. `restart` sets the seed for the next game."""
 
     def restart(self, seed: int) -> None: ...
 
@@ -100,11 +100,11 @@ class DuelPlayer(Protocol):
 
 
 MakePlayer = Callable[[gym.Space[Any], gym.Space[Any]], DuelPlayer]
-"""From the spaces of a seat to somebody who plays there."""
+"""A function that makes a player from the spaces of its seat."""
 
 
 class DuelEnv(gym.Env[Any, Any]):
-    """One seat of a game for two; `opponent`, a bot's name or what makes a player, has the other."""
+    """One seat of a game for two; `opponent` at the other seat is a bot's name or a function that makes a player."""
 
     metadata = DiambraEnv.metadata
 
@@ -119,7 +119,7 @@ class DuelEnv(gym.Env[Any, Any]):
         except BaseException:
             self._table.close()
             raise
-        self._theirs: Obs = {}
+        self._opponent_obs: Obs = {}
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -128,13 +128,13 @@ class DuelEnv(gym.Env[Any, Any]):
         drawn = int(self.np_random.integers(2**31))
         self._opponent.restart(drawn)
         self._table.reset(seed=drawn)
-        own, self._theirs = self._table.observations()
+        own, self._opponent_obs = self._table.observations()
         return own, self._table.info
 
     def step(self, action: Any) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
         table = self._table
-        table.play([action, self._opponent.predict(self._theirs)])
-        own, self._theirs = table.observations()
+        table.play([action, self._opponent.predict(self._opponent_obs)])
+        own, self._opponent_obs = table.observations()
         return own, table.reward, table.terminated, table.truncated, table.info
 
     def render(self) -> Any:
@@ -145,7 +145,7 @@ class DuelEnv(gym.Env[Any, Any]):
 
 
 def _own_key(key: str, seat: str) -> str:
-    """The key as the seat sees it; empty for one of the other seat."""
+    """Return the key from the seat's view; empty for a key of the other seat."""
     if key.startswith(f"{seat}_"):
         return key.removeprefix(f"{seat}_")
     return "" if key.startswith(SEATS) else key

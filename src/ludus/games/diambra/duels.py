@@ -1,4 +1,4 @@
-"""Two policies at one DIAMBRA game: runs or bots, by their names."""
+"""Fights between two policies, runs or bots, at one DIAMBRA game."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from ludus.errors import UserError
 from ludus.evaluation.load import LoadedPolicy, load
 from ludus.games.diambra.bots import BOTS, make_bot
 from ludus.games.diambra.duel import DuelTable
-from ludus.games.diambra.games import DIAMBRA
 from ludus.games.diambra.opponents import require_spaces
+from ludus.games.diambra.plugin import DIAMBRA
 from ludus.league.match import WinTally, play_simultaneously
 
 
 @dataclass(frozen=True)
 class DuelResult:
-    """How the first of two fared."""
+    """Results of the first of two policies."""
 
     first: str
     second: str
     tally: WinTally
     rewards: tuple[float, ...]
-    """The first one's, of each fight."""
+    """Of the first policy, by fight."""
 
     @property
     def mean_reward(self) -> float:
         return float(np.mean(self.rewards))
 
     def summary(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the result as data for `--json`."""
         return {
             "first": self.first,
             "second": self.second,
@@ -45,11 +45,10 @@ class DuelResult:
 def fight_duels(
     first: str, second: str, *, fights: int, seed: int = 0, root: str | Path = "runs"
 ) -> DuelResult:
-    """Seat the policies called `first` and `second` for so many games; each seed, from `seed` upwards, is fought
-    from both seats.
+    """Let the policies `first` and `second` play `fights` games. Each seed, from `seed` up, is played from both seats.
 
-    The game and its settings are those of the first that is a run; UserError when neither is, or when the other
-    was trained on other observations.
+    The game and its settings are those of the first policy that is a run. UserError if neither is a run, or if the
+    other was trained with other observations.
     """
     loaded = [None if name in BOTS else load(name, root) for name in (first, second)]
     table = _table(next((policy for policy in loaded if policy is not None), None))
@@ -77,10 +76,11 @@ def _table(policy: LoadedPolicy | None) -> DuelTable:
     env = None if policy is None or policy.config is None else policy.config.env
     if env is None or not env.id.startswith(DIAMBRA):
         raise UserError(
-            "a duel needs a run on a DIAMBRA game, whose settings both play with",
-            fix="name one, as in: ludus diambra duel latest brawler",
+            "a duel needs a run that was trained on a DIAMBRA game",
+            fix="name a run, for example: ludus diambra duel latest brawler",
         )
-    kwargs = dict(env.kwargs)
+    assert policy is not None
+    kwargs = dict(policy.configured_env().kwargs)
     kwargs.pop("characters", None)  # each seat draws its own
     return DuelTable(env.id.removeprefix(DIAMBRA), **kwargs)
 

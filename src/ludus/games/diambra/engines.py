@@ -1,4 +1,4 @@
-"""Where the engines are: `DIAMBRA_ENVS`, as `diambra run` sets it, and which of them this process is using."""
+"""Addresses of the engines in `DIAMBRA_ENVS`, which `diambra run` sets, and which of them this process uses."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from ludus.errors import ConfigError, SimulatorLost, SimulatorsTaken
 
 VARIABLE = "DIAMBRA_ENVS"
-_DEFAULT = "localhost:50051"  # where the client looks when nothing is said
-_GRACE_SECONDS = 5.0  # for an engine that was started at the same moment
+_DEFAULT = "localhost:50051"  # the client's default
+_GRACE_SECONDS = 5.0  # for an engine that is still starting
 
 _taken: set[int] = set()
 _lock = threading.Lock()
@@ -20,7 +20,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class EngineAddress:
-    """One engine: its number among those of `DIAMBRA_ENVS` (the client's rank) and its address."""
+    """One engine: its position in `DIAMBRA_ENVS` (the client's rank) and its address."""
 
     rank: int
     address: str
@@ -30,28 +30,28 @@ class EngineAddress:
 
 
 def engines() -> list[EngineAddress]:
-    """All engines; one at the client's default address where the variable is not set. Raises ConfigError."""
+    """Return all engines; without the variable one at the client's default address. ConfigError if invalid."""
     addresses = os.environ.get(VARIABLE, "").split() or [_DEFAULT]
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not (host and port.isdigit() and 0 < int(port) < 65536):
             raise ConfigError(
-                f"'{address}' is no address of an engine",
+                f"invalid engine address '{address}'",
                 where=f"the environment variable {VARIABLE}",
-                fix="addresses are host:port, separated by spaces; `diambra run` sets them",
+                fix="write addresses as host:port, separated by spaces; `diambra run` sets them",
             )
     return [EngineAddress(rank, address) for rank, address in enumerate(addresses)]
 
 
 def check_number(n_envs: int) -> None:
-    """ConfigError unless there is one engine for each of `n_envs` envs."""
+    """Raise ConfigError unless there are `n_envs` engines, one for each env."""
     found = len(engines())
     if found == n_envs:
         return
     unset = not os.environ.get(VARIABLE, "").split()
-    have = f"{VARIABLE} is not set" if unset else f"{VARIABLE} names {found} engine{'s' * (found != 1)}"
+    have = f"{VARIABLE} is not set" if unset else f"{VARIABLE} has {found} engine{'s' * (found != 1)}"
     raise ConfigError(
-        f"n_envs is {n_envs}, but {have}: every env needs an engine of its own",
+        f"n_envs is {n_envs}, but {have}: every env needs its own engine",
         key="n_envs",
         fix=("" if unset else f"set n_envs={found}, or ")
         + f"start {n_envs}: diambra run -s {n_envs} ludus train …"
@@ -60,9 +60,9 @@ def check_number(n_envs: int) -> None:
 
 
 def take(rank: int | None) -> EngineAddress:
-    """Engine `rank`, or the first that this process does not use yet; `give_back` it in the end.
+    """Reserve engine `rank`, or the first that this process does not use yet. Release it with `give_back`.
 
-    Raises SimulatorsTaken when all are in use.
+    SimulatorsTaken if all are in use.
     """
     every = engines()
     with _lock:
@@ -77,7 +77,7 @@ def take(rank: int | None) -> EngineAddress:
             rank = free[0].rank
         elif rank >= len(every):
             raise ConfigError(
-                f"there is no DIAMBRA engine {rank}: {VARIABLE} names {len(every)}", key="env.kwargs.rank"
+                f"DIAMBRA engine {rank} not found: {VARIABLE} has {len(every)}", key="env.kwargs.rank"
             )
         _taken.add(rank)
     return every[rank]
@@ -89,9 +89,9 @@ def give_back(engine: EngineAddress) -> None:
 
 
 def wait_until_reachable(engine: EngineAddress, seconds: float) -> None:
-    """Return once somebody listens at the engine's address; SimulatorLost when nobody does for a while.
+    """Wait until the engine accepts connections. SimulatorLost after a few seconds.
 
-    The client would wait for its whole timeout and then say nothing of the address.
+    The client would wait for its whole timeout, and its error does not contain the address.
     """
     host, _, port = engine.address.rpartition(":")
     deadline = time.monotonic() + min(seconds, _GRACE_SECONDS)
@@ -101,14 +101,14 @@ def wait_until_reachable(engine: EngineAddress, seconds: float) -> None:
             return
         except OSError as error:
             if time.monotonic() >= deadline:
-                raise lost(engine, f"refuses the connection: {error}") from error
+                raise lost(engine, f"cannot be reached: {error}") from error
         time.sleep(0.1)
 
 
 def lost(engine: EngineAddress, how: str) -> SimulatorLost:
-    """The error for an engine that cannot be played on."""
+    """Return the error for an engine that cannot be used."""
     return SimulatorLost(
         f"{engine} {how}",
         where=f"{VARIABLE}, address {engine.rank + 1}: {engine.address}",
-        fix="see whether it runs (`docker ps`, its log), whether the address is right and nobody else uses it",
+        fix="check that it runs (`docker ps`, its log), that the address is right, and that nothing else uses it",
     )

@@ -16,12 +16,12 @@ from ludus.games.diambra.settings import settings_for
 from ludus.types import Array
 
 Obs = dict[str, Array]
-_HAPPENED = ("round_done", "stage_done", "game_done", "episode_done")
-_HIGHEST_SEED = 2**30  # the client adds the rank, the engine takes 32 bits
+_EVENTS = ("round_done", "stage_done", "game_done", "episode_done")
+_HIGHEST_SEED = 2**30  # the client adds the rank, and the engine uses 32 bits
 
 
 def make_diambra(game_id: str, n_players: int = 1, **kwargs: Any) -> gym.Env[Any, Any]:
-    """What the ids `diambra/…` stand for: the game for one player, or one seat of it for two."""
+    """Make an env with an id `diambra/…`: the game for one player, or one seat of it for two."""
     if n_players == 2:
         from ludus.games.diambra.duel import DuelEnv
 
@@ -32,12 +32,12 @@ def make_diambra(game_id: str, n_players: int = 1, **kwargs: Any) -> gym.Env[Any
 class DiambraEnv(gym.Env[Any, Any]):
     """The game `game_id` with `kwargs` as settings (`DiambraSettings`), on engine `rank` or the first free one.
 
-    Observations are the client's, flattened, each in the type that its space says; with `n_players=2` those of
-    both seats stand side by side, as do the actions (`duel.py` takes them apart). Infos tell only what happened:
-    `round_done`, `stage_done`, `game_done`, `episode_done`. Episodes follow from the seed of `reset` alone.
+    Observations are the client's, flattened, each with the dtype of its space. With `n_players=2`, observations and
+    actions of both seats are in one dict (`duel.py` splits them). Infos contain only events: `round_done`,
+    `stage_done`, `game_done`, `episode_done`. The seed of `reset` determines the episodes.
 
-    Raises ConfigError for settings that make no sense, MissingExtra, SimulatorsTaken, and SimulatorLost when the
-    engine cannot be reached, hangs, dies or answers nonsense; after that only `close` is of use.
+    Raises ConfigError for invalid settings, MissingExtra, SimulatorsTaken, and SimulatorLost if the engine cannot be
+    reached, hangs, dies or sends invalid answers; after that, only `close` can be called.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # noqa: RUF012 (Gymnasium declares it so)
@@ -57,7 +57,7 @@ class DiambraEnv(gym.Env[Any, Any]):
         self._game: Any = None
         try:
             engines.wait_until_reachable(self.engine, self.settings.grpc_timeout)
-            self._game = self._asked(client.open_game, game_id, self.settings, self.engine, render_mode)
+            self._game = self._call(client.open_game, game_id, self.settings, self.engine, render_mode)
         except BaseException:
             self._release()
             raise
@@ -70,12 +70,12 @@ class DiambraEnv(gym.Env[Any, Any]):
         super().reset(seed=seed)
         chosen = self._client.draw_options(self._game, self.settings, self.np_random) | (options or {})
         drawn = int(self.np_random.integers(_HIGHEST_SEED))
-        obs, info = self._asked(self._game.reset, seed=drawn, options=chosen)
-        return self._typed(obs), self._what_happened(info)
+        obs, info = self._call(self._game.reset, seed=drawn, options=chosen)
+        return self._typed(obs), self._events(info)
 
     def step(self, action: Any) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
-        obs, reward, terminated, truncated, info = self._asked(self._game.step, _plain(action))
-        return self._typed(obs), float(reward), bool(terminated), bool(truncated), self._what_happened(info)
+        obs, reward, terminated, truncated, info = self._call(self._game.step, _plain(action))
+        return self._typed(obs), float(reward), bool(terminated), bool(truncated), self._events(info)
 
     def render(self) -> Any:
         picture = self._game.render()
@@ -84,35 +84,33 @@ class DiambraEnv(gym.Env[Any, Any]):
         return picture
 
     def close(self) -> None:
-        """Tell the engine that nobody plays any more; one that is gone need not be told."""
+        """Close the game on the engine, if it still answers."""
         game, self._game = self._game, None
         if game is None:
             return
         self._release()
         try:
             game.close()
-        except Exception:  # the client raises whatever the connection raises; there is nothing left to lose
+        except Exception:  # the client raises any error of the connection; closing must not fail
             game.unwrapped.arena_engine.client.channel.close()
 
-    def _asked(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What the client's `call` returns; whatever it raises is the engine's fault and names the engine."""
+    def _call(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call the client. Its errors are the engine's failures, so they are raised with the engine's name."""
         try:
             return call(*args, **kwargs)
-        except (
-            Exception
-        ) as error:  # the client raises bare Exceptions, gRPC's errors, and what nonsense leads to
-            raise engines.lost(self.engine, self._client.in_words(error)) from error
+        except Exception as error:  # the client raises bare Exceptions, gRPC errors, and others
+            raise engines.lost(self.engine, self._client.describe_failure(error)) from error
 
     def _typed(self, obs: dict[str, Any]) -> Obs:
         spaces: Any = self.observation_space
         return {key: np.asarray(obs[key], dtype=space.dtype)[()] for key, space in spaces.items()}
 
-    def _what_happened(self, info: dict[str, Any]) -> dict[str, Any]:
-        return {name: True for name in _HAPPENED if info.get(name)}
+    def _events(self, info: dict[str, Any]) -> dict[str, Any]:
+        return {name: True for name in _EVENTS if info.get(name)}
 
 
 def _plain(action: Any) -> Any:
-    """The action in Python's own integers: what protocol buffers take."""
+    """Return the action as Python integers, which protobuf needs."""
     if isinstance(action, dict):
         return {seat: _plain(own) for seat, own in action.items()}
     return np.asarray(action).tolist()

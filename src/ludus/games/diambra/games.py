@@ -1,15 +1,14 @@
-"""The nine games, and which keys their observations have: what can be said without the client.
+"""The nine games and the keys of their observations, available without the client.
 
-tests/diambra holds the table to the client's own.
+tests/diambra compares this table with the client's own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ludus.errors import UnknownName
+from ludus.errors import UnknownName, require_types
 
-DIAMBRA = "diambra/"  # what ids begin with
 GLOBAL_KEYS = ("stage", "timer", "action", "frame")
 
 
@@ -17,7 +16,7 @@ GLOBAL_KEYS = ("stage", "timer", "action", "frame")
 class FightingGame:
     """One game: its title, bounds of its settings, and the states that each player has.
 
-    `states` is everything the engine tells of a player, `kept` what `get_filter_keys` takes of it.
+    `states` are all states that the engine reports of a player, `kept` those that `get_filter_keys` returns.
     """
 
     title: str
@@ -81,24 +80,25 @@ GAMES: dict[str, FightingGame] = {
 
 
 def find_game(game_id: str) -> FightingGame:
-    """The game called `game_id`; UnknownName suggests the nearest."""
+    """Return the game called `game_id`. UnknownName suggests the nearest."""
+    require_types("get_filter_keys", game_id=(game_id, (str,)))
     if game_id not in GAMES:
         raise UnknownName("DIAMBRA game", game_id, GAMES, where="env.id", fix=f"known: {', '.join(GAMES)}")
     return GAMES[game_id]
 
 
 def get_filter_keys(game_id: str, flatten: bool = True) -> list[str]:
-    """The observation keys worth keeping for a game: the global ones, then each state of both players.
+    """Return the useful observation keys of a game: the global ones, then each state of both players.
 
     Flattened observations name the players by role (`own_health`, `opp_health`), nested ones by side
-    (`P1.health`, `P2.health`). Raises UnknownName.
+    (`P1.health`, `P2.health`). UnknownName for an unknown game.
     """
     players = ("own_", "opp_") if flatten else ("P1.", "P2.")
     return [*GLOBAL_KEYS, *(f"{player}{state}" for state in find_game(game_id).kept for player in players)]
 
 
 def known_keys(game_id: str, *, role_relative: bool, last_action: bool) -> list[str]:
-    """Every key that a flattened observation of the game can have under these wrappers."""
+    """Return every key that a flattened observation of the game can have with these wrappers."""
     players = ("own_", "opp_") if role_relative else ("P1_", "P2_")
     keys = [key for key in GLOBAL_KEYS if key != "action" or last_action]
     return [*keys, *(f"{player}{state}" for player in players for state in find_game(game_id).states)]

@@ -1,6 +1,6 @@
-"""The settings of the document "DIAMBRA Arena Training": env_settings, settings, wrappers_settings, ppo_settings.
+"""Import of the settings of the document "DIAMBRA Arena Training": env_settings, settings, ppo_settings and others.
 
-As YAML, JSON or `config.py`. The game's own settings and wrappers are handed to the env as they are.
+They may be YAML, JSON or `config.py`. The settings and wrappers of the game are passed to the env unchanged.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from ludus.config.plain_yaml import Key
 KIND = "DIAMBRA training settings (env_settings, settings, wrappers_settings, ppo_settings)"
 ENV_PREFIX = "diambra/"
 _SECTIONS = ("env_settings", "settings", "wrappers_settings", "recording_settings", "ppo_settings")
-_FILTER_CALL = "get_filter_keys("  # the document's own function: its result is known without running it
+_FILTER_CALL = "get_filter_keys("  # a function of the document: its result is known without running it
 _PPO = "ppo_settings"
-# The folders' names in config.py, short names in a section `paths`, and the folders when nothing is said.
+_SCHEDULES = ("learning_rate", "clip_range")
+# (name in config.py, short name in a section `paths`, key in Ludus, default)
 _FOLDERS = (
     ("model_path", "models", "save_dir", "./trained_models"),
     ("tensorboard_log_path", "tensorboard_logs", "tracking.tensorboard_dir", "./tensorboard_logs"),
     ("monitor_logs_path", "monitor_logs", "tracking.monitor_dir", "./output/logs"),
 )
-EXAMPLE = "DIAMBRA training settings               ludus convert config.py   (read, never run)"
+EXAMPLE = "DIAMBRA settings     ludus convert config.py    read, never run"
 
 
 def recognise(document: Document) -> bool:
-    """Whether it has PPO's settings and the game's, or the envs'."""
+    """Return whether it has the settings of PPO and at least one other section."""
     have = [name for name in _SECTIONS if isinstance(document.data.get(name), dict)]
     return _PPO in have and len(have) >= 2
 
@@ -37,6 +38,7 @@ def translate(document: Document, choice: ImportOptions) -> Imported:
     t = Translation(document, KIND)
     for section in _SECTIONS:
         t.section(section)
+    t.reserved = {"nminibatches", *(f"{name}_{end}" for name in _SCHEDULES for end in ("start", "end"))}
     algorithm = choice.algorithm or "PPO"
     t.put("algorithm", algorithm, _PPO)
     _put_env(t)
@@ -46,7 +48,7 @@ def translate(document: Document, choice: ImportOptions) -> Imported:
             t.put(target, number, "env_settings", name)
     n_envs = t.integer("env_settings", "env_num", default=1)
     source = ("env_settings", "env_num") if t.has("env_settings", "env_num") else ()
-    t.put("n_envs", n_envs, *source, place="one env when nothing is said")
+    t.put("n_envs", n_envs, *source, place="one env by default")
     t.put("evaluation", None, place="train.py has none: every engine is used for training")
     t.put("checkpoint.best_metric", "rollout/ep_rew_mean", place="there are no evaluations")
     for name in ("normalize_obs", "normalize_reward"):
@@ -55,7 +57,7 @@ def translate(document: Document, choice: ImportOptions) -> Imported:
     _put_batch_size(t, n_envs or 1)
     put_arguments(t, (_PPO,), algorithm, choice, (_PPO, "policy_kwargs"))
     _put_folders(t)
-    t.put("resume", "auto", place="training goes on where it was, as train.py does")
+    t.put("resume", "auto", place="training resumes, as with train.py")
     return t.finish()
 
 
@@ -75,17 +77,17 @@ def _put_env(t: Translation) -> None:
 def _put_kwarg(t: Translation, target: str, *source: str) -> None:
     unreadable = unreadable_in(t.document.data[source[0]][source[1]])
     if unreadable is not None and source[1] == "filter_keys" and unreadable.text.startswith(_FILTER_CALL):
-        t.note("the document's function: filter_keys: auto is the same", *source)
+        t.note("a function of the document: the same as filter_keys: auto", *source)
         t.put(target, "auto", *source)
     elif unreadable is not None:
-        t.lose(f"not a literal, and the file is never run: {unreadable.text}", *source)
+        t.lose(f"not a literal, and the file is never executed: {unreadable.text}", *source)
     else:
         t.put(target, symbol_name(t.take(*source)), *source)
 
 
 def _put_schedules(t: Translation) -> None:
-    """`learning_rate_start` and `learning_rate_end` as one schedule."""
-    for name in ("learning_rate", "clip_range"):
+    """Combine `learning_rate_start` and `learning_rate_end` into one schedule."""
+    for name in _SCHEDULES:
         start, end = t.take(_PPO, f"{name}_start"), t.take(_PPO, f"{name}_end")
         if start is None and end is None:
             continue
@@ -93,12 +95,12 @@ def _put_schedules(t: Translation) -> None:
             there, missing = (
                 (f"{name}_end", f"{name}_start") if start is None else (f"{name}_start", f"{name}_end")
             )
-            raise t.error(f"{_PPO}.{missing} is missing beside {there}", (_PPO, there), f"add {missing}")
+            raise t.error(f"{_PPO}.{missing} is missing, but {there} is set", (_PPO, there), f"add {missing}")
         put_schedule(t, f"hyperparams.{name}", [start, end], _PPO, f"{name}_start")
 
 
 def _put_batch_size(t: Translation, n_envs: int) -> None:
-    """`nminibatches` instead of a batch size: the rollout divided by it."""
+    """Convert `nminibatches` to a batch size: the rollout size divided by it."""
     key: Key = (_PPO, "nminibatches")
     parts = t.integer(*key)
     if parts is None:
@@ -129,4 +131,4 @@ def _put_folders(t: Translation) -> None:
         for key in ((name,), ("paths", name), ("paths", short)):
             if t.take(*key) is not None:
                 found, source = t.take(*key), key
-        t.put(target, found or usual, *source, place="the folder that the document names")
+        t.put(target, found or usual, *source, place="the folder of the document")

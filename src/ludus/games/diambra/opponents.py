@@ -1,4 +1,4 @@
-"""A run's policy at the other seat of a DIAMBRA game for two: how one generation of fighters learns from the last."""
+"""Policies of runs as opponents in a DIAMBRA game for two."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ludus.types import Array, Observation
 
 @dataclass(frozen=True)
 class RunOpponent:
-    """What `opponent: RUN` stands for: the checkpoint's path, which travels to the worker that seats it."""
+    """The opponent of `opponent: RUN`: the path of a checkpoint, which is sent to the worker that loads it."""
 
     checkpoint: str
 
     def __call__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> SeatedPolicy:
-        """The policy, for a seat with these spaces. UserError when it was trained with others."""
-        torch.set_num_threads(1)  # there is one for each engine, and their threads would wait for each other
+        """Load the policy for a seat with these spaces. UserError if it was trained with others."""
+        torch.set_num_threads(1)  # one process per engine: more threads would only compete for cores
         policy = load(self.checkpoint)
         require_spaces(policy, observation_space, action_space)
         return SeatedPolicy(policy)
 
 
 class SeatedPolicy:
-    """Draws its actions as it did while it trained; `restart` says from which random numbers."""
+    """Samples its actions as in training; `restart` sets the seed."""
 
     def __init__(self, policy: LoadedPolicy) -> None:
         self._policy = policy
@@ -47,9 +47,9 @@ class SeatedPolicy:
 
 
 def seat_opponent(spec: EnvSpec, root: str | Path) -> EnvSpec:
-    """`spec` with the run, looked for under `root`, that its `opponent` names; other specs as they are.
+    """Return `spec` with its `opponent`, the name of a run under `root`, resolved; other specs unchanged.
 
-    Raises UnknownName for what is neither a bot nor a run, and CheckpointError.
+    UnknownName if it is neither a bot nor a run, and CheckpointError.
     """
     name = spec.kwargs.get("opponent")
     if not isinstance(name, str) or name in BOTS:
@@ -68,12 +68,12 @@ def seat_opponent(spec: EnvSpec, root: str | Path) -> EnvSpec:
 def require_spaces(
     policy: LoadedPolicy, observation_space: gym.Space[Any], action_space: gym.Space[Any]
 ) -> None:
-    """UserError unless `policy` was trained with the spaces of a seat."""
+    """Raise UserError unless `policy` was trained with the spaces of a seat."""
     actor = policy.actor
     if actor.observation_space == observation_space and actor.action_space == action_space:
         return
     raise UserError(
         f"'{policy.name}' was trained with other observations or actions than this seat has",
         where=f"it observes {describe_space(actor.observation_space)}; the seat {describe_space(observation_space)}",
-        fix="seat runs with the same game, frame_shape, wrappers_settings and action_space, or a bot",
+        fix="use runs with the same game, frame_shape, wrappers_settings and action_space, or a bot",
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from ludus.games.diambra.games import DIAMBRA, GAMES
 from ludus.plugins import CommandEntry, EnvEntry, Plugin
+
+DIAMBRA = "diambra/"  # prefix of the env ids
+GAME_IDS = ("doapp", "sfiii3n", "tektagt", "umk3", "samsh5sp", "kof98umh", "mvsc", "xmvsf", "soulclbr")
 
 PLUGIN = Plugin(
     name="diambra",
@@ -12,12 +14,14 @@ PLUGIN = Plugin(
     own_environment=True,
     envs=tuple(
         EnvEntry(f"{DIAMBRA}{game_id}", "ludus.games.diambra.env:make_diambra", {"game_id": game_id})
-        for game_id in GAMES
+        for game_id in GAME_IDS
     ),
     env_support={f"{DIAMBRA}*": "ludus.games.diambra.support:SUPPORT"},
     config_importers=("ludus.games.diambra.importer",),
     commands={
-        "diambra": CommandEntry("ludus.games.diambra.cli:diambra_app", "Play DIAMBRA's fighting games.")
+        "diambra": CommandEntry(
+            "ludus.games.diambra.cli:diambra_app", "Play DIAMBRA's fighting games.", consents=True
+        )
     },
     extras={
         "diambra": ("diambra", "DIAMBRA Arena's fighting games (an environment of its own: old protobuf)")

@@ -1,7 +1,7 @@
-"""How gRPC waits for an answer: in the thread that asked, as it did until 1.80, and not in threads of its own.
+"""Setting of gRPC: wait for an answer in the calling thread, as before version 1.80, not in gRPC's own threads.
 
-Those hand every message on to one another. With a process for each engine, and more of them than cores, that is a
-part of every step that can be saved.
+gRPC's threads pass every message on to one another. With one process per engine and more processes than cores, that
+costs time in every step.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from importlib.metadata import PackageNotFoundError, version
 
 _VARIABLE = "GRPC_EXPERIMENTS"
-_HAVE_THE_CHOICE = range(80, 86)  # minor versions of gRPC 1: later ones may not know the names, and say so
+_SUPPORTED_MINOR = range(80, 86)  # minor versions of gRPC 1; later ones may not have these options, and warn
 _OWN_THREADS = (
     "event_engine_client",
     "event_engine_listener",
@@ -19,11 +19,11 @@ _OWN_THREADS = (
 )
 
 
-def poll_where_called() -> None:
-    """To be called before gRPC is imported, later it takes no notice. A choice in the environment stands."""
+def poll_in_calling_thread() -> None:
+    """Set it before gRPC is imported, which reads it only then. A value in the environment is kept."""
     try:
         major, minor = map(int, version("grpcio").split(".")[:2])
     except PackageNotFoundError:
         return
-    if major == 1 and minor in _HAVE_THE_CHOICE:
+    if major == 1 and minor in _SUPPORTED_MINOR:
         os.environ.setdefault(_VARIABLE, ",".join(f"-{name}" for name in _OWN_THREADS))

@@ -1,7 +1,7 @@
-"""What can be set for a DIAMBRA env, typed: the client's settings, its wrappers' and its recorder's.
+"""Typed settings of a DIAMBRA env: those of the client, its wrappers and its recorder.
 
-The names are the client's own. Everything is checked before an engine is asked for anything, including what the
-client itself accepts and then does wrongly (release 2.2.7).
+The names are the client's own. Everything is checked before an engine is used, including values that the client
+accepts but handles wrongly (release 2.2.7).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import model_validator as checked_together
 from ludus.config.explain import explain
 from ludus.errors import ConfigError, nearest
 from ludus.games.diambra.games import find_game, get_filter_keys, known_keys
-from ludus.games.diambra.polling import poll_where_called
+from ludus.games.diambra.polling import poll_in_calling_thread
 
 Role = Literal["P1", "P2"]
 ActionSpace = Literal["DISCRETE", "MULTI_DISCRETE"]
@@ -25,7 +25,7 @@ _KEY = "env.kwargs"
 
 
 def _name(value: Any) -> Any:
-    """`SpaceTypes.MULTI_DISCRETE`, `Roles.P1` or `multi_discrete` as the plain name."""
+    """Return `SpaceTypes.MULTI_DISCRETE`, `Roles.P1` or `multi_discrete` as the plain name."""
     return value.rpartition(".")[2].upper() if isinstance(value, str) else value
 
 
@@ -35,7 +35,7 @@ def _listed(value: Any) -> Any:
 
 def _side_length(value: int) -> int:
     if not 0 <= value <= _LARGEST_FRAME:
-        raise ValueError(f"a side of a frame has 0 (as it comes) to {_LARGEST_FRAME} pixels, got {value}")
+        raise ValueError(f"a side of a frame must be 0 (unchanged) to {_LARGEST_FRAME} pixels, got {value}")
     return value
 
 
@@ -53,14 +53,14 @@ class _Strict(BaseModel):
 def _checked_frame_shape(shape: tuple[int, int, int]) -> tuple[int, int, int]:
     height, width, channels = shape
     if (_side_length(height) == 0) != (_side_length(width) == 0):
-        raise ValueError(f"height and width are both 0 (as they come) or both given, got {list(shape)}")
+        raise ValueError(f"height and width must both be 0 (unchanged) or both be set, got {list(shape)}")
     if channels not in (0, 1):
-        raise ValueError(f"the third number is 0 (colours) or 1 (grey), got {channels}")
+        raise ValueError(f"the third number must be 0 (colours) or 1 (grey), got {channels}")
     return shape
 
 
 class WrapperSettings(_Strict):
-    """`wrappers_settings`: what the client wraps around a game."""
+    """`wrappers_settings`: the client's wrappers of a game."""
 
     no_op_max: int = Field(default=0, ge=0, le=12)
     repeat_action: int = Field(default=1, ge=1, le=12)
@@ -77,11 +77,13 @@ class WrapperSettings(_Strict):
     exclude_image_scaling: bool = False
     process_discrete_binary: bool = False
     role_relative: bool = False
-    flatten: bool = Field(default=True, description="nested observations cannot be learnt from")
+    flatten: bool = Field(default=True, description="must be true: nested observations are not supported")
     filter_keys: list[str] | Literal["auto"] = Field(
         default=[], description="keys to keep; empty: all; auto: those of get_filter_keys"
     )
-    wrappers: list[Any] = Field(default=[], description="classes of your own stand in env.wrappers instead")
+    wrappers: list[Any] = Field(
+        default=[], description="must be empty: use env.wrappers for your own classes"
+    )
 
     @field_validator("frame_shape")
     @classmethod
@@ -96,7 +98,7 @@ class WrapperSettings(_Strict):
 
     @field_validator("no_op_max", "repeat_action")
     @classmethod
-    def _broken_in_the_client(cls, value: int, info: Any) -> int:
+    def _unsupported_by_client(cls, value: int, info: Any) -> int:
         usual = 0 if info.field_name == "no_op_max" else 1
         if value != usual:
             instead = "env.frame_skip" if usual else "nothing: seeds vary the start"
@@ -109,54 +111,54 @@ class WrapperSettings(_Strict):
     @classmethod
     def _flat(cls, value: bool) -> bool:
         if not value:
-            raise ValueError("nested observations cannot be learnt from; leave it out or say true, got false")
+            raise ValueError("nested observations are not supported; leave it out or set true, got false")
         return value
 
     @field_validator("wrappers")
     @classmethod
-    def _none_of_your_own(cls, value: list[Any]) -> list[Any]:
+    def _no_own_classes(cls, value: list[Any]) -> list[Any]:
         if value:
-            raise ValueError(f"classes of your own stand in env.wrappers, as module:Class, got {value}")
+            raise ValueError(f"use env.wrappers for your own classes, as module:Class, got {value}")
         return value
 
     @checked_together(mode="after")
-    def _stacked_actions_are_there(self) -> WrapperSettings:
+    def _stack_actions_needs_last_action(self) -> WrapperSettings:
         if self.stack_actions > 1 and not self.add_last_action:
             raise ValueError(f"stack_actions: {self.stack_actions} needs add_last_action: true")
         return self
 
 
 class RecordingSettings(_Strict):
-    """`recording_settings`: episodes as files for imitation learning, written by the client (as pickles)."""
+    """`recording_settings`: files of episodes for imitation learning, written by the client (as pickles)."""
 
     dataset_path: str | None = None
     username: str | None = None
 
 
 class DiambraSettings(_Strict):
-    """The keyword arguments of a DIAMBRA env. `settings_for` builds it; defaults are the client's."""
+    """The keyword arguments of a DIAMBRA env, with the client's defaults. `settings_for` builds it."""
 
-    difficulty: int | None = Field(default=None, ge=1, description="null: drawn anew for each episode")
+    difficulty: int | None = Field(default=None, ge=1, description="null: random in each episode")
     characters: Characters | list[Characters] = Field(
         default=None, description="a name, or a list for a team; with n_players: 2 a list of two of these"
     )
     action_space: NamedSpace = "MULTI_DISCRETE"
     step_ratio: int = Field(default=6, ge=1, le=6, description="frames of the game per step")
     frame_shape: FrameShape = Field(
-        default=(0, 0, 0), description="[height, width, 1 for grey]; 0: as it comes"
+        default=(0, 0, 0), description="[height, width, 1 for grey]; 0: unchanged"
     )
-    role: NamedRole = Field(default=None, description="P1 or P2; null: drawn anew for each episode")
+    role: NamedRole = Field(default=None, description="P1 or P2; null: random in each episode")
     outfits: int = Field(default=1, ge=1)
     super_art: int | None = Field(default=None, ge=1, le=3)
     fighting_style: int | None = Field(default=None, ge=1, le=3)
     ultimate_style: Style | None = None
     speed_mode: int | None = Field(default=None, ge=1, le=2)
-    continue_game: float = Field(default=0.0, le=1.0, description="a chance, or -N for N continues")
+    continue_game: float = Field(default=0.0, le=1.0, description="a probability, or -N for N continues")
     show_final: bool = False
     tower: int | None = Field(default=3, ge=1, le=4)
     n_players: Literal[1, 2] = 1
     opponent: str = Field(
-        default="random", description="who has the other seat with n_players: 2: a bot, or a run"
+        default="random", description="the opponent at the other seat with n_players: 2: a bot, or a run"
     )
     disable_keyboard: bool = True
     disable_joystick: bool = True
@@ -171,25 +173,25 @@ class DiambraSettings(_Strict):
         return _checked_frame_shape(shape)
 
     @checked_together(mode="after")
-    def _somebody_to_play_against(self) -> DiambraSettings:
+    def _opponent_needs_two_players(self) -> DiambraSettings:
         if "opponent" in self.model_fields_set and self.n_players == 1:
             raise ValueError(f"opponent: {self.opponent} needs n_players: 2")
         return self
 
     @field_validator("wrappers_settings", "recording_settings", mode="before")
     @classmethod
-    def _nothing_set(cls, value: Any) -> Any:
+    def _null_is_default(cls, value: Any) -> Any:
         return {} if value is None else value
 
 
 def settings_for(game_id: str, kwargs: Mapping[str, Any]) -> DiambraSettings:
-    """The settings of `env.kwargs` for a game. Raises ConfigError (naming the key) and UnknownName (the game)."""
+    """Parse `env.kwargs` for a game. ConfigError names the invalid key, UnknownName the game."""
     game = find_game(game_id)
     if "seed" in kwargs:
         raise ConfigError(
-            "every engine gets a seed of its own, derived from the run's",
+            "env.kwargs.seed cannot be set: every engine gets its own seed, derived from the seed of the run",
             key=f"{_KEY}.seed",
-            fix="remove it here and set the run's seed",
+            fix="remove it here and set the seed of the run",
         )
     try:
         settings = DiambraSettings(**kwargs)
@@ -202,7 +204,7 @@ def settings_for(game_id: str, kwargs: Mapping[str, Any]) -> DiambraSettings:
     ):
         if value is not None and value > most:
             raise ConfigError(
-                f"{name} of {game_id} is 1 to {most}, got {value}",
+                f"{name} of {game_id} must be 1 to {most}, got {value}",
                 key=f"{_KEY}.{name}",
                 fix=f"change {name}",
             )
@@ -212,7 +214,7 @@ def settings_for(game_id: str, kwargs: Mapping[str, Any]) -> DiambraSettings:
 
 
 def filter_keys(game_id: str, wrappers: WrapperSettings) -> list[str]:
-    """The keys to keep, `auto` spelt out; `frame` always; empty for all."""
+    """Return the keys to keep, with `auto` resolved and always with `frame`; empty for all keys."""
     wanted = wrappers.filter_keys
     if wanted == "auto":
         known = set(known_keys(game_id, role_relative=True, last_action=wrappers.add_last_action))
@@ -245,29 +247,29 @@ def _check_filter_keys(game_id: str, wrappers: WrapperSettings) -> None:
 
 
 def players_characters(settings: DiambraSettings) -> list[list[str | None]]:
-    """Per player the names of its team, as far as they are given."""
+    """Return per player the names of its team that are set."""
     given: Any = settings.characters
     players = [given] if settings.n_players == 1 else ([None, None] if given is None else given)
     return [list(team) if isinstance(team, list) else [team] for team in players]
 
 
 def _check_characters(game_id: str, team: int, settings: DiambraSettings) -> None:
-    """Names against the client's list, where the client is there to ask; it is, when a game is to be played."""
+    """Check names against the client's list, if the client is installed; it is when a game is played."""
     key = f"{_KEY}.characters"
     given = settings.characters
     if settings.n_players == 2 and given is not None and not (isinstance(given, list) and len(given) == 2):
         raise ConfigError(
-            f"with n_players: 2, characters is a list of two, got {given!r}",
+            f"with n_players: 2, characters must be a list of two, got {given!r}",
             key=key,
-            fix="name one for each player, or null for any",
+            fix="give one for each player, or null for a random one",
         )
     known = _known_characters(game_id)
     for names in players_characters(settings):
         if len(names) > team:
             raise ConfigError(
-                f"{game_id} is played by {team} a side, but characters names {len(names)}",
+                f"{game_id} has {team} characters per side, got {len(names)}",
                 key=key,
-                fix=f"name {team}",
+                fix=f"give {team}",
             )
         for name in names:
             if known and name is not None and name not in known:
@@ -280,7 +282,7 @@ def _check_characters(game_id: str, team: int, settings: DiambraSettings) -> Non
 
 
 def _known_characters(game_id: str) -> list[str]:
-    poll_where_called()  # settings are checked before a game is opened: nothing imports gRPC earlier
+    poll_in_calling_thread()  # settings are checked before a game is opened: gRPC is not imported earlier
     try:
         from diambra.arena import available_games
     except ImportError:

@@ -1,21 +1,22 @@
-"""How Ludus treats DIAMBRA envs: each plays on an engine that runs in a process of its own."""
+"""Env support of DIAMBRA: each env plays on an engine in its own process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ludus.config.requests import ConsentRequest, argument_requests
 from ludus.envs.support import EnvSupport
-from ludus.games.diambra.games import DIAMBRA
+from ludus.games.diambra.plugin import DIAMBRA
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
     from ludus.envs.make import EnvSpec
 
-_SLACK_SECONDS = 5.0  # the env reports first, and better, that its engine gave no answer
+_SLACK_SECONDS = 5.0  # so that the env itself reports first that its engine did not answer
 
 
 class DiambraSupport(EnvSupport):
@@ -27,6 +28,16 @@ class DiambraSupport(EnvSupport):
 
         plain = {name: value for name, value in spec.kwargs.items() if name != "rank" and not callable(value)}
         settings_for(spec.id.rpartition(":")[2].removeprefix(DIAMBRA), plain)
+
+    def requests(self, spec: EnvSpec) -> Iterator[ConsentRequest]:
+        """Return the folder of recordings, and the run at the other seat."""
+        from ludus.games.diambra.bots import BOTS
+
+        opponent = spec.kwargs.get("opponent")
+        if isinstance(opponent, str) and opponent not in BOTS:
+            yield ConsentRequest("play against", opponent, "env.kwargs.opponent")
+        others = {name: value for name, value in spec.kwargs.items() if name != "opponent"}
+        yield from argument_requests(others, "env.kwargs", known=True)
 
     def copies(self, spec: EnvSpec, n_envs: int) -> list[EnvSpec]:
         from ludus.games.diambra.engines import check_number
@@ -43,7 +54,7 @@ class DiambraSupport(EnvSupport):
         from ludus.games.diambra.opponents import RunOpponent
 
         opponent = kwargs.get("opponent")
-        if isinstance(opponent, RunOpponent):  # this very checkpoint: `latest` is another one tomorrow
+        if isinstance(opponent, RunOpponent):  # the exact checkpoint: `latest` may change
             return {**kwargs, "opponent": opponent.checkpoint}
         return dict(kwargs)
 

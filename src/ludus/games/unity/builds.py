@@ -1,4 +1,4 @@
-"""Unity builds that Ludus starts itself: one process per env, watched, started anew when one ends."""
+"""Unity builds that Ludus starts itself: one process per env, restarted when it ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -14,44 +13,45 @@ import threading
 from pathlib import Path
 from typing import IO
 
-from ludus.config.own_modules import is_foreign
+from ludus.config.own_modules import foreign_folder
 from ludus.errors import UserError
 from ludus.games.unity.settings import BuildConfig
+from ludus.posix import kill_group
 
 _log = logging.getLogger("ludus.games.unity")
 _KEEPER = Path(__file__).with_name("keeper.py")
 _TAIL = 2_000
 
 
-def why_not_launched(build: BuildConfig | None) -> str | None:
-    """None where the build is to be started here, else the reason. UserError when it must be and cannot."""
+def not_launched_reason(build: BuildConfig | None) -> str | None:
+    """Return None if the build is to be started here, otherwise the reason. UserError if it must be and cannot."""
     if build is None:
-        return "no build is named"
+        return "no build is configured"
     if build.launch is False:
         return "env.kwargs.build.launch is false"
     found = shutil.which(os.path.abspath(build.path))
     problem = None
     if not Path(build.path).is_file():
-        problem = f"there is no Unity build at {build.path}"
-    elif any(map(is_foreign, Path(build.path).absolute().parents)):
+        problem = f"Unity build not found: {build.path}"
+    elif foreign_folder(build.path) is not None:
         raise UserError(
-            "the Unity build lies in a run or a download, and what comes with one is never run",
+            "the Unity build is inside a run or a download, and programs from there are never started",
             where=f"env.kwargs.build.path: {build.path}",
-            fix="if it is yours, move it to a folder of its own; else set env.kwargs.build.launch=false",
+            fix="if it is yours, move it to a folder of its own; otherwise set env.kwargs.build.launch=false",
         )
     elif found is None or (build.path.lower().endswith(".exe") and os.name != "nt"):
-        problem = f"{build.path} cannot be run on this machine"
+        problem = f"{build.path} is not executable on this machine"
     if problem is not None and build.launch is True:
         raise UserError(
             problem,
             where="env.kwargs.build.path",
-            fix="correct the path, or leave launch out and start it yourself",
+            fix="correct the path, or leave out launch and start the build yourself",
         )
     return problem
 
 
 def build_command(build: BuildConfig, port: int, index: int) -> list[str]:
-    """The command line that such builds understand."""
+    """Return the command line of a build for a port and an environment id."""
     command = [os.path.abspath(build.path), "--ros-port", str(port), "--environment-id", str(index)]
     command += ["--pause", str(build.pause), "--sample-time", str(build.sample_time)]
     if build.time_scale != 1.0:
@@ -64,13 +64,13 @@ def build_command(build: BuildConfig, port: int, index: int) -> list[str]:
 
 
 class Builds:
-    """The processes of the builds. `close` ends them; so does the death of this process, whatever its cause."""
+    """The processes of the builds. They end with `close`, or when this process dies for any reason."""
 
     def __init__(self, build: BuildConfig, ports: list[int], indices: list[int]) -> None:
         self._build = build
         self._places = list(zip(ports, indices, strict=True))
         self._lock = threading.Lock()
-        self._held, self._lifeline = os.pipe()  # what keepers hold of us, and what we close
+        self._held, self._lifeline = os.pipe()  # each keeper ends its build when our end of the pipe closes
         self._processes: list[subprocess.Popen[bytes]] = []
         self._outputs: list[IO[bytes]] = []
         for place in range(len(self._places)):
@@ -79,11 +79,11 @@ class Builds:
             self._outputs.append(output)
 
     def exit_code(self, place: int) -> int | None:
-        """None while the build runs."""
+        """Return the exit code of a build; None while it runs."""
         return self._processes[place].poll()
 
-    def last_words(self, place: int) -> str:
-        """The end of what the build printed."""
+    def output_tail(self, place: int) -> str:
+        """Return the end of the build's output."""
         output = self._outputs[place]
         with contextlib.suppress(OSError, ValueError):
             size = output.seek(0, os.SEEK_END)
@@ -92,7 +92,7 @@ class Builds:
         return ""
 
     def restart(self, place: int) -> None:
-        """End the build and start it again; may take seconds, so call it from a thread."""
+        """End the build and start it again. It may take seconds: call it from a thread."""
         with self._lock:
             if self._lifeline < 0:
                 return
@@ -136,5 +136,5 @@ class Builds:
                 process.wait(5)
             except subprocess.TimeoutExpired:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                    kill_group(process.pid)
                 process.wait()

@@ -1,4 +1,4 @@
-"""Camera images: the JPEG or PNG inside a sensor_msgs/CompressedImage as an array, by Pillow or by PyAV."""
+"""Camera images: decode the JPEG or PNG in a sensor_msgs/CompressedImage with Pillow or PyAV."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ImageError(ValueError):
 
 
 def require_decoder() -> None:
-    """MissingExtra when neither Pillow nor PyAV is installed."""
+    """Raise MissingExtra if neither Pillow nor PyAV is installed."""
     if not (_has("PIL") or _has("av")):
         raise MissingExtra("decoding camera images", "video")
 
@@ -27,7 +27,7 @@ def require_decoder() -> None:
 def decode_image(
     data: bytes, *, height: int | None = None, width: int | None = None, gray: bool = False
 ) -> Array:
-    """(height, width, 3) bytes, or 1 for gray; resized if asked. Raises ImageError, or MissingExtra."""
+    """Return an image as (height, width, 3) bytes, or (…, 1) if `gray`, resized if asked. ImageError if invalid."""
     require_decoder()
     decode = _with_pillow if _has("PIL") else _with_av
     image = decode(data, height, width, gray)
@@ -40,13 +40,13 @@ def _with_pillow(data: bytes, height: int | None, width: int | None, gray: bool)
     try:
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
             if image.width * image.height > MOST_PIXELS:
-                raise ImageError(f"an image of {image.width} x {image.height}")
+                raise ImageError(f"the image is too large: {image.width} x {image.height}")
             small = image.convert("L" if gray else "RGB")
             if height is not None and width is not None and small.size != (width, height):
                 small = small.resize((width, height), Image.Resampling.BILINEAR)
             return np.asarray(small).copy()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ImageError(f"an image that cannot be decoded ({error})") from None
+        raise ImageError(f"the image cannot be decoded ({error})") from None
 
 
 def _with_av(data: bytes, height: int | None, width: int | None, gray: bool) -> Array:
@@ -56,14 +56,14 @@ def _with_av(data: bytes, height: int | None, width: int | None, gray: bool) -> 
         with av.open(io.BytesIO(data), "r") as container:
             stream = container.streams.video[0]
             if stream.width * stream.height > MOST_PIXELS:
-                raise ImageError(f"an image of {stream.width} x {stream.height}")
+                raise ImageError(f"the image is too large: {stream.width} x {stream.height}")
             frame = next(container.decode(stream))
             pixels: Any = frame.reformat(
                 width=width or frame.width, height=height or frame.height, format="gray" if gray else "rgb24"
             )
             return np.asarray(pixels.to_ndarray()).copy()
     except (av.FFmpegError, StopIteration, IndexError, ValueError) as error:
-        raise ImageError(f"an image that cannot be decoded ({error})") from None
+        raise ImageError(f"the image cannot be decoded ({error})") from None
 
 
 def _has(module: str) -> bool:

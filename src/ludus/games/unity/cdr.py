@@ -3,7 +3,7 @@
 A description maps field names to types: `float32`, `string`, another message by its name, `T[]` for a sequence,
 `T[<=N]` for a bounded one, `T[N]` for a fixed array. A message is a nested dict; arrays of numbers are NumPy arrays,
 `uint8[]` is bytes. Numbers are aligned to their size, counted after the four bytes of the header. Unity's connector
-also aligns before the numbers of an empty sequence, where ROS itself does not; so does this codec, which talks to it.
+also aligns before the numbers of an empty sequence, unlike ROS itself; this codec does the same.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ludus.games.unity.cdr_fields import (
     Items,
     Leaf,
     Numbers,
+    NumberStruct,
     Reader,
-    Run,
     Text,
     filler,
     flattener,
@@ -53,7 +53,7 @@ _TYPE = re.compile(r"(?P<item>[A-Za-z][A-Za-z0-9_/]*)(?P<array>\[(?P<bound><=)?(
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _LARGEST_ARRAY = 1 << 20
 _MOST_FIELDS = 2_000
-_PADDING = 8  # bytes of zeros that a writer may leave at the end
+_PADDING = 8  # bytes of zeros that a writer may add at the end
 
 
 class CdrCodec:
@@ -67,24 +67,22 @@ class CdrCodec:
         self._flatten = flattener(shape)
 
     def decode(self, data: bytes) -> Message:
-        """The message in `data`; CdrError when it is cut short, too long, or not CDR. Allocates no more than `data`."""
+        """Decode `data`. CdrError if it is too short, too long or not CDR. Allocates at most the size of `data`."""
         if data[:4] != HEADER:
             shown = data[:4].hex(" ") or "nothing"
-            raise CdrError(f"{self.name}: the message begins with {shown} instead of {HEADER.hex(' ')}")
+            raise CdrError(f"{self.name}: invalid header: expected {HEADER.hex(' ')}, got {shown}")
         reader = Reader(memoryview(data)[4:], self.name)
         values: list[Any] = []
         for part in self._parts:
             part.read(reader, values)
         rest = bytes(reader.data[reader.at :])
         if len(rest) >= _PADDING or any(rest):
-            raise CdrError(
-                f"{self.name}: {len(rest)} bytes are left over: its description has too few fields"
-            )
+            raise CdrError(f"{self.name}: {len(rest)} bytes left over: the description has too few fields")
         message: Message = self._fill(values)
         return message
 
     def encode(self, message: Mapping[str, Any]) -> bytes:
-        """The bytes of `message`; fields that are left out are zero or empty. CdrError for what does not fit."""
+        """Encode `message`; missing fields are zero or empty. CdrError for a value that does not fit its field."""
         out = bytearray()
         values: list[Any] = []
         self._flatten(message, values, self.name)
@@ -94,11 +92,11 @@ class CdrCodec:
         return HEADER + bytes(out)
 
     def empty(self) -> Message:
-        """The message with every field zero or empty."""
+        """Return the message with every field zero or empty."""
         return self.decode(self.encode({}))
 
     def has(self, path: str) -> bool:
-        """Whether the message has a field at the dotted `path`; a message or sequence counts too."""
+        """Return whether the message has a field at the dotted `path`; nested messages and sequences count too."""
         node: Any = self._shape
         for name in path.split("."):
             if not isinstance(node, dict) or name not in node:
@@ -107,12 +105,12 @@ class CdrCodec:
         return True
 
     def paths(self) -> list[str]:
-        """Dotted paths of all fields, messages inside left out."""
+        """Return the dotted paths of all fields, without the nested messages themselves."""
         return list(_paths(self._shape, ""))
 
 
 def compile_messages(descriptions: Mapping[str, Mapping[str, str]]) -> dict[str, CdrCodec]:
-    """A codec for each described message. ConfigError for an unknown type, a cycle or an empty message."""
+    """Return a codec for each described message. ConfigError for an unknown type, a cycle or an empty message."""
     return {name: _Compiler(descriptions).codec(name) for name in descriptions}
 
 
@@ -133,7 +131,7 @@ class _Compiler:
             raise ConfigError(
                 f"the message '{name}' contains itself ({' in '.join((name, *reversed(inside)))})",
                 key=where,
-                fix="describe a tree of messages",
+                fix="describe messages that do not contain each other in a cycle",
             )
         fields = self._descriptions[name]
         if not fields:
@@ -145,7 +143,7 @@ class _Compiler:
 
         def end_run() -> None:
             if formats:
-                parts.append(Run(list(formats), list(names)))
+                parts.append(NumberStruct(list(formats), list(names)))
                 formats.clear()
                 names.clear()
 
@@ -156,9 +154,7 @@ class _Compiler:
             if self._fields > _MOST_FIELDS:
                 raise ConfigError(f"more than {_MOST_FIELDS:,} fields in one message", key=key)
             if not _NAME.fullmatch(str(field)):
-                raise ConfigError(
-                    f"'{field}' is not a name for a field", key=key, fix="letters, digits and _"
-                )
+                raise ConfigError(f"invalid field name '{field}'", key=key, fix="use letters, digits and _")
             item, count, bound, is_array = self._parse(str(kind), key)
             if is_array:
                 end_run()
@@ -194,7 +190,7 @@ class _Compiler:
         return Items(parts, shape, count, bound, path), Leaf(list)
 
     def _parse(self, kind: str, key: str) -> tuple[str, int | None, int | None, bool]:
-        """Item type, fixed count, bound, and whether it is an array at all."""
+        """Return item type, fixed count, bound, and whether it is an array."""
         found = _TYPE.fullmatch(kind.replace(" ", ""))
         known = [*_FORMATS, "string", *self._descriptions]
         item = found["item"] if found is not None else kind
@@ -203,16 +199,18 @@ class _Compiler:
             raise ConfigError(
                 f"unknown type '{kind}'",
                 key=key,
-                fix=f"did you mean '{suggestion}'?" if suggestion else "a number type, string, or a message",
+                fix=f"did you mean '{suggestion}'?"
+                if suggestion
+                else "use a number type, string, or a message",
             )
         if found["array"] is None:
             return item, None, None, False
         number = int(found["count"]) if found["count"] else None
         if (found["bound"] and number is None) or (number is not None and not 0 < number <= _LARGEST_ARRAY):
             raise ConfigError(
-                f"'{kind}' has no usable length",
+                f"invalid array length in '{kind}'",
                 key=key,
-                fix=f"T[], T[N] or T[<=N], N up to {_LARGEST_ARRAY:,}",
+                fix=f"write T[], T[N] or T[<=N], N up to {_LARGEST_ARRAY:,}",
             )
         return (item, None, number, True) if found["bound"] else (item, number, None, True)
 

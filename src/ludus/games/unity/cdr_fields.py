@@ -1,6 +1,6 @@
-"""The fields of CDR messages: how runs of numbers, texts, arrays and messages inside are read and written.
+"""Fields of CDR messages: reading and writing of numbers, strings, arrays and nested messages.
 
-Values pass in a flat order; `filler` and `flattener` turn it into the nested dicts that messages are, and back.
+Values are processed in a flat order; `filler` and `flattener` convert it to the nested dicts of messages, and back.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _COUNT = struct.Struct("<I")
 
 
 class CdrError(ValueError):
-    """Bytes that are not the message they should be, or a value that does not fit its field."""
+    """Invalid bytes of a message, or a value that does not fit its field."""
 
 
 class Reader:
-    """Where a decode has come to. Every read is checked against what is there before anything is allocated."""
+    """The position of a decoder in its data. Every read is checked against the data before memory is allocated."""
 
     __slots__ = ("at", "data", "name")
 
@@ -31,29 +31,29 @@ class Reader:
         self.at = 0
 
     def take(self, size: int, alignment: int) -> int:
-        """The offset of `size` aligned bytes, which are now read."""
+        """Advance past `size` aligned bytes and return their offset."""
         start = self.at + -self.at % alignment
         if size > len(self.data) - start:
             raise CdrError(
-                f"{self.name}: the message is cut short: {size} bytes wanted at offset {start} of {len(self.data)}"
+                f"{self.name}: the message is too short: expected {size} bytes at offset {start} of {len(self.data)}"
             )
         self.at = start + size
         return start
 
     def count(self, item_size: int, bound: int | None) -> int:
-        """The length of a sequence, which cannot hold more than the bytes that follow."""
+        """Read the length of a sequence, and check that the remaining bytes can hold it."""
         found: int = _COUNT.unpack_from(self.data, self.take(4, 4))[0]
         if found * item_size > len(self.data) - self.at:
             raise CdrError(f"{self.name}: a sequence of {found:,} items does not fit into the message")
         if bound is not None and found > bound:
-            raise CdrError(f"{self.name}: a sequence of {found:,} items, at most {bound:,} are allowed")
+            raise CdrError(f"{self.name}: a sequence of {found:,} items, expected at most {bound:,}")
         return found
 
 
 class CdrField(ABC):
-    """One or several fields in a row; takes and gives their values in a flat order."""
+    """One or several consecutive fields; reads and writes their values in a flat order."""
 
-    least = 1  # bytes that it needs at the least
+    least = 1  # minimum size in bytes
 
     @abstractmethod
     def read(self, reader: Reader, values: list[Any]) -> None: ...
@@ -62,8 +62,8 @@ class CdrField(ABC):
     def write(self, out: bytearray, values: Any, name: str) -> None: ...
 
 
-class Run(CdrField):
-    """Plain numbers in a row as one struct, compiled for each offset (modulo 8) it may start at."""
+class NumberStruct(CdrField):
+    """Consecutive numbers as one struct, compiled for each offset (modulo 8) it may start at."""
 
     def __init__(self, formats: list[str], names: list[str]) -> None:
         self._names = names
@@ -87,13 +87,13 @@ class Run(CdrField):
                     raise CdrError(f"{name}.{field}: {value!r:.80} does not fit: {error}") from None
             raise
 
-    def then(self, other: Run) -> Run:
-        """Both as one."""
-        return Run(self._formats + other._formats, self._names + other._names)
+    def then(self, other: NumberStruct) -> NumberStruct:
+        """Return both as one struct."""
+        return NumberStruct(self._formats + other._formats, self._names + other._names)
 
 
 class Text(CdrField):
-    """Its length with the closing NUL, then UTF-8."""
+    """A string: its length with the final NUL, then UTF-8."""
 
     least = 4
 
@@ -105,16 +105,16 @@ class Text(CdrField):
         start = reader.take(size, 1)
         raw = bytes(reader.data[start : start + size])
         if size and raw[-1]:
-            raise CdrError(f"{reader.name}.{self._field}: a text that does not end with NUL")
+            raise CdrError(f"{reader.name}.{self._field}: the string does not end with NUL")
         try:
             values.append(raw[:-1].decode("utf-8"))
         except UnicodeDecodeError:
-            raise CdrError(f"{reader.name}.{self._field}: a text that is not UTF-8") from None
+            raise CdrError(f"{reader.name}.{self._field}: the string is not UTF-8") from None
 
     def write(self, out: bytearray, values: Any, name: str) -> None:
         value = next(values)
         if not isinstance(value, str):
-            raise CdrError(f"{name}.{self._field}: a text is wanted, not {value!r:.80}")
+            raise CdrError(f"{name}.{self._field}: expected a string, got {value!r:.80}")
         try:
             raw = value.encode("utf-8") + b"\0"
         except UnicodeEncodeError as error:
@@ -137,7 +137,7 @@ class Numbers(CdrField):
     def read(self, reader: Reader, values: list[Any]) -> None:
         size = self._dtype.itemsize
         count = reader.count(size, self._bound) if self._count is None else self._count
-        start = reader.take(count * size, size)  # aligned even where nothing follows, as Unity does it
+        start = reader.take(count * size, size)  # aligned even if the sequence is empty, as in Unity
         if self._raw:
             values.append(bytes(reader.data[start : start + count]))
         elif self._dtype.kind == "b":
@@ -159,26 +159,24 @@ class Numbers(CdrField):
             array = np.frombuffer(value, np.uint8)
         else:
             try:
-                # as numbers of Python: NumPy would make floats of large integers beside small ones
+                # convert to Python numbers first: NumPy converts a mix of large and small integers to floats
                 plain = value.tolist() if isinstance(value, np.ndarray) else list(value)
                 array = np.array(plain, dtype=self._dtype)
             except (TypeError, ValueError, OverflowError) as error:
-                raise CdrError(
-                    f"{where}: numbers are wanted that fit into {self._dtype.name}: {error}"
-                ) from None
+                raise CdrError(f"{where}: expected numbers of type {self._dtype.name}: {error}") from None
             if self._dtype.kind in "iu" and array.tolist() != plain:
                 raise CdrError(f"{where}: numbers that do not fit into {self._dtype.name}")
         if array.ndim != 1:
-            raise CdrError(f"{where}: a list is wanted, not {array.ndim} dimensions")
+            raise CdrError(f"{where}: expected a list, got {array.ndim} dimensions")
         if self._count is not None and len(array) != self._count:
-            raise CdrError(f"{where}: {len(array)} numbers, {self._count} are wanted")
+            raise CdrError(f"{where}: expected {self._count} numbers, got {len(array)}")
         if self._bound is not None and len(array) > self._bound:
-            raise CdrError(f"{where}: {len(array)} numbers, at most {self._bound} are allowed")
+            raise CdrError(f"{where}: expected at most {self._bound} numbers, got {len(array)}")
         return array
 
 
 class Items(CdrField):
-    """A sequence or fixed array of texts or messages."""
+    """A sequence or fixed array of strings or messages."""
 
     def __init__(
         self, parts: list[CdrField], shape: Any, count: int | None, bound: int | None, field: str
@@ -206,14 +204,14 @@ class Items(CdrField):
         items = next(values)
         where = f"{name}.{self._field}"
         if not isinstance(items, list | tuple):
-            raise CdrError(f"{where}: a list is wanted, not {items!r:.80}")
+            raise CdrError(f"{where}: expected a list, got {items!r:.80}")
         if self._count is not None:
             if items and len(items) != self._count:
-                raise CdrError(f"{where}: {len(items)} items, {self._count} are wanted")
+                raise CdrError(f"{where}: expected {self._count} items, got {len(items)}")
             items = items or [None] * self._count
         else:
             if self._bound is not None and len(items) > self._bound:
-                raise CdrError(f"{where}: {len(items)} items, at most {self._bound} are allowed")
+                raise CdrError(f"{where}: expected at most {self._bound} items, got {len(items)}")
             _align(out, 4)
             out += _COUNT.pack(len(items))
         for item in items:
@@ -226,16 +224,16 @@ class Items(CdrField):
 
 @dataclass(frozen=True)
 class Leaf:
-    """One value in the flat order, and what it is when it is left out."""
+    """One value in the flat order, and its default if it is missing."""
 
     default: Callable[[], Any]
 
 
 def joined(parts: list[CdrField]) -> list[CdrField]:
-    """The same parts, runs of numbers that meet where a message inside begins or ends made one."""
+    """Join consecutive number structs, which nested messages had separated."""
     result: list[CdrField] = []
     for part in parts:
-        if result and isinstance(part, Run) and isinstance(last := result[-1], Run):
+        if result and isinstance(part, NumberStruct) and isinstance(last := result[-1], NumberStruct):
             result[-1] = last.then(part)
         else:
             result.append(part)
@@ -243,7 +241,7 @@ def joined(parts: list[CdrField]) -> list[CdrField]:
 
 
 def _aligned(formats: list[str], start: int) -> struct.Struct:
-    """The formats as one struct with the padding they need when the first byte has offset `start`."""
+    """Return the formats as one struct with the padding for a first byte at offset `start`."""
     at, layout = start, "<"
     for code in formats:
         size = struct.calcsize("<" + code)
@@ -258,7 +256,7 @@ def _align(out: bytearray, alignment: int) -> None:
 
 
 def filler(shape: Any, start: int = 0) -> tuple[Callable[[list[Any]], Any], int]:
-    """What makes a message of a flat list of values, its own beginning at `start`; and where those end."""
+    """Return a function that makes a message of a flat list of values, from index `start` on; and the end index."""
     if not isinstance(shape, dict):
         return lambda values: values[start], start + 1
     if not any(isinstance(inner, dict) for inner in shape.values()):
@@ -273,7 +271,7 @@ def filler(shape: Any, start: int = 0) -> tuple[Callable[[list[Any]], Any], int]
 
 
 def flattener(shape: Any) -> Callable[[Any, list[Any], str], None]:
-    """What adds the values of a message to a flat list, defaults for those that are left out."""
+    """Return a function that appends the values of a message to a flat list, with defaults for missing fields."""
     if not isinstance(shape, dict):
         default = shape.default
         return lambda message, values, where: values.append(default() if message is None else message)
@@ -286,7 +284,7 @@ def flattener(shape: Any) -> Callable[[Any, list[Any], str], None]:
         if message is None:
             message = {}
         if not isinstance(message, Mapping):
-            raise CdrError(f"{where}: a message is wanted, not {message!r:.80}")
+            raise CdrError(f"{where}: expected a message, got {message!r:.80}")
         if not message.keys() <= names:
             unknown = next(name for name in message if name not in names)
             raise CdrError(f"{where} has no field '{unknown}'")

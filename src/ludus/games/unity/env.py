@@ -1,4 +1,4 @@
-"""One Unity env, as Gymnasium has them: for evaluation, videos, and wrappers. Training uses `vector`."""
+"""A single Unity env for Gymnasium: for evaluation, videos, and wrappers. Training uses `vector`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ import gymnasium as gym
 from ludus.errors import SimulatorsTaken, UserError
 from ludus.games.unity.episode import compile_use_case
 from ludus.games.unity.settings import parse_settings
-from ludus.games.unity.simulators import Played, Simulators
+from ludus.games.unity.simulators import Simulators, SlotResult
 from ludus.games.unity.support import ENV_ID
 from ludus.games.unity.vector import borrow
 from ludus.types import Array
 
-_taken: dict[
-    tuple[str, int], set[int]
-] = {}  # numbers of the simulators that this process listens for, by address
+# indices of the simulators that this process listens for, by address
+_taken: dict[tuple[str, int], set[int]] = {}
 
 
 class UnityEnv(gym.Env[Any, Array]):
-    """Plays with simulator `index`. Without one: borrowed from training in this process where there is any, else 0.
+    """Plays with simulator `index`. Default: one borrowed from a training in this process, otherwise simulator 0.
 
-    Raises SimulatorsTaken where there is none left, so that an evaluation takes one, and as `Simulators`. A simulator
-    lost in the middle of an episode truncates it, with `info["dropped"]`.
+    Raises SimulatorsTaken if the simulator is already in use, and the errors of `Simulators`. A simulator lost in the
+    middle of an episode truncates it, with `info["dropped"]`.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012  # as Gymnasium declares it
@@ -44,9 +43,9 @@ class UnityEnv(gym.Env[Any, Array]):
         number = index or 0
         if number in taken:
             raise SimulatorsTaken(
-                f"simulator {number} of {settings.host}:{settings.port} plays with another env of this process",
+                f"simulator {number} of {settings.host}:{settings.port} is used by another env of this process",
                 where="env.kwargs",
-                fix="close that env first, or give another index",
+                fix="close that env first, or use another index",
             )
         self._simulators = Simulators(compiled, settings, 1, env_id=ENV_ID, first=number)
         self._place, self._number = 0, number
@@ -57,7 +56,7 @@ class UnityEnv(gym.Env[Any, Array]):
     ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         played = self._simulators.reset({self._place: seed})[self._place]
-        if not self._simulators.slots[self._place].playing:  # it is away: wait for it, as a step does
+        if not self._simulators.slots[self._place].playing:  # not connected: wait for it, as a step does
             played = self._play(self.action_space.sample())
         return played.obs, played.info
 
@@ -68,15 +67,15 @@ class UnityEnv(gym.Env[Any, Array]):
         return played.obs, played.reward, played.terminated, played.truncated, played.info
 
     def render(self) -> Array | None:
-        """The camera image; UserError when the simulator sends none."""
+        """Return the camera image. UserError if the simulator sends none."""
         if self.render_mode is None:
             return None
         picture = self._simulators.picture(self._place)
         if picture is None:
             raise UserError(
-                "the simulator sends no camera image",
+                "the simulator does not send a camera image",
                 where=f"simulator at {self._simulators.addresses[self._place]}",
-                fix="give the build a camera; the stand-in draws with `ludus unity simulator --camera`",
+                fix="add a camera to the build; with the stand-in, use `ludus unity simulator --camera`",
             )
         return picture
 
@@ -88,5 +87,5 @@ class UnityEnv(gym.Env[Any, Array]):
         self._simulators.close()
         _taken[self._address].discard(self._number)
 
-    def _play(self, action: Array) -> Played:
+    def _play(self, action: Array) -> SlotResult:
         return self._simulators.step({self._place: action}, restart=False)[self._place]

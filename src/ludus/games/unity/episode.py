@@ -1,4 +1,4 @@
-"""From messages to what an agent knows and back: a use case compiled, and an episode of it as it is played."""
+"""Conversion between messages and observations, rewards and actions: a compiled use case, and an episode of it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _LARGEST_SEED = 2**31 - 1
 
 
 class BadAnswer(ValueError):
-    """An answer that is a message, but not one that the use case can be: wrong sizes, not a number."""
+    """A decodable answer that does not fit the use case: wrong sizes, or values that are not finite."""
 
 
 class CompiledUseCase:
-    """Codecs, spaces and mappings of a use case. Raises ConfigError for names in it that do not fit."""
+    """Codecs, spaces and mappings of a use case. ConfigError for unknown names in it."""
 
     def __init__(self, use_case: UseCase) -> None:
         self.use_case = use_case
@@ -42,7 +42,7 @@ class CompiledUseCase:
         self.quantities = Quantities(use_case.quantities, self.step_response)
         Quantities(
             use_case.quantities, self.reset_response
-        )  # the answer to a reset must be able to say the same
+        )  # checks that a reset response has the same fields
         self.hook = load_hook(use_case.hook)
         self._check_names()
         self._fields = [(field, field.to.split(".")) for field in use_case.action.fields]
@@ -58,7 +58,7 @@ class CompiledUseCase:
             )
 
     def step_message(self, action: Array) -> Message:
-        """The step request for an action, which is clipped to the action space first."""
+        """Return the step request for an action, clipped to the action space."""
         clipped = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0)
         request: Message = {}
         for field, path in self._fields:
@@ -78,7 +78,7 @@ class CompiledUseCase:
         return request
 
     def stamped(self, request: Message) -> Message:
-        """`request` with the time it is sent."""
+        """Add the current time to `request`."""
         if self.use_case.timestamps.sent is not None:
             nanoseconds = time.time_ns()
             stamp = {"sec": nanoseconds // 10**9 % 2**31, "nanosec": nanoseconds % 10**9}
@@ -86,7 +86,7 @@ class CompiledUseCase:
         return request
 
     def seconds_inside(self, answer: Message) -> float | None:
-        """How long the simulator itself took, by its own clock; None when it does not tell."""
+        """Return the time that the simulator took by its own clock; None if it does not send timestamps."""
         times = self.use_case.timestamps
         if times.received is None or times.answered is None:
             return None
@@ -112,7 +112,9 @@ class CompiledUseCase:
         for field in use_case.action.fields:
             if field.index >= use_case.action.size:
                 raise ConfigError(
-                    f"action {field.index} of {use_case.action.size}", key="action.fields", fix="count from 0"
+                    f"action index {field.index} out of range 0 to {use_case.action.size - 1}",
+                    key="action.fields",
+                    fix="count from 0",
                 )
         resets = list(use_case.reset.values) + ([use_case.reset.seed] if use_case.reset.seed else [])
         for path in resets:
@@ -131,12 +133,12 @@ class CompiledUseCase:
                 )
         if use_case.observation.camera is not None and use_case.image is None:
             raise ConfigError(
-                "observation.camera needs the image's field", key="observation.camera", fix="add image: FIELD"
+                "observation.camera needs the image field", key="observation.camera", fix="add image: FIELD"
             )
 
 
 def compile_use_case(name: str) -> CompiledUseCase:
-    """Load and compile; errors name the file and line."""
+    """Load and compile a use case. Errors name the file and line."""
     use_case = load_use_case(name)
     try:
         return CompiledUseCase(use_case)
@@ -150,7 +152,7 @@ def compile_use_case(name: str) -> CompiledUseCase:
 
 
 class Episode:
-    """One env's view of its simulator: history, what rewards compare with, how many steps there were."""
+    """The episode of one env: its previous observations, the values that rewards compare with, its number of steps."""
 
     def __init__(self, compiled: CompiledUseCase, max_steps: int | None = None) -> None:
         self._compiled = compiled
@@ -173,7 +175,7 @@ class Episode:
         return compiled.reset_request.encode(compiled.stamped(compiled.reset_message(seed)))
 
     def begin(self, answer: bytes) -> tuple[Any, dict[str, Any]]:
-        """The first observation and info. Raises CdrError, ImageError or BadAnswer for an unusable answer."""
+        """Return the first observation and info. CdrError, ImageError or BadAnswer for an unusable answer."""
         message = self._compiled.reset_response.decode(answer)
         self._memory, self._steps = {}, 0
         self._frames.clear()
@@ -182,7 +184,7 @@ class Episode:
         return self._observe(message, values), self._hook.info(message, values)
 
     def step(self, action: Array, answer: bytes) -> Outcome:
-        """What a step brought. Raises as `begin`."""
+        """Return observation, reward, terminated, truncated and info of a step. Raises the errors of `begin`."""
         use_case = self._compiled.use_case
         message = self._compiled.step_response.decode(answer)
         self._steps += 1
@@ -199,28 +201,28 @@ class Episode:
         obs = self._observe(message, values)
         info = self._hook.info(message, values)
         if not np.isfinite(reward):
-            raise BadAnswer(f"led to a reward of {reward}")
+            raise BadAnswer(f"gives a reward of {reward}")
         if use_case.success is not None and (terminated or truncated):
             info = {**info, "is_success": bool(values[use_case.success])}
         return obs, reward, terminated, truncated, info
 
     @property
     def seconds_inside(self) -> float | None:
-        """How long the simulator itself took for the last answer, by its own clock."""
+        """The time that the simulator took for the last answer, by its own clock."""
         return None if self.message is None else self._compiled.seconds_inside(self.message)
 
     def picture(self) -> Array | None:
-        """The camera image of the last answer, None where there is none."""
+        """Return the camera image of the last answer; None if it has no image."""
         data = self._image_data(self.message)
         return decode_image(data) if data else None
 
     def _values(self, message: Message) -> dict[str, Any]:
         self.message = message
         try:
-            with np.errstate(all="ignore"):  # what is not a number is found in the observation
+            with np.errstate(all="ignore"):  # the observation is checked for NaN afterwards
                 return self._compiled.quantities.compute(message, self._memory)
         except (TypeError, ValueError, ArithmeticError, KeyError, IndexError) as error:
-            raise BadAnswer(f"does not fit the use case's quantities: {error}") from None
+            raise BadAnswer(f"does not match the quantities of the use case: {error}") from None
 
     def _observe(self, message: Message, values: Mapping[str, Any]) -> Any:
         seen = self._compiled.use_case.observation
@@ -229,10 +231,10 @@ class Episode:
         if numbers.shape != (seen.size,):
             sizes = ", ".join(f"{name} {as_numbers(values[name]).size}" for name in seen.parts)
             raise BadAnswer(
-                f"makes {numbers.size} observations, {seen.size} are described (observation.size): {sizes}"
+                f"gives {numbers.size} observations, expected {seen.size} (observation.size): {sizes}"
             )
         if not np.isfinite(numbers).all():
-            raise BadAnswer("holds observations that are not numbers")
+            raise BadAnswer("contains observations that are NaN or infinite")
         self._frames.appendleft(numbers)
         blank = np.zeros_like(numbers)
         state = np.concatenate(
@@ -243,7 +245,7 @@ class Episode:
         camera = seen.camera
         data = self._image_data(message)
         if not data:
-            raise BadAnswer("holds no camera image")
+            raise BadAnswer("contains no camera image")
         image = decode_image(data, height=camera.height, width=camera.width, gray=camera.gray)
         return {"camera": image, "state": state}
 
@@ -257,7 +259,7 @@ class Episode:
 
 
 UNUSABLE = (CdrError, ImageError, BadAnswer)
-"""What reading an answer raises when the simulator is at fault."""
+"""Errors of reading an answer for which the simulator is responsible."""
 
 
 def _codec(codecs: Mapping[str, CdrCodec], name: str, key: str) -> CdrCodec:

@@ -1,6 +1,6 @@
-"""Frames of the ROS-TCP protocol: a destination and a payload, each after its length; limits against hostile ones.
+"""Frames of the ROS-TCP protocol: a destination and a payload, each preceded by its length, with size limits.
 
-Destinations that begin with two underscores are commands with JSON or text; an empty one keeps the line alive.
+Destinations that begin with two underscores are commands with JSON or text; an empty one is a keepalive.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _LENGTH = struct.Struct("<I")
 
 
 class FrameError(ValueError):
-    """Bytes that are no frame of this protocol."""
+    """Bytes that are not a frame of this protocol."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame, without the NUL that Unity may count into its texts."""
+    """One frame, without the final NUL that Unity may add to strings."""
 
     destination: str
     payload: bytes
@@ -47,20 +47,20 @@ class Frame:
         return self.destination.startswith("__")
 
     def text(self) -> str:
-        """The payload of a log: plain, or as `text` in the JSON that commands carry."""
+        """Return the text of a log frame: plain, or the field `text` of a JSON object."""
         plain = self.payload.decode("utf-8", errors="replace").rstrip("\0")
         with contextlib.suppress(FrameError):
             return str(self.json().get("text", plain))
         return plain
 
     def json(self) -> dict[str, Any]:
-        """The payload of a command; FrameError when it is not an object."""
+        """Return the payload of a command. FrameError if it is not a JSON object."""
         try:
             found = json.loads(self.payload.decode("utf-8").rstrip("\0"))
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise FrameError(f"{self.destination} carries no JSON object: {self.payload[:60]!r}")
+            raise FrameError(f"{self.destination}: expected a JSON object, got {self.payload[:60]!r}")
         return found
 
 
@@ -77,14 +77,14 @@ KEEPALIVE = pack_frame("")
 
 
 class FrameParser:
-    """Frames out of bytes as they arrive. Holds one frame at the most, and no more than the limits allow."""
+    """Splits incoming bytes into frames. It buffers at most one frame, within the size limits."""
 
     def __init__(self, longest: int = LONGEST_PAYLOAD) -> None:
         self._longest = longest
         self._held = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that `data` completes. FrameError for lengths beyond the limits, before so much is held."""
+        """Yield the frames that `data` completes. FrameError if a length exceeds its limit, before buffering it."""
         held = self._held
         held += data
         start = 0
@@ -97,25 +97,23 @@ class FrameParser:
             del held[:start]
 
     def _end(self, start: int) -> int | None:
-        """Where the frame that begins at `start` ends; None while it is not all there."""
+        """Return the end of the frame that begins at `start`; None while it is incomplete."""
         held = self._held
         if len(held) < start + 4:
             return None
         size = _LENGTH.unpack_from(held, start)[0]
         if size > LONGEST_DESTINATION:
-            raise FrameError(
-                f"a destination of {size:,} bytes; no more than {LONGEST_DESTINATION:,} are taken"
-            )
+            raise FrameError(f"a destination of {size:,} bytes, expected at most {LONGEST_DESTINATION:,}")
         middle = start + 4 + size
         if len(held) < middle + 4:
             if len(held) >= middle:
-                _name(held[start + 4 : middle])  # garbage is not waited upon
+                _name(held[start + 4 : middle])  # raises early if it is invalid
             return None
         size = _LENGTH.unpack_from(held, middle)[0]
         most = LONGEST_COMMAND if held.startswith(b"__", start + 4) else self._longest
         if size > most:
             name = _name(held[start + 4 : middle])
-            raise FrameError(f"a payload of {size:,} bytes for '{name}'; no more than {most:,} are taken")
+            raise FrameError(f"a payload of {size:,} bytes for '{name}', expected at most {most:,}")
         end = middle + 4 + int(size)
         return end if len(held) >= end else None
 
@@ -124,13 +122,13 @@ def _name(raw: bytearray) -> str:
     try:
         return raw.decode("utf-8").rstrip("\0")
     except UnicodeDecodeError:
-        raise FrameError("a destination that is not UTF-8") from None
+        raise FrameError("the destination is not UTF-8") from None
 
 
 async def read_frame(reader: asyncio.StreamReader) -> Frame:
-    """The next frame of a stream, for those who wait for one at a time.
+    """Read the next frame of a stream.
 
-    Raises asyncio.IncompleteReadError where the other end stops, and OSError where the connection breaks.
+    Raises asyncio.IncompleteReadError if the peer closes the connection, and OSError if the connection breaks.
     """
     parser = FrameParser()
     head = await reader.readexactly(4)

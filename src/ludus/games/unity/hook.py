@@ -1,4 +1,4 @@
-"""What YAML cannot say about a use case, in Python: a class with the methods it wants to change."""
+"""Hooks: Python code of a use case for what its YAML cannot express."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ludus.types import Array
 
 
 class UseCaseHook:
-    """To be subclassed; one instance per env. `message` is the simulator's answer, `values` the quantities.
+    """Base class of hooks; one instance per env. `message` is the simulator's answer, `values` the quantities.
 
-    Every method gets what the YAML made of the answer and returns what shall take its place.
+    Every method gets the result of the YAML and returns the value to use instead.
     """
 
     def begin(self, message: Message, values: dict[str, Any]) -> None:
-        """A new episode has begun."""
+        """Handle the start of an episode."""
 
     def request(self, action: Array, request: Message) -> Message:
-        """The step request for `action`."""
+        """Return the step request for `action`."""
         return request
 
     def observation(self, message: Message, values: dict[str, Any], numbers: Array) -> Array:
-        """The numbers of one frame, before lags; as many as `observation.size` says."""
+        """Return the numbers of one frame, before lags; `observation.size` of them."""
         return numbers
 
     def reward(self, message: Message, values: dict[str, Any], action: Array, reward: float) -> float:
@@ -34,26 +34,28 @@ class UseCaseHook:
         return terminated
 
     def info(self, message: Message, values: dict[str, Any]) -> dict[str, Any]:
-        """More to tell in `info`."""
+        """Return more entries for `info`."""
         return {}
 
 
 def load_hook(name: str | None) -> type[UseCaseHook]:
-    """The class called `module:Class`; ConfigError when it is not there or no UseCaseHook."""
+    """Load the class named `module:Class`. ConfigError if it is not found or not a UseCaseHook."""
     if name is None:
         return UseCaseHook
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(import_own_module(module), attribute, None) if module and attribute else None
+        found = None
+        if module and attribute:
+            found = getattr(import_own_module(module, name, where="hook"), attribute, None)
     except ModuleNotFoundError as error:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
-            raise  # a fault in the user's module, which shows its own traceback
+            raise  # an error in the user's module: show its own traceback
         found = None
-    # only classes written to be hooks: a config must not be able to call just anything
+    # only subclasses of UseCaseHook: a config must not be able to call arbitrary code
     if not (isinstance(found, type) and issubclass(found, UseCaseHook)):
         raise ConfigError(
             f"the hook '{name}' is not a subclass of ludus.games.unity.hook.UseCaseHook",
             key="hook",
-            fix="write module:Class, and run from the folder that holds the module",
+            fix="write module:Class, and run from the folder that contains the module",
         )
     return found

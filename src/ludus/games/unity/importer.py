@@ -1,4 +1,4 @@
-"""The YAML of the document "Training Pipeline": sections experiment, environment, training, evaluation, play."""
+"""Import of the YAML of the document "Training Pipeline": experiment, environment, training, evaluation, play."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ludus.config.importers.translation import Imported, ImportOptions, PlaySect
 from ludus.games.unity.import_env import put_unity_env, use_case_in
 
 KIND = "a training-pipeline config (experiment, environment, training)"
-_WANDB_PROJECT = "sb3"  # what the pipeline's own trainer calls it
+_WANDB_PROJECT = "sb3"  # the project name of the pipeline's own trainer
 _ARGUMENTS = ("training", "algorithm_parameters")
 _INNER = ("training", "training")
-EXAMPLE = "experiment/environment/training YAML    ludus convert base_ppo_config.yaml"
+EXAMPLE = "training pipeline    ludus convert base_ppo_config.yaml"
 
 
 def recognise(document: Document) -> bool:
-    """Whether it has the sections that make such a config."""
+    """Return whether it has the sections `environment` and `training`."""
     return all(isinstance(document.data.get(name), dict) for name in ("environment", "training"))
 
 
@@ -46,7 +46,7 @@ def translate(document: Document, choice: ImportOptions) -> Imported:
         source = (*_INNER, "num_envs") if t.has(*_INNER, "num_envs") else ()
         t.put("n_envs", n_envs, *source, place="the pipeline trains on one env")
     for name in ("normalize_obs", "normalize_reward"):
-        t.put(name, False, place="the pipeline normalises nothing")
+        t.put(name, False, place="the pipeline does not normalise")
     t.section(*_ARGUMENTS)
     put_arguments(t, _ARGUMENTS, algorithm, choice, ("training", "architecture"))
     _put_training(t, total)
@@ -55,8 +55,9 @@ def translate(document: Document, choice: ImportOptions) -> Imported:
         t.put("pretrained_model", t.take("training", "pretrained_model"), "training", "pretrained_model")
     _note_evaluation(t)
     t.play = _play(t)
-    t.put("save_dir", "experiments", place="where the pipeline writes")
+    t.put("save_dir", "experiments", place="the output folder of the pipeline")
     t.put("timestamp", False, place="the folder is named after the experiment")
+    t.put("exports", ["sb3"], place="the pipeline writes model.zip")
     return t.finish()
 
 
@@ -77,7 +78,7 @@ def _put_environment(t: Translation) -> None:
     if t.has(at, "render_mode"):
         t.note("videos and windows choose it themselves", at, "render_mode")
     if t.has(at, "monitor"):
-        t.note("every episode is written to episodes.jsonl, always", at, "monitor")
+        t.note("every episode is always written to episodes.jsonl", at, "monitor")
     wanted = t.take(at, "video_wrapper", default=t.has(at, "video_trigger"))
     trigger, length = t.integer(at, "video_trigger"), t.integer(at, "video_length")
     if wanted:
@@ -91,7 +92,7 @@ def _put_environment(t: Translation) -> None:
 
 
 def _put_training(t: Translation, total: int | None) -> None:
-    """The inner `training.training`: seeds, intervals, device, and what only some versions of it have."""
+    """Write the inner `training.training`: seeds, intervals, device, and keys that only some versions have."""
     at = _INNER
     if t.take(*at, "seed") is not None:
         t.put("seed", t.take(*at, "seed"), *at, "seed")
@@ -112,16 +113,18 @@ def _put_training(t: Translation, total: int | None) -> None:
     if t.take(*at, "is_atari"):
         t.put("env.wrappers", ["atari"], *at, "is_atari")
     if t.has(*at, "torch_compile"):
-        t.note("the fused kernels of kernels: true take its place", *at, "torch_compile")
+        t.note("replaced by the fused kernels of kernels: true", *at, "torch_compile")
 
 
 def _put_share_of_total(t: Translation, target: str, total: int | None, *source: str) -> None:
-    """So many times in a run, as an interval."""
+    """Convert a number of times per run to an interval."""
     times = t.integer(*source)
     if times is None:
         return
     if times < 1:
-        raise t.error(f"{'.'.join(source)} must be 1 or more, got {times}", source, "give how often in a run")
+        raise t.error(
+            f"{'.'.join(source)} must be 1 or more, got {times}", source, "give the number of times per run"
+        )
     if total is None:
         t.lose("it divides total_timesteps, which is not given", *source)
     else:
@@ -140,12 +143,12 @@ def _note_evaluation(t: Translation) -> None:
         if t.has(*at, "num_episodes"):
             episodes = t.integer(*at, "num_episodes")
             t.note(
-                f"evaluating afterwards is a command: ludus eval RUN --episodes {episodes}",
+                f"to evaluate afterwards: ludus eval RUN --episodes {episodes}",
                 *at,
                 "num_episodes",
             )
         if t.has(*at, "save_gif"):
-            t.note("a film of the trained agent is a command: ludus video RUN --gif", *at, "save_gif")
+            t.note("to record a video of the trained agent: ludus video RUN --gif", *at, "save_gif")
 
 
 def _play(t: Translation) -> PlaySection | None:

@@ -1,6 +1,6 @@
-"""Runs one program and ends it when the descriptor given first closes: with the driver, however that dies.
+"""Run one program, and end it when the given file descriptor closes, which happens when the parent dies for any reason.
 
-A script by itself, without imports from Ludus, so that it starts at once: keeper.py FD PROGRAM ARGUMENT…
+A script without imports from Ludus, so that it starts at once: keeper.py FD PROGRAM ARGUMENT…
 """
 
 from __future__ import annotations
@@ -11,25 +11,27 @@ import signal
 import subprocess
 import sys
 
-_LOOK_SECONDS = 0.1
-_POLITE_SECONDS = 2.0
+assert sys.platform != "win32", "needs process groups"
+
+_POLL_SECONDS = 0.1
+_TERMINATE_SECONDS = 2.0
 
 
 def main(descriptor: int, command: list[str]) -> int:
-    asked = []
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to act upon
-    # only taken note of: an exception could come in the middle of ending the program, and leave it behind
-    signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
-    program = subprocess.Popen(command)  # in this process's own group, which the driver can end by force
-    while program.poll() is None and not asked:
-        # nobody writes: it is ready when the driver's end is closed
-        if select.select([descriptor], [], [], _LOOK_SECONDS)[0]:
+    stop_requested = []
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    # only record it: raising here could interrupt the clean-up and leave the program running
+    signal.signal(signal.SIGTERM, lambda *_: stop_requested.append(True))
+    program = subprocess.Popen(command)  # in this process's group, which the parent can kill
+    while program.poll() is None and not stop_requested:
+        # nothing is ever written to it: it becomes readable when the parent's end is closed
+        if select.select([descriptor], [], [], _POLL_SECONDS)[0]:
             break
-    os.killpg(0, signal.SIGTERM)  # the program and what it started
+    os.killpg(0, signal.SIGTERM)  # the program and its children
     try:
-        code = program.wait(_POLITE_SECONDS)
+        code = program.wait(_TERMINATE_SECONDS)
     except subprocess.TimeoutExpired:
-        os.killpg(0, signal.SIGKILL)  # and this process with them
+        os.killpg(0, signal.SIGKILL)  # this process is in the group, too
     return code if code >= 0 else 128 - code
 
 

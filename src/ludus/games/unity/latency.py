@@ -1,4 +1,4 @@
-"""How long simulators take to answer, as metrics."""
+"""Latency metrics of simulators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEPT = 100_000
 
 
 class Latency:
-    """Round trips since the last `take`, in seconds; `inside` is what the simulator says it took itself."""
+    """Round trips since the last `take`, in seconds; `inside` is the time that the simulator measured itself."""
 
     def __init__(self) -> None:
         self._round_trips: deque[float] = deque(maxlen=_KEPT)
@@ -24,7 +24,7 @@ class Latency:
             self._inside.append(inside)
 
     def take(self) -> Metrics:
-        """`time/sim_ms` with percentiles; `time/sim_inside_ms` where simulators tell it. Starts over."""
+        """Return `time/sim_ms` with percentiles, and `time/sim_inside_ms` if simulators report it, and clear both."""
         if not self._round_trips:
             return {}
         trips = np.array(self._round_trips) * 1e3

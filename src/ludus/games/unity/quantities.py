@@ -1,6 +1,6 @@
-"""Quantities: numbers derived from a simulator's answer, as a use case names them in YAML. Data, never code.
+"""Quantities: numbers derived from a simulator's answer, defined in the YAML of a use case. Data, never code.
 
-Each is one operation on fields of the answer (dotted paths), numbers, and quantities named before it:
+Each is one operation on fields of the answer (dotted paths), numbers, and quantities defined before it:
 
     offset: {relative_position: [state.tank.pose, state.target_pose]}
     near: {shortened: offset, to: 10.0}
@@ -18,15 +18,15 @@ from ludus.errors import ConfigError, nearest
 from ludus.games.unity.cdr import CdrCodec, Message
 
 Value = Any
-"""A float, or an array of floats; a message only on the way into an operation that takes one."""
+"""A float or an array of floats; as an argument of some operations also a message."""
 Memory = dict[str, Value]
 _Source = Callable[[Message, Mapping[str, Value]], Value]
 
 
 class Quantities:
-    """Computes all quantities of a use case, in the order they are written.
+    """Computes all quantities of a use case, in the order of the YAML.
 
-    Raises ConfigError (with `quantities.NAME`) for an operation or a name that does not exist.
+    ConfigError (with `quantities.NAME`) for an unknown operation or name.
     """
 
     def __init__(self, described: Mapping[str, Mapping[str, Any]], answer: CdrCodec) -> None:
@@ -37,7 +37,7 @@ class Quantities:
             self._add(name, entry)
 
     def compute(self, message: Message, memory: Memory) -> dict[str, Value]:
-        """All quantities of `message`. `memory` holds what the episode must remember; empty at its start."""
+        """Compute all quantities of `message`. `memory` keeps values between steps; {} at the start of an episode."""
         values: dict[str, Value] = {}
         for name, operation, sources, options in self._steps:
             given = [source(message, values) for source in sources]
@@ -51,10 +51,12 @@ class Quantities:
         return values
 
     def source(self, reference: Any, key: str) -> _Source:
-        """What `reference` stands for: a number, a quantity, or a field of the answer."""
+        """Return a function that reads `reference`: a number, a quantity, or a field of the answer."""
         if isinstance(reference, bool):
             raise ConfigError(
-                f"{reference} is not a number or a name", key=key, fix="a number, a quantity, or a field"
+                f"expected a number or a name, got {reference}",
+                key=key,
+                fix="use a number, a quantity, or a field",
             )
         if isinstance(reference, int | float):
             number = float(reference)
@@ -82,7 +84,7 @@ class Quantities:
             unknown = next(iter(entry), "")
             suggestion = nearest(str(unknown), known) if not chosen else None
             raise ConfigError(
-                f"a quantity is one operation, not {', '.join(chosen) or repr(unknown)}",
+                f"expected one operation, got {', '.join(chosen) or repr(unknown)}",
                 key=key,
                 fix=f"did you mean '{suggestion}'?" if suggestion else f"one of: {', '.join(known)}",
             )
@@ -99,7 +101,7 @@ class Quantities:
         arguments = arguments if isinstance(arguments, list) else [arguments]
         if len(arguments) != count:
             raise ConfigError(
-                f"{operation} takes {count}, not {len(arguments)} values",
+                f"{operation} takes {count} values, got {len(arguments)}",
                 key=key,
                 fix=_usage(operation, allowed),
             )
@@ -110,13 +112,13 @@ class Quantities:
 
 
 def as_numbers(value: Value) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """A quantity as a flat array."""
+    """Return a quantity as a flat array."""
     return np.asarray(value, dtype=np.float32).reshape(-1)
 
 
 def _usage(operation: str, allowed: tuple[str, ...]) -> str:
     options = "".join(f", {word}: …" for word in allowed)
-    return f"as in {{{operation}: …{options}}}"
+    return f"write {{{operation}: …{options}}}"
 
 
 def _at(message: Message, path: list[str]) -> Value:
@@ -126,7 +128,7 @@ def _at(message: Message, path: list[str]) -> Value:
 
 
 def _relative_position(own: Message, other: Message) -> Value:
-    """Where `other` is, seen from `own`: two numbers, to the right and ahead. Angles in degrees, y is ahead."""
+    """Return the position of `other` relative to `own`: distance to the right and ahead. Degrees; y is ahead."""
     turn = math.radians(own["theta"])
     right, ahead = other["x"] - own["x"], other["y"] - own["y"]
     cos, sin = math.cos(turn), math.sin(turn)
@@ -138,12 +140,12 @@ def _length(value: Value) -> float:
 
 
 def _shortened(value: Value, to: float) -> Value:
-    """Divided by `to`, or by its own length where that is more: never longer than 1."""
+    """Divide by `to`, or by the length of the value if it is larger: the result is at most 1 long."""
     return value / max(_length(value), to)
 
 
 def _normalized(value: Value, low: float, high: float) -> Value:
-    """From low..high to 0..1."""
+    """Map low..high to 0..1."""
     return (value - low) / (high - low) if high != low else value * 0.0
 
 
@@ -151,7 +153,7 @@ def _sin_cos(degrees: float) -> Value:
     return np.array([math.sin(math.radians(degrees)), math.cos(math.radians(degrees))])
 
 
-# name -> function, number of values it takes, its options
+# name -> function, number of values, options
 _OPERATIONS: dict[str, tuple[Callable[..., Value], int, tuple[str, ...]]] = {
     "value": (lambda a: np.asarray(a, dtype=np.float64) if np.ndim(a) else float(a), 1, ()),
     "relative_position": (_relative_position, 2, ()),
@@ -167,5 +169,5 @@ _OPERATIONS: dict[str, tuple[Callable[..., Value], int, tuple[str, ...]]] = {
     "at_least": (lambda a, b: float(a >= b), 2, ()),
     "at_most": (lambda a, b: float(a <= b), 2, ()),
 }
-# by how much a quantity has grown or shrunk since the step before; 0 in the first
+# difference to the previous step; 0 in the first step
 _CHANGES = {"increase": 1.0, "decrease": -1.0}

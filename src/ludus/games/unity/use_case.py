@@ -1,6 +1,6 @@
-"""A use case: what a simulator's messages are and what they mean to an agent, as one YAML file.
+"""A use case: the messages of a simulator and their meaning for an agent, as one YAML file.
 
-`uc1`, `uc2` and `uc3` are shipped in `use_cases/`; a file of your own is given by its path.
+`uc1`, `uc2` and `uc3` are shipped in `use_cases/`; give your own file by its path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHIPPED = Path(__file__).with_name("use_cases")
 class ServiceConfig(Section):
     """One service of the simulator."""
 
-    type: str = Field(default="", description="as Unity names it; for people")
+    type: str = Field(default="", description="the name in Unity; not used by Ludus")
     request: str = Field(description="a message")
     response: str = Field(description="a message")
 
@@ -32,7 +32,7 @@ class ServicesConfig(Section):
 
 
 class ActionField(Section):
-    """One field of the step request: `action[index] * scale + offset`, or whether the action is `above` a value."""
+    """One field of the step request: `action[index] * scale + offset`, or True if the action is `above` a value."""
 
     to: str
     index: int = Field(ge=0)
@@ -49,7 +49,7 @@ class ActionConfig(Section):
 
 
 class ResetConfig(Section):
-    """What a reset request holds besides its timestamp."""
+    """The fields of a reset request, besides its timestamp."""
 
     values: dict[str, bool | int | float | str] = Field(default={}, description="field to value")
     seed: str | None = Field(default=None, description="the field for the seed, if the simulator takes one")
@@ -64,7 +64,7 @@ class CameraConfig(Section):
 
 
 class ObservationConfig(Section):
-    """Quantities one after the other, `size` numbers in all; `lags` are the steps back that are seen as well."""
+    """Quantities in sequence, `size` numbers in total; `lags` are the steps back to include (0: the current one)."""
 
     size: int = Field(ge=1, le=100_000)
     parts: list[str] = Field(min_length=1)
@@ -75,7 +75,7 @@ class ObservationConfig(Section):
     @classmethod
     def _usable(cls, value: list[int]) -> list[int]:
         if any(not 0 <= lag <= 1_000 for lag in value) or len(set(value)) != len(value):
-            raise ValueError("lags are different numbers of steps from 0 to 1000")
+            raise ValueError("lags must be different integers from 0 to 1000")
         return value
 
 
@@ -89,12 +89,12 @@ class RewardTerm(Section):
     @model_validator(mode="after")
     def _one(self) -> RewardTerm:
         if (self.quantity is None) == (self.constant is None):
-            raise ValueError("a term of the reward has either a quantity or a constant")
+            raise ValueError("a reward term needs either a quantity or a constant")
         return self
 
 
 class TimestampsConfig(Section):
-    """Fields with times: when we sent (requests), when the simulator received and answered (responses)."""
+    """Fields with times: of sending (requests), of receiving and answering by the simulator (responses)."""
 
     sent: str | None = None
     received: str | None = None
@@ -102,7 +102,7 @@ class TimestampsConfig(Section):
 
 
 class UseCase(Section):
-    """See docs/unity.md."""
+    """A use case, as described in docs/how-to/unity.md."""
 
     name: str
     description: str = ""
@@ -116,8 +116,8 @@ class UseCase(Section):
     quantities: dict[str, dict[str, Any]]
     observation: ObservationConfig
     reward: list[RewardTerm] = Field(min_length=1)
-    terminated: list[str] = Field(default=[], description="quantities: the episode ends where one is not 0")
-    success: str | None = Field(default=None, description="a quantity: not 0 at the end is a success")
+    terminated: list[str] = Field(default=[], description="quantities: the episode ends if one is not 0")
+    success: str | None = Field(default=None, description="a quantity: success if it is not 0 at the end")
     max_steps: int = Field(default=1_024, ge=1)
     hook: str | None = Field(default=None, description="module:Class, a subclass of UseCaseHook")
 
@@ -130,7 +130,7 @@ def shipped_use_cases() -> list[str]:
 
 
 def load_use_case(name: str) -> UseCase:
-    """A shipped use case by its name, or one from a YAML file. Raises UnknownName, or ConfigError with the line."""
+    """Load a shipped use case by its name, or one from a YAML file. UnknownName, or ConfigError with the line."""
     path = Path(name)
     if path.suffix.lower() not in (".yaml", ".yml"):
         if name not in shipped_use_cases():
@@ -143,7 +143,7 @@ def load_use_case(name: str) -> UseCase:
             )
         path = _SHIPPED / f"{name}.yaml"
     elif not path.is_file():
-        raise ConfigError(f"there is no use case '{name}'", where="env.kwargs.use_case", fix="check the path")
+        raise ConfigError(f"use case '{name}' not found", where="env.kwargs.use_case", fix="check the path")
     data, places = read_yaml(path)
     try:
         return UseCase.model_validate(data)
@@ -154,7 +154,7 @@ def load_use_case(name: str) -> UseCase:
 
 
 def locate(key: str, places: Any) -> str | None:
-    """The line of the longest part of the dotted `key` that was written."""
+    """Return the line of the longest prefix of the dotted `key` that the file contains."""
     parts = tuple(key.split("."))
     for length in range(len(parts), 0, -1):
         if parts[:length] in places:

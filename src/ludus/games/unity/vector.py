@@ -1,4 +1,4 @@
-"""All Unity envs of a run as one `gymnasium.vector.VectorEnv`: every simulator is asked before any is awaited."""
+"""All Unity envs of a run as one `gymnasium.vector.VectorEnv`: all requests are sent before any answer is awaited."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gymnasium.error import ClosedEnvironmentError
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from ludus.envs.vector.contract import StepResult, VectorBackend, seed_per_env
+from ludus.envs.vector.contract import StepResult, VectorBackend, seed_per_env, split_reset_mask
 from ludus.errors import ConfigError, SimulatorsTaken
 from ludus.games.unity.episode import compile_use_case
 from ludus.games.unity.settings import UnitySettings, parse_settings
-from ludus.games.unity.simulators import Played, Simulators
+from ludus.games.unity.simulators import Simulators, SlotResult
 from ludus.games.unity.support import unsupported_reason
 from ludus.types import Metrics, Observation
 
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class UnityVectorEnv(VectorBackend):
-    """`n_envs` simulators. An episode that ends is followed by the next in the same step (SAME_STEP).
+    """`n_envs` simulators. An episode that ends is reset in the same step (SAME_STEP).
 
-    A simulator that is lost has `infos["dropped"]` set until its next episode has begun. Its constructor waits for
-    all of them, and raises as `Simulators`.
+    `infos["dropped"]` is set for a lost simulator until its next episode has begun. The constructor waits for all
+    simulators, and raises the errors of `Simulators`.
     """
 
     def __init__(self, spec: EnvSpec, n_envs: int) -> None:
@@ -46,20 +45,31 @@ class UnityVectorEnv(VectorBackend):
         self.action_space = batch_space(self.single_action_space, n_envs)
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"]}
         self.render_mode = spec.render_mode
-        # a seeded start is the same start only where the simulator takes the seed
+        # a seed gives the same start only if the simulator uses it
         self.seeded = compiled.use_case.reset.seed is not None
         self.simulators = Simulators(
             compiled, settings, n_envs, env_id=spec.id, max_steps=spec.max_episode_steps
         )
-        _LENDERS.append(weakref.ref(self.simulators))
+        _LENDABLE.append(weakref.ref(self.simulators))
+        self._seeds: dict[int, int] = {}
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]  # as Gymnasium's own
+        """The seed of each env's last seeded reset, -1 without one. The simulators draw the random numbers."""
+        return tuple(self._seeds.get(place, -1) for place in range(self.num_envs))
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode in every env. A seed s gives env i the seed s + i, a list its element."""
+        """Start an episode in every env. A seed s gives env i the seed s + i, a list its element.
+
+        `options["reset_mask"]`, a bool array, names the envs to reset; the others continue.
+        """
         self._require_open()
         seeds = seed_per_env(seed, self.num_envs)
-        own = {place: seeds[place] for place in self._own_places()}
+        chosen, _ = split_reset_mask(options, self.num_envs)
+        own = {place: seeds[place] for place in self._own_indices() if chosen is None or chosen[place]}
+        self._seeds.update({place: one for place, one in own.items() if one is not None})
         played = self.simulators.reset(own)
         infos: dict[str, Any] = {}
         for place, part in played.items():
@@ -71,10 +81,8 @@ class UnityVectorEnv(VectorBackend):
         self._require_open()
         rows = np.asarray(actions)
         if rows.shape != self.action_space.shape:
-            raise ValueError(
-                f"actions have shape {rows.shape}, the action space says {self.action_space.shape}"
-            )
-        own = self._own_places()
+            raise ValueError(f"expected actions of shape {self.action_space.shape}, got {rows.shape}")
+        own = self._own_indices()
         played = self.simulators.step({place: rows[place] for place in own})
         rewards = np.zeros(self.num_envs)
         terminated = np.zeros(self.num_envs, dtype=np.bool_)
@@ -86,14 +94,14 @@ class UnityVectorEnv(VectorBackend):
             terminated[place] = part.terminated
             truncated[place] = part.truncated
             dropped[place] = part.dropped
-            infos = self._tell(infos, place, part)
+            infos = self._add_infos(infos, place, part)
         if dropped.any():
             infos["dropped"] = dropped
-            infos.pop("_dropped", None)  # a hook's own info of that name would hide it
+            infos.pop("_dropped", None)  # an info of a hook with that name would hide it
         return self._observations(), rewards, terminated, truncated, infos
 
     def render(self) -> tuple[Any, ...]:
-        """The camera image of every env, None where a simulator sends none."""
+        """Return the camera image of every env; None for a simulator that sends none."""
         self._require_open()
         return tuple(self.simulators.picture(place) for place in range(self.num_envs))
 
@@ -105,10 +113,10 @@ class UnityVectorEnv(VectorBackend):
     def close_extras(self, **kwargs: Any) -> None:
         self.simulators.close()
 
-    def _own_places(self) -> list[int]:
+    def _own_indices(self) -> list[int]:
         return [place for place, slot in enumerate(self.simulators.slots) if not slot.lent]
 
-    def _tell(self, infos: dict[str, Any], place: int, part: Played) -> dict[str, Any]:
+    def _add_infos(self, infos: dict[str, Any], place: int, part: SlotResult) -> dict[str, Any]:
         if part.final_info is not None:
             final = {"final_obs": part.final_obs, "final_info": part.final_info}
             infos = self._add_info(infos, final, place)
@@ -120,23 +128,19 @@ class UnityVectorEnv(VectorBackend):
             return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
         return np.stack(rows)
 
-    def _require_open(self) -> None:
-        if self.closed:
-            raise ClosedEnvironmentError("UnityVectorEnv was used after close()")
 
-
-_LENDERS: list[weakref.ref[Simulators]] = []
+_LENDABLE: list[weakref.ref[Simulators]] = []
 
 
 def borrow(settings: UnitySettings) -> tuple[Simulators, int] | None:
-    """A simulator of a vector env in this process with the same settings, and its place; None where there is no such.
+    """Return a simulator of a vector env in this process with the same settings, and its index; None if there is none.
 
-    Its open episode ends here; the vector env drops it. SimulatorsTaken while one is lent already: they are played
-    one after the other, so that a second would only cost training another episode.
+    Its current episode is dropped. SimulatorsTaken if one is already lent: evaluations run one after the other, and a
+    second simulator would cost training another episode.
     """
-    _LENDERS[:] = [lender for lender in _LENDERS if lender() is not None]
-    for lender in reversed(_LENDERS):
-        simulators = lender()
+    _LENDABLE[:] = [lendable for lendable in _LENDABLE if lendable() is not None]
+    for lendable in reversed(_LENDABLE):
+        simulators = lendable()
         if simulators is None or simulators.closed or simulators.settings != settings:
             continue
         if any(slot.lent for slot in simulators.slots):

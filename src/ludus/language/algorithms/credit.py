@@ -1,12 +1,11 @@
 """Credit for turns: from rewards to advantages. Small pure functions over lists of turns.
 
-A seat's turns in one match are one episode. Their rewards are those of the step transforms, and the last one has the
-game's result besides; a game that was cut off is over like any other.
+A seat's turns in one match are one episode. The reward of a turn is what the env gave for it and what the step
+transforms add; the last turn has the rest of the game's result. A game that was cut off is over like any other.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,11 +25,10 @@ def episodes(turns: Sequence[Turn]) -> list[list[int]]:
 
 
 def episode_rewards(turns: Sequence[Turn]) -> list[float]:
-    """The rewards of one episode, turn by turn: its steps' own, and the result with the last."""
-    final = [turn.reward_parts.get(FINAL, turn.reward) for turn in turns]
-    rewards = [turn.reward - result for turn, result in zip(turns, final, strict=True)]
-    rewards[-1] = turns[-1].reward
-    return rewards
+    """Return the rewards of one episode, turn by turn; the last has what is left of the game's result."""
+    *before, last = turns
+    rewards = [turn.reward - turn.reward_parts.get(FINAL, turn.reward) + turn.env_reward for turn in before]
+    return [*rewards, last.reward - sum(turn.env_reward for turn in before)]
 
 
 def discounted_returns(turns: Sequence[Turn], gamma: float) -> list[float]:
@@ -62,30 +60,47 @@ def turn_gae(
 def group_advantages(
     turns: Sequence[Turn], returns: Sequence[float], *, divide_by_std: bool = False
 ) -> tuple[list[float], int, int]:
-    """Each turn's return less its group's mean (GRPO); also how many groups there are, and how many without spread.
+    """Return each turn's advantage (GRPO), the number of groups, and how many of them have no spread.
 
-    Turns of a group are compared with those of the same seat; turns without one with all such turns of the same game
-    and seat. In a mean every match counts once, however many turns it has there. `divide_by_std` divides by the
-    group's standard deviation, as GRPO was published; without, easy and hard states count alike (Dr. GRPO). A turn
-    alone in its group has nothing to be compared with: its advantage is zero.
+    A group is the completions sampled from one state: one turn per match, at the point where the matches branched. Its
+    advantage is the return that followed it less the group's mean, as GRPO has it. Other turns were played from
+    different states. Their advantage is their return less the mean result of other games at the same seat, which their
+    action cannot have changed: the other matches of their group after the branch, or, for a game that ended before it
+    branched, the other games of the batch (a group counts as one game). With nothing to be compared with it is zero.
+
+    `divide_by_std` divides by the standard deviation of the group's results, as GRPO was published; without, easy and
+    hard states count alike (Dr. GRPO).
     """
-    groups: dict[tuple[str | int, int], list[int]] = {}
-    for i, turn in enumerate(turns):
-        # seats are compared with themselves: one's gain is the other's loss
-        key = (turn.game if turn.group is None else turn.group, turn.seat)
-        groups.setdefault(key, []).append(i)
+    of_group: dict[tuple[int, int], dict[int, float]] = {}  # group and seat: the result of each match
+    of_game: dict[tuple[str, int], dict[int, list[float]]] = {}  # game and seat: the results of each start
+    branches: dict[int, tuple[int, int]] = {}  # of each group: the index and the seat of its turns
+    for first in (episode[0] for episode in episodes(turns)):
+        turn, result = turns[first], returns[first]
+        start = turn.match if turn.group is None else turn.group
+        of_game.setdefault((turn.game, turn.seat), {}).setdefault(start, []).append(result)
+        if turn.group is not None:
+            of_group.setdefault((turn.group, turn.seat), {})[turn.match] = result
+            here = (turn.index, turn.seat)
+            branches[turn.group] = min(branches.get(turn.group, here), here)
     advantages = [0.0] * len(turns)
-    without_spread = 0
-    for members in groups.values():
-        found = np.array([returns[i] for i in members])
-        if found.min() == found.max():  # exactly zero, which a rounded mean would not give
-            without_spread += 1
-            continue
-        per_match = Counter(turns[i].match for i in members)
-        weights = np.array([1 / per_match[turns[i].match] for i in members]) / len(per_match)
-        off = found - weights @ found
-        if divide_by_std:
-            off /= np.sqrt(weights @ off**2)
-        for i, advantage in zip(members, off.tolist(), strict=True):
-            advantages[i] = advantage
-    return advantages, len(groups), without_spread
+    for i, turn in enumerate(turns):
+        if turn.group is None:
+            games = of_game[turn.game, turn.seat]
+            compared = [_mean(results) for start, results in games.items() if start != turn.match]
+            spread = 0.0
+        else:
+            results = of_group[turn.group, turn.seat]
+            at_branch = turn.index == branches[turn.group][0]
+            compared = [result for match, result in results.items() if at_branch or match != turn.match]
+            spread = float(np.std(list(results.values())))
+        if compared:
+            advantages[i] = returns[i] - _mean(compared)
+            if divide_by_std and spread > 0:
+                advantages[i] /= spread
+    found = [of_group[group, seat].values() for group, (_, seat) in branches.items()]
+    return advantages, len(found), sum(min(results) == max(results) for results in found)
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Return the mean; exactly the value when all are equal."""
+    return values[0] if min(values) == max(values) else sum(values) / len(values)

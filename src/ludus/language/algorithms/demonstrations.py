@@ -19,8 +19,10 @@ from ludus.envs.seats import Observed
 from ludus.errors import ConfigError, UserError, nearest
 from ludus.evaluation.players import bot_names, make_bot
 from ludus.language.collector import GameSetup
+from ludus.language.models.sampling import fit_prompt
 from ludus.language.models.tokenizer import ENDS_OF_TURN, Tokenizer
-from ludus.language.text_games.extraction import Extractor
+from ludus.language.text_games.extraction import THOUGHT_ENDS, Extractor
+from ludus.language.text_games.templates import lasting_beginning
 from ludus.runs.streams import Streams
 
 _COLUMNS = ("observation", "action")
@@ -63,9 +65,11 @@ def demonstrations(
     pairs = []
     for table, observed, completion in shown[: settings.pairs]:
         text = table.template.render(observed, tokenizer)
-        # a prompt that is too long loses its beginning, as in play
-        prompt = tokenizer.encode(text)[-longest_prompt:] or [tokenizer.start_id]
-        pairs.append(Demonstration(tuple(prompt), (*tokenizer.encode(completion), end)))
+        if source in bots and table.template.opens_thought(tokenizer):
+            completion = f"{THOUGHT_ENDS}\n\n{completion}"  # a move inside a thought would not be played
+        keep = len(tokenizer.encode(lasting_beginning(text, observed)))
+        prompt = fit_prompt(tuple(tokenizer.encode(text)), keep, longest_prompt) or (tokenizer.start_id,)
+        pairs.append(Demonstration(prompt, (*tokenizer.encode(completion), end)))
     return pairs
 
 

@@ -1,7 +1,8 @@
 """Group relative policy optimisation (Shao et al., 2024), by default without the biases that Dr. GRPO (Liu et al.,
 2025) found: no division by the group's deviation, and a constant length.
 
-Turns are compared with others played from the same state (`games.branch`), so that no value has to be learnt.
+A turn is compared with others sampled from the same state (`games.branch`), so that no value has to be learnt;
+`group_advantages` has the rule for the turns after it.
 """
 
 from __future__ import annotations

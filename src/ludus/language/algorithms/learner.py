@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -186,6 +186,9 @@ class LanguageLearner(ABC, Generic[H]):
         self.h = hyperparams
         self.policy: Any = place.whole_model
         self.step_gate = StepGate(place.device)
+        self.stops_between_steps = place.peers.size == 1  # several ranks take every step together
+        self.before_step: Callable[[], None] = lambda: None
+        """Called before each pass of an update. It may raise UpdateStopped."""
         self.transforms = Transforms(place.rewards, self.usual_sampling)
         self.rate_scale = 1.0
         """Factor of the learning rates; the collapse guard lowers it."""
@@ -371,7 +374,9 @@ class LanguageLearner(ABC, Generic[H]):
         lengths = [len(turns[i].prompt) + len(turns[i].completion) for i in chosen]
         shares = self.peers.share(chosen, lengths)
         own = pack(turns, shares[self.peers.rank], budget, device)
-        yield from ((batch, True) for batch in own)
+        for batch in own:
+            self.before_step()
+            yield batch, True
         if self.peers.sharded:
             most = max(n_passes(turns, share, budget) for share in shares)
             spare = (own or pack(turns, chosen[:1], budget, device))[:1]
@@ -505,7 +510,7 @@ class LanguageLearner(ABC, Generic[H]):
                 entropy_gradient=self.h.ent_coef(fraction) > 0,
             )
             if not counts:
-                (0.0 * scored.tokens.log_probs.sum()).backward()  # type: ignore[no-untyped-call]  # as below
+                student.backward(0.0 * scored.tokens.log_probs.sum())
                 continue
             loss, policy_loss = self._token_loss(
                 batch, scored.tokens.log_probs, scored.tokens.entropies, samples, shares, fraction, token_sums
@@ -522,7 +527,7 @@ class LanguageLearner(ABC, Generic[H]):
                 loss = loss + value_loss
                 losses[1] += value_loss.detach()
             whole += loss.detach()
-            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            student.backward(loss)
         self.step_gate.pull_if(whole - whole != 0, fault=True)  # a gradient may be finite all the same
         norm = student.step(max_norm, self.step_gate, self.peers)
         step_sums += torch.cat([losses, torch.stack([norm, torch.ones_like(norm)])])

@@ -18,7 +18,7 @@ from ludus.language.turns import Turn
 class LanguagePPOHyperparameters(ClippedHyperparameters, ValuedHyperparameters):
     search_space: ClassVar[dict[str, Any]] = ClippedHyperparameters.search_space
 
-    n_epochs: int = Field(default=2, ge=1, description="passes over each batch")
+    n_epochs: int = Field(default=2, ge=1, le=10_000, description="passes over each batch")
 
 
 class LanguagePPO(LanguageLearner[LanguagePPOHyperparameters]):

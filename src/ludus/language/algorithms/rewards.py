@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from ludus.config.explain import explain
 from ludus.config.language import RewardsConfig
+from ludus.config.schedule import MAX_REWARD
 from ludus.errors import ConfigError, UnknownName
 from ludus.language.algorithms.credit import FINAL
 from ludus.language.algorithms.sampling import SAMPLING, SamplingTransform
@@ -71,9 +72,9 @@ class OutcomeMap(FinalTransform):
     is a win and less a loss.
     """
 
-    win: float = 1.0
-    draw: float = 0.0
-    loss: float = -1.0
+    win: float = Field(default=1.0, ge=-MAX_REWARD, le=MAX_REWARD)
+    draw: float = Field(default=0.0, ge=-MAX_REWARD, le=MAX_REWARD)
+    loss: float = Field(default=-1.0, ge=-MAX_REWARD, le=MAX_REWARD)
 
     def __call__(self, match: MatchRecord, seat: int, reward: float) -> float:
         if any(match.invalid):
@@ -94,8 +95,8 @@ class StepTransform(Transform):
 class Format(StepTransform):
     """Something for a completion that holds an action in the asked form, something else for one that does not."""
 
-    right: float = 0.1
-    wrong: float = 0.0
+    right: float = Field(default=0.1, ge=-MAX_REWARD, le=MAX_REWARD)
+    wrong: float = Field(default=0.0, ge=-MAX_REWARD, le=MAX_REWARD)
 
     def __call__(self, turn: Turn, reward: float) -> float:
         return reward + (self.right if turn.well_formed else self.wrong)
@@ -104,7 +105,7 @@ class Format(StepTransform):
 class Invalid(StepTransform):
     """Something, usually less than nothing, for a move that the game refused."""
 
-    penalty: float = -1.0
+    penalty: float = Field(default=-1.0, ge=-MAX_REWARD, le=MAX_REWARD)
 
     def __call__(self, turn: Turn, reward: float) -> float:
         return reward + (self.penalty if turn.invalid else 0.0)
@@ -113,8 +114,8 @@ class Invalid(StepTransform):
 class Length(StepTransform):
     """So much for every token of a completion beyond the first `free` ones."""
 
-    per_token: float = -0.001
-    free: int = Field(default=0, ge=0)
+    per_token: float = Field(default=-0.001, ge=-MAX_REWARD, le=MAX_REWARD)
+    free: int = Field(default=0, ge=0, le=1_000_000)
 
     def __call__(self, turn: Turn, reward: float) -> float:
         return reward + self.per_token * max(len(turn.completion) - self.free, 0)

@@ -49,7 +49,7 @@ class WeightBySpread(SamplingTransform):
 
     weighs: ClassVar[bool] = True
 
-    least: float = Field(default=0.0, ge=0)
+    least: float = Field(default=0.0, ge=0, le=1e6)
 
     def __call__(self, turns: Sequence[Turn]) -> None:
         groups = _grouped(turns, lambda turn: turn.game if turn.group is None else (turn.group, turn.seat))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ludus.algorithms.gradient_step import StepGate, make_adam, set_learning_rate, take_step
 from ludus.algorithms.learner import load_optimizer_tensors, optimizer_tensors, with_prefix
 from ludus.algorithms.peers import ALONE, Peers
+from ludus.language.algorithms.master_weights import MasterWeights
 from ludus.language.models.model import LanguageModel
 
 
@@ -47,8 +48,8 @@ class Student:
         """`value_net_arch` None: no value head."""
         self.name = name
         self.updates = 0
-        self.parameters = model.trainable(name)
-        self.optimizer = make_adam(self.parameters, 0.0)
+        self.masters = MasterWeights(model.trainable(name))
+        self.optimizer = make_adam(self.masters.parameters, 0.0)
         self.head: ValueHead | None = None
         self.value_optimizer: torch.optim.Optimizer | None = None
         if value_net_arch is not None:
@@ -64,15 +65,24 @@ class Student:
         for optimizer in self.optimizers().values():
             optimizer.zero_grad()
 
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of `loss` to those at hand."""
+        self.masters.backward(loss)
+
     def step(self, max_norm: float | None, step_gate: StepGate, peers: Peers = ALONE) -> Tensor:
         """Step by the gradients at hand, each part clipped to `max_norm`; returns the norm of the adapter's.
 
         Where any of them is not finite the step_gate is pulled and nothing steps.
         """
-        parts: list[tuple[torch.optim.Optimizer, list[nn.Parameter]]] = [(self.optimizer, self.parameters)]
+        self.masters.follow()
+        parts: list[tuple[torch.optim.Optimizer, list[nn.Parameter]]] = [
+            (self.optimizer, self.masters.parameters)
+        ]
         if self.head is not None and self.value_optimizer is not None:
             parts.append((self.value_optimizer, list(self.head.parameters())))
-        return take_step(parts, max_norm, step_gate, peers)
+        norm = take_step(parts, max_norm, step_gate, peers)
+        self.masters.write()
+        return norm
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         found: dict[str, torch.optim.Optimizer] = {"policy": self.optimizer}
@@ -81,6 +91,7 @@ class Student:
     def restart(self) -> None:
         """Be another version, and forget what the optimizers remember of gradients."""
         self.updates += 1
+        self.masters.reset()
         for optimizer in self.optimizers().values():
             optimizer.state.clear()
 
@@ -91,12 +102,14 @@ class Student:
             for name, optimizer in self.optimizers().items()
             for key, value in optimizer_tensors(optimizer)
         }
+        found |= {f"master.{key}": value for key, value in self.masters.tensors().items()}
         if self.head is not None:
             found |= {f"head.{key}": value for key, value in self.head.state_dict().items()}
         return found
 
     def load(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         self.updates = int(values["updates"])
+        self.masters.load(with_prefix(tensors, "master"))
         for name, optimizer in self.optimizers().items():
             load_optimizer_tensors(optimizer, with_prefix(tensors, name))
         if self.head is not None:

@@ -18,6 +18,7 @@ from ludus.config.language import WarmupConfig
 from ludus.errors import NotFinite
 from ludus.language.algorithms.demonstrations import Demonstration, demonstrations
 from ludus.language.algorithms.learner import LanguageContext, LanguageLearner
+from ludus.language.algorithms.master_weights import MasterWeights
 from ludus.language.algorithms.packing import Pass, pack
 from ludus.language.algorithms.scoring import score
 from ludus.language.collector import GameSetup
@@ -87,8 +88,8 @@ def imitate(
     n_held = min(len(pairs) // 10, MOST_HELD_OUT)
     trained = order[n_held:]
     held = order[:n_held] or trained
-    parameters = place.whole_model.trainable(adapter)
-    optimizer = make_adam(parameters, settings.learning_rate)
+    masters = MasterWeights(place.whole_model.trainable(adapter))
+    optimizer = make_adam(masters.parameters, settings.learning_rate)
     step_gate = StepGate(place.device)
     steps = settings.epochs * -(-len(trained) // settings.batch_size)
     taken = 0
@@ -112,8 +113,9 @@ def imitate(
             for batch in pack(pairs, chosen, place.language.tokens_per_step, place.device):
                 loss = -_log_probs(place, batch, adapter).sum() / n_tokens
                 step_gate.pull_if(~torch.isfinite(loss.detach()), fault=True)
-                loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            take_step([(optimizer, parameters)], _LARGEST_NORM, step_gate)
+                masters.backward(loss)
+            take_step([(optimizer, masters.parameters)], _LARGEST_NORM, step_gate)
+            masters.write()
             taken += 1
             try:
                 step_gate.check()

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Json, Root
+from ludus.cli.commands import Json, Root, examples
 from ludus.cli.output import Output, plain_table
 from ludus.errors import UserError
 
 if TYPE_CHECKING:
     from ludus.runs.directory import RunDirectory
+
+
+EXAMPLES = examples(
+    "ludus language games latest",
+    "ludus language games latest --match 12 --prompts",
+)
 
 
 def games(

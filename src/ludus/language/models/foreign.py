@@ -6,6 +6,8 @@ Slower to sample from than the families written out in llama.py; for training, e
 from __future__ import annotations
 
 import copy
+import inspect
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,11 @@ from torch.utils.checkpoint import checkpoint as compute_twice
 from ludus.errors import MissingExtra, UserError
 from ludus.language.models.low_rank import Layer, LowRank
 from ludus.language.models.model import LanguageModel
-from ludus.language.models.segments import Packing
+from ludus.language.models.segments import Bucket, Packing
 from ludus.language.models.tokenizer import Tokenizer, first_line, load_tokenizer
+
+_CACHE, _STATES = "past_key_values", "cache_params"
+"""Names of the argument by which families take a cache; the second is that of families without attention."""
 
 
 class ForeignModel(LanguageModel):
@@ -29,6 +34,8 @@ class ForeignModel(LanguageModel):
         super().__init__(tokenizer, int(context or 2048))
         self.base = inner.requires_grad_(False)
         self._beside: LowRank | None = None
+        takes = inspect.signature(_decoder(inner).forward).parameters
+        self._cache_name = next((name for name in (_CACHE, _STATES) if name in takes), None)
         self._layers = _linear_layers(inner)
         self._watch(inner)
 
@@ -54,6 +61,10 @@ class ForeignModel(LanguageModel):
     def products(self) -> dict[str, list[Layer]]:
         return {layer.path: [layer] for layer in self._layers}
 
+    def unadapted(self) -> list[str]:
+        found = [f"{path} (not part of the language model)" for path in _other_parts(self.base)]
+        return found + [f"{path} (experts fused into one tensor)" for path in _fused_experts(self.base)]
+
     def hidden(
         self,
         tokens: Tensor,
@@ -65,40 +76,61 @@ class ForeignModel(LanguageModel):
     ) -> Tensor:
         packing = Packing.of(segments)
         flat_tokens, flat_positions = (part.flatten()[packing.tokens] for part in (tokens, positions))
-        ids, places = packing.side_by_side(flat_tokens), packing.side_by_side(flat_positions)
-        seen = packing.side_by_side(torch.ones_like(flat_tokens))
+        parts = zip(packing.buckets, packing.split(flat_tokens), packing.split(flat_positions), strict=True)
+        twice = checkpoint and torch.is_grad_enabled()
+        found = [self._of_bucket(*part, adapter=adapter, checkpoint=twice) for part in parts]
+        room = torch.zeros(tokens.numel(), self.width, dtype=self.dtype, device=tokens.device)
+        if found:
+            room = room.index_copy(0, packing.tokens, torch.cat(found))
+        return room.view(*tokens.shape, self.width)
+
+    def _of_bucket(
+        self, bucket: Bucket, tokens: Tensor, positions: Tensor, *, adapter: str | None, checkpoint: bool
+    ) -> Tensor:
+        """Last hidden states [n, D] of a bucket's flat tokens."""
+        ids, places = bucket.side_by_side(tokens), bucket.side_by_side(positions)
+        seen = bucket.side_by_side(torch.ones_like(tokens))
 
         def run() -> Tensor:
             return self.run(ids, places, seen, adapter)[0]
 
-        found = compute_twice(run, use_reentrant=False) if checkpoint and torch.is_grad_enabled() else run()
+        found = compute_twice(run, use_reentrant=False) if checkpoint else run()
         assert isinstance(found, Tensor)
-        room = found.new_zeros(tokens.numel(), found.shape[-1])
-        return room.index_copy(0, packing.tokens, packing.flat(found)).view(*tokens.shape, self.width)
+        return bucket.flat(found)
 
     def run(
         self, ids: Tensor, positions: Tensor, seen: Tensor, adapter: str | None, cache: Any = None
     ) -> tuple[Tensor, Any]:
-        """Last hidden states of padded rows, and the cache of keys and values that now holds them too."""
-        inner = self._inner(adapter)
+        """Last hidden states of padded rows, and the cache that now holds them too."""
         module = None if adapter is None else self.adapter(adapter)
+        kept: dict[str, Any] = {} if self._cache_name is None or cache is None else {self._cache_name: cache}
+        # states that continue have no padding to mask
+        mask = None if _STATES in kept and seen.shape[1] > ids.shape[1] else seen
         self._beside = module if isinstance(module, LowRank) else None
         try:
-            out = inner.base_model(
-                input_ids=ids,
-                attention_mask=seen,
-                position_ids=positions,
-                past_key_values=cache,
-                use_cache=cache is not None,
+            out = _decoder(self._inner(adapter))(
+                input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=bool(kept), **kept
             )
         finally:
             self._beside = None
-        return out.last_hidden_state, out.past_key_values if cache is not None else None
+        return out.last_hidden_state, out[self._cache_name] if kept else None
+
+    def new_cache(self) -> Any:
+        """An empty cache of what the model keeps of earlier tokens. Raises ValueError where it takes none."""
+        from transformers import DynamicCache
+
+        if self._cache_name is None:
+            raise ValueError(f"the model takes no {_CACHE} or {_STATES}")
+        return DynamicCache(config=self.base.config.get_text_config(decoder=True))
 
     def head(self, hidden: Tensor, *, adapter: str | None) -> Tensor:
         inner = self._inner(adapter)
+        config = inner.config.get_text_config()
         found: Tensor = inner.get_output_embeddings()(hidden).float()
-        cap = getattr(inner.config.get_text_config(), "final_logit_softcapping", None)
+        for name, power in (("logit_scale", 1), ("lm_head_multiplier", 1), ("logits_scaling", -1)):
+            if scale := getattr(config, name, None):  # Cohere's, Falcon-H1's, Granite's
+                found = found * float(scale) ** power
+        cap = getattr(config, "final_logit_softcapping", None)
         return found if cap is None else torch.tanh(found / cap) * cap
 
     def _inner(self, adapter: str | None) -> Any:
@@ -114,9 +146,9 @@ class ForeignModel(LanguageModel):
     def _watch(self, inner: nn.Module) -> None:
         for layer in self._layers:
 
-            def add(module: nn.Module, args: Any, output: Tensor, path: str = layer.path) -> Tensor:
+            def add(module: nn.Module, args: Any, output: Any, path: str = layer.path) -> Any:
                 pair = None if self._beside is None else self._beside.product(path)
-                if pair is None:
+                if pair is None or not isinstance(output, Tensor):  # Llama 4's routers return scores too
                     return output
                 x = args[0].flatten(0, -2)
                 return pair.add_to(x, [output.flatten(0, -2)], (0,))[0].view_as(output)
@@ -125,7 +157,12 @@ class ForeignModel(LanguageModel):
 
 
 def load_foreign(folder: Path, stop_ids: Sequence[int], dtype: torch.dtype) -> ForeignModel:
-    """Load the causal model in `folder` through transformers. Raises UserError where it is not one, MissingExtra."""
+    """Load the causal model in `folder` through transformers.
+
+    Raises MissingExtra, and UserError where it is not one, or of a family that cannot be sampled from or trained.
+    """
+    from ludus.language.models.foreign_checks import check_family
+
     try:
         from transformers import AutoModelForCausalLM
     except ImportError as error:
@@ -142,35 +179,60 @@ def load_foreign(folder: Path, stop_ids: Sequence[int], dtype: torch.dtype) -> F
         ) from error
     tokenizer = load_tokenizer(str(folder), int(inner.get_output_embeddings().weight.shape[0]), stop_ids)
     model = ForeignModel(inner.eval(), tokenizer)
-    _check_head(model, folder)
+    check_family(model, folder)
     return model
 
 
-@torch.no_grad()
-def _check_head(model: ForeignModel, folder: Path) -> None:
-    """Some families do more after their last layer than multiply: better refused than trained wrongly."""
-    ids = torch.arange(1, 9, device=model.device)[None]
-    ones = torch.ones_like(ids)
-    ours = model.head(model.hidden(ids, ones.cumsum(1) - 1, ones, adapter=None), adapter=None)
-    theirs = model.base(input_ids=ids).logits.float()
-    if not torch.allclose(ours, theirs, atol=1e-3 if model.dtype == torch.float32 else 0.1):
-        kind = model.base.config.model_type
-        raise UserError(
-            f"models of the family '{kind}' compute their logits in a way that Ludus does not know",
-            where=str(folder),
-            fix="use a model of another family, as Llama, Mistral, Qwen, GPT-2 or GPT-NeoX",
-        )
+def _decoder(inner: Any) -> Any:
+    """The model without its output layer: where its family does not name it, the part that has the embedding."""
+    if inner.base_model is not inner:
+        return inner.base_model
+    embedding = inner.get_input_embeddings()
+    return next(part for part in inner.children() if any(one is embedding for one in part.modules()))
 
 
 def _linear_layers(inner: Any) -> list[Layer]:
-    """All linear layers but the output layer. GPT-2's are of a class of their own, with weights transposed."""
+    """The linear layers of the language model, without the output layer and without the towers of other inputs.
+
+    GPT-2's are of a class of their own, with weights transposed.
+    """
     found = []
-    head = inner.get_output_embeddings()
+    head, decoder = inner.get_output_embeddings(), _decoder_path(inner)
     for path, module in inner.named_modules():
-        if module is head:
+        if module is head or not f"{path}.".startswith(decoder):
             continue
         if isinstance(module, nn.Linear):
             found.append(Layer(path, module.in_features, module.out_features))
         elif type(module).__name__ == "Conv1D":
             found.append(Layer(path, module.weight.shape[0], module.weight.shape[1]))
     return found
+
+
+def _decoder_path(inner: Any) -> str:
+    """Return the path of the part that reads and writes text, with a dot at its end; empty: it is all of the model."""
+    decoder = inner.get_decoder()
+    return next((f"{path}." for path, module in inner.named_modules() if module is decoder and path), "")
+
+
+def _other_parts(inner: Any) -> list[str]:
+    """Return the largest parts with linear layers that are outside the language model, such as a vision tower."""
+    decoder, head = _decoder_path(inner), inner.get_output_embeddings()
+    beside = decoder.rstrip(".").count(".")
+    outside = [
+        path
+        for path, module in inner.named_modules()
+        if isinstance(module, nn.Linear) and module is not head and not path.startswith(decoder)
+    ]
+    return sorted({".".join(path.split(".")[: beside + 1]) for path in outside})
+
+
+def _fused_experts(inner: Any) -> list[str]:
+    """Return the tensors that hold a weight for each expert, with `*` for the number of the layer."""
+    decoder, found = _decoder_path(inner), set()
+    for path, module in inner.named_modules():
+        if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) or not f"{path}.".startswith(decoder):
+            continue
+        for name, parameter in module.named_parameters(recurse=False):
+            if parameter.dim() == 3:
+                found.add(re.sub(r"\.\d+\.", ".*.", f"{path}.{name}"))
+    return sorted(found)

@@ -11,10 +11,14 @@ from ludus.config.language import SamplerConfig
 from ludus.language.models.foreign import ForeignModel
 from ludus.language.models.rows import Row, RowWork, record
 from ludus.language.models.sampling import draw_by
+from ludus.language.models.segments import buckets_of
+
+_MOST_PADDING = 1 / 2
+"""Share of a batch of prompts that may be padding. Fewer and larger batches decode faster."""
 
 
 class ForeignDecoder:
-    """One batch for each adapter, padded at the left; nothing is kept between calls."""
+    """Batches of prompts of similar length and one adapter, padded at the left; nothing is kept between calls."""
 
     def __init__(self, model: ForeignModel, config: SamplerConfig, generator: torch.Generator) -> None:
         self.model = model
@@ -28,13 +32,13 @@ class ForeignDecoder:
     def complete(self, rows: Sequence[Row]) -> None:
         """Fill in the rows' completions."""
         for adapter in dict.fromkeys(row.adapter for row in rows):
-            self._complete([row for row in rows if row.adapter == adapter], adapter)
+            own = [row for row in rows if row.adapter == adapter]
+            for group in buckets_of([len(row.prompt) for row in own], _MOST_PADDING):
+                self._complete([own[i] for i in group], adapter)
 
     def _complete(self, rows: list[Row], adapter: str | None) -> None:
-        from transformers import DynamicCache
-
         began = time.perf_counter()
-        device, cache = self.model.device, DynamicCache(config=self.model.base.config)
+        device, cache = self.model.device, self.model.new_cache()
         longest = max(len(row.prompt) for row in rows)
         pads = [longest - len(row.prompt) for row in rows]
         ids = torch.tensor(
@@ -61,7 +65,7 @@ class ForeignDecoder:
                 break
             if len(stay) < len(going):
                 index = torch.tensor(stay, device=device)
-                cache.batch_select_indices(index)
+                cache.reorder_cache(index)  # caches of recurrent layers can do this too
                 seen, positions = seen[index], positions[index]
                 going = [going[i] for i in stay]
             ids = torch.tensor([[row.tokens[-1]] for row in going], device=device)

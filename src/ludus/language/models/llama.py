@@ -181,7 +181,7 @@ class LlamaModel(LanguageModel):
             lambda layer, q, k, v: packing.attend(q, k, v),
             checkpoint=checkpoint,
         )
-        if len(flat) == tokens.numel():
+        if len(flat) == tokens.numel() and len(packing.buckets) == 1:  # in reading order already
             return flat.view(*tokens.shape, self.width)
         room = flat.new_zeros(tokens.numel(), flat.shape[1])
         return room.index_copy(0, packing.tokens, flat).view(*tokens.shape, self.width)

@@ -18,7 +18,7 @@ from ludus.language.models.foreign_decoding import ForeignDecoder
 from ludus.language.models.llama import LlamaModel
 from ludus.language.models.model import LanguageModel
 from ludus.language.models.rows import Row, RowWork
-from ludus.language.models.sampling import Completion, Request
+from ludus.language.models.sampling import Completion, Request, fit_prompt
 
 
 class LocalSampler:
@@ -57,10 +57,9 @@ class LocalSampler:
         """Drop what is kept between calls."""
         self._decoder.forget()
 
-    def fitted(self, prompt: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the end of `prompt` that fits the model; the start token if it is empty."""
-        cut = max(len(prompt) - self._longest_prompt, 0)
-        return prompt[cut:] or (self.model.tokenizer.start_id,)
+    def fitted(self, prompt: tuple[int, ...], keep: int = 0) -> tuple[int, ...]:
+        """Return what of `prompt` fits the model, see `fit_prompt`; the start token if it is empty."""
+        return fit_prompt(prompt, keep, self._longest_prompt) or (self.model.tokenizer.start_id,)
 
     @torch.no_grad()
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
@@ -71,5 +70,5 @@ class LocalSampler:
         return [row.completion() for row in rows]
 
     def _row(self, request: Request) -> Row:
-        prompt = self.fitted(request.prompt)
+        prompt = self.fitted(request.prompt, request.keep)
         return Row(prompt, request.adapter, request.key, max(len(request.prompt) - len(prompt), 0))

@@ -64,6 +64,10 @@ class LanguageModel(nn.Module, ABC):
     @abstractmethod
     def device(self) -> torch.device: ...
 
+    def unadapted(self) -> list[str]:
+        """Return the parts with weights that no low-rank adapter is added to, each with the reason."""
+        return []
+
     @abstractmethod
     def products(self) -> dict[str, list[Layer]]:
         """Return the linear layers that adapters may be added to; those that share their input have one name."""

@@ -1,7 +1,8 @@
 """Models behind an OpenAI-compatible API, as opponents: retries, deadlines, a rate limit, and the cost counted.
 
-The key comes from OPENAI_API_KEY and the address from OPENAI_BASE_URL. The key is read for each request, kept in no
-attribute, and cut out of every text that an error or a log could carry.
+The key comes from OPENAI_API_KEY and the address from OPENAI_BASE_URL, or from what the player's name says instead
+(`key_env`, `base_url`). The key is read for each request, kept in no attribute, and cut out of every text that an error
+or a log could carry.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ import logging
 import os
 import queue
 import random
+import re
 import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ludus.errors import UserError, nearest
 from ludus.language.models.deadline import Deadline
+from ludus.league.players import TokenUse
 
 _log = logging.getLogger("ludus.language")
 KEY = "OPENAI_API_KEY"
@@ -31,6 +34,10 @@ ADDRESS = "OPENAI_BASE_URL"
 DEFAULT_ADDRESS = "https://api.openai.com/v1"
 _AGAIN = {408, 409, 429, 500, 502, 503, 504}
 """Answers of a server that may be different a moment later."""
+_OPTIONAL = ("temperature", "max_tokens", "max_completion_tokens")
+_UNSUPPORTED = re.compile(
+    "unsupported|not support|unknown|unrecogni[sz]ed|not permitted|not allowed|unexpected", re.IGNORECASE
+)
 _MOST_BYTES = 4 << 20
 _LONGEST_WAIT = 20.0
 # errors of parsing untrusted JSON, also where it is nested too deep or has numbers that no integer holds
@@ -51,6 +58,7 @@ class RemoteOptions:
 
     temperature: float = 1.0
     max_tokens: int = 256
+    """Of an answer. Sent as `max_completion_tokens` where the model asks for that."""
     deadline: float = 60.0
     """Seconds until a prompt is given up, waiting and retries included."""
     retries: int = 5
@@ -62,6 +70,10 @@ class RemoteOptions:
     """Of a million prompt tokens."""
     price_out: float = 0.0
     """Of a million tokens of answers."""
+    base_url: str = ""
+    """Address of this model's server; empty: that of OPENAI_BASE_URL, or OpenAI's."""
+    key_env: str = ""
+    """Environment variable that holds the key for `base_url`; empty: no key is sent there."""
 
 
 @dataclass
@@ -87,6 +99,22 @@ class _Again(Exception):
         self.wait = wait
 
 
+class _Refused(Exception):
+    """The server refuses a request, with this status."""
+
+    def __init__(self, said: str, code: int) -> None:
+        super().__init__(said)
+        self.code = code
+
+    def parameter(self, body: Mapping[str, Any]) -> str | None:
+        """Return the optional parameter of `body` that the server does not support, if it names one."""
+        said = str(self)
+        if self.code not in (400, 422) or not _UNSUPPORTED.search(said):
+            return None
+        named = (name for name in _OPTIONAL if name in body and re.search(rf"\b{name}\b", said))
+        return next(named, None)
+
+
 class OpenAIClient:
     """Asks one model. Made in vain (no key, no usable address) it raises UserError at once."""
 
@@ -96,13 +124,21 @@ class OpenAIClient:
         self.spent = Spent()
         self._lock = threading.Lock()
         self._down = False
+        self._taken = Spent()
+        """Sum of what `take_token_use` has returned so far."""
         self._pace = _Pace(self.options.rpm)
-        self._address = _address()
-        if _key() is None and self._address == DEFAULT_ADDRESS:
+        self._limit = "max_tokens"
+        self._refused: set[str] = set()
+        """Parameters that the server does not accept for this model."""
+        self._set_by = "base_url" if self.options.base_url else ADDRESS
+        self._key_name = self.options.key_env or ("" if self.options.base_url else KEY)
+        self._address = _address(self.options.base_url, self._key())
+        if self._key() is None and (self.options.key_env or self._address == DEFAULT_ADDRESS):
+            name = self._key_name or KEY
             raise UserError(
                 f"there is no key for openai:{model}",
-                where=f"environment variable {KEY}",
-                fix=f"export {KEY}=…, or {ADDRESS}=http://HOST:PORT/v1 for a server of your own",
+                where=f"environment variable {name}",
+                fix=f"export {name}=…, or {ADDRESS}=http://HOST:PORT/v1 for a server of your own",
             )
 
     @classmethod
@@ -119,12 +155,18 @@ class OpenAIClient:
                 fix = f"did you mean '{hint}'?" if hint else f"one of {', '.join(kinds)}"
                 # without its value: it might be a key
                 raise UserError(f"unknown option '{name}'", where=f"openai:{model}", fix=fix)
+            if kinds[name] is str:
+                given[name] = text
+                continue
             try:
                 given[name] = kinds[name](text)
             except ValueError:
                 raise UserError(f"{name} is a number, not '{text}'", where=f"openai:{ref}") from None
             if given[name] < 0 or (name in ("parallel", "max_tokens", "deadline") and not given[name]):
                 raise UserError(f"{name} cannot be {text}", where=f"openai:{ref}")
+        if not re.fullmatch("([A-Za-z_][A-Za-z0-9_]*)?", given.get("key_env", "")):
+            # without its value: it might be the key itself
+            raise UserError("key_env is the name of an environment variable", where=f"openai:{model}")
         return cls(model, RemoteOptions(**given))
 
     def ask(self, prompts: Sequence[str]) -> list[str | UserError]:
@@ -184,14 +226,40 @@ class OpenAIClient:
                 self.spent.seconds += time.monotonic() - began
 
     def _request(self, prompt: str, timeout: float) -> str:
-        body = {
-            "model": self.model,
-            "messages": [{"role": "user", "content": prompt}],
-            "temperature": self.options.temperature,
-            "max_tokens": self.options.max_tokens,
+        """Send one request; once more without a parameter that the server refuses for this model."""
+        until = time.monotonic() + timeout
+        while True:
+            body = self._body(prompt)
+            try:
+                return self._read(self._post(body, until - time.monotonic()))
+            except _Refused as error:
+                name = error.parameter(body)
+                if name is None or until <= time.monotonic():
+                    raise UserError(
+                        f"openai:{self.model}: {error}", where=self._address, fix=self._fix(error.code)
+                    ) from None
+                self._leave_out(name)
+
+    def _body(self, prompt: str) -> dict[str, Any]:
+        chosen = {"temperature": self.options.temperature, self._limit: self.options.max_tokens}
+        return {"model": self.model, "messages": [{"role": "user", "content": prompt}]} | {
+            name: value for name, value in chosen.items() if name not in self._refused
         }
+
+    def _leave_out(self, name: str) -> None:
+        """Do not send the parameter `name` from here on; the limit of tokens has a second name to try."""
+        with self._lock:
+            if name in self._refused:
+                return  # another thread was told so too
+            self._refused.add(name)
+            if name == "max_tokens":
+                self._limit = "max_completion_tokens"
+        instead = f"; {self._limit} is sent instead" if name == "max_tokens" else ""
+        _log.warning("openai:%s refuses the parameter %s: it is not sent%s", self.model, name, instead)
+
+    def _post(self, body: dict[str, Any], timeout: float) -> bytes:
         headers = {"Content-Type": "application/json", "User-Agent": "ludus"}
-        key = _key()
+        key = self._key()
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
         request = urllib.request.Request(
@@ -202,21 +270,36 @@ class OpenAIClient:
         with Deadline(timeout) as deadline:
             try:
                 with deadline.open(request) as response:
-                    data = response.read(_MOST_BYTES)
+                    data: bytes = response.read(_MOST_BYTES)
             except urllib.error.HTTPError as error:
-                said = _said(error)
+                said = _said(error, key)
                 if error.code in _AGAIN:
                     raise _Again(said, _seconds(error.headers.get("Retry-After"))) from None
-                raise UserError(
-                    f"openai:{self.model}: {said}", where=self._address, fix=_fix(error.code)
-                ) from None
+                raise _Refused(said, error.code) from None
             except (OSError, ValueError, http.client.HTTPException) as error:
                 # refused, timed out, cut off, no such host, no HTTP
                 reason = getattr(error, "reason", error)
-                raise _Again(_redacted(f"{type(error).__name__}: {reason}"[:300])) from None
+                raise _Again(_redacted(f"{type(error).__name__}: {reason}"[:300], key)) from None
             if deadline.passed:
                 raise _Again("the answer did not come to its end in time")
-        return self._read(data)
+        return data
+
+    def _key(self) -> str | None:
+        # a file it was read from may have ended its line
+        return os.environ.get(self._key_name, "").strip() or None if self._key_name else None
+
+    def take_token_use(self) -> TokenUse:
+        """Return requests, tokens and cost since the last call."""
+        with self._lock:
+            now, before = replace(self.spent), self._taken
+            self._taken = now
+        priced = self.options.price_in > 0 or self.options.price_out > 0
+        return TokenUse(
+            now.requests - before.requests,
+            now.prompt_tokens - before.prompt_tokens,
+            now.completion_tokens - before.completion_tokens,
+            now.cost - before.cost if priced else None,
+        )
 
     def _read(self, data: bytes) -> str:
         try:
@@ -228,7 +311,7 @@ class OpenAIClient:
             raise UserError(
                 f"openai:{self.model}: the answer is not that of an OpenAI-compatible server",
                 where=self._address,
-                fix=f"{ADDRESS} ends with /v1 as a rule",
+                fix=f"{self._set_by} ends with /v1 as a rule",
             ) from None
         self._down = False
         with self._lock:
@@ -237,13 +320,22 @@ class OpenAIClient:
             self.spent.cost += (given * self.options.price_in + drawn * self.options.price_out) / 1e6
         return text if isinstance(text, str) else ""
 
+    def _fix(self, code: int) -> str:
+        if code in (401, 403):
+            return f"check {self._key_name}" if self._key_name else "name the variable with its key: key_env"
+        if code == 404:
+            return f"check the model's name, and {self._set_by}, which ends with /v1 as a rule"
+        if 300 <= code < 400:
+            return f"the server has moved: set {self._set_by} to where it is now"
+        return "see what the server says"
+
     def _lost(self, what: str) -> UserError:
         with self._lock:
             self.spent.failures += 1
         return UserError(
             f"openai:{self.model} cannot be reached: {what}",
             where=self._address,
-            fix=f"check {ADDRESS} and the connection, or give it more time (openai:{self.model}?deadline=120)",
+            fix=f"check {self._set_by} and the connection, or give it more time (openai:{self.model}?deadline=120)",
         )
 
     def state(self) -> dict[str, float]:
@@ -275,47 +367,46 @@ class _Pace:
         return True
 
 
-def _key() -> str | None:
-    return os.environ.get(KEY, "").strip() or None  # a file it was read from may have ended its line
-
-
-def _address() -> str:
-    address = (os.environ.get(ADDRESS) or DEFAULT_ADDRESS).rstrip("/")
+def _address(given: str, key: str | None) -> str:
+    """Return the address of the server: the one `given`, else that of the environment, else OpenAI's."""
+    where = "the option base_url" if given else f"environment variable {ADDRESS}"
+    address = (given or os.environ.get(ADDRESS) or DEFAULT_ADDRESS).rstrip("/")
     parts = urllib.parse.urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UserError(
             "the address of the remote model is not an http or https URL",
-            where=f"environment variable {ADDRESS}",
+            where=where,
             fix=f"as {DEFAULT_ADDRESS} or http://localhost:8000/v1",
         )
     if parts.username or parts.password:
         raise UserError(
             "the address of the remote model holds a name or a password",
-            where=f"environment variable {ADDRESS}",
-            fix=f"put the key into {KEY}",
+            where=where,
+            fix=f"put the key into {KEY}, or into the variable that key_env names",
         )
     local = parts.hostname in ("localhost", "127.0.0.1", "::1")
-    if parts.scheme == "http" and not local and _key() is not None:
-        _log.warning("the key in %s goes to %s unencrypted", KEY, parts.hostname)
+    if parts.scheme == "http" and not local and key is not None:
+        _log.warning("the key of a remote model goes to %s unencrypted", parts.hostname)
     return address
 
 
-def _said(error: urllib.error.HTTPError) -> str:
+def _said(error: urllib.error.HTTPError, key: str | None) -> str:
     """The status, and what the server says about it, on one line."""
     text = ""
     with contextlib.suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
         body = error.read(_MOST_BYTES).decode("utf-8", errors="replace")
         try:
-            answer = json.loads(body)
-            text = answer["error"]["message"] if isinstance(answer["error"], dict) else str(answer["error"])
+            problem = json.loads(body)["error"]
+            text = problem["message"] if isinstance(problem, dict) else str(problem)
+            if isinstance(problem, dict) and str(problem.get("param") or "") not in text:
+                text = f"{text} (parameter {problem['param']})"
         except _NOT_AN_ANSWER:
             text = body
     # redacted before it is cut, or the beginning of a key could stay
-    return _redacted(" ".join(f"HTTP {error.code} {error.reason}: {text}".split()))[:300].rstrip(": ")
+    return _redacted(" ".join(f"HTTP {error.code} {error.reason}: {text}".split()), key)[:300].rstrip(": ")
 
 
-def _redacted(text: str) -> str:
-    key = _key()
+def _redacted(text: str, key: str | None) -> str:
     if not key:
         return text
     return text.replace(key, "***").replace(repr(key)[1:-1], "***")  # as errors write what is no header
@@ -327,13 +418,3 @@ def _seconds(header: str | None) -> float:
         return max(float(header or 0.0), 0.0)
     except ValueError:
         return 0.0
-
-
-def _fix(code: int) -> str:
-    if code in (401, 403):
-        return f"check {KEY}"
-    if code == 404:
-        return f"check the model's name, and {ADDRESS}, which ends with /v1 as a rule"
-    if 300 <= code < 400:
-        return f"the server has moved: set {ADDRESS} to where it is now"
-    return "see what the server says"

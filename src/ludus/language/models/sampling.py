@@ -22,6 +22,8 @@ class Request:
     adapter: str | None = None
     key: str = ""
     """Whose turn it is, as "match/seat": prompts of one key tend to begin alike. A hint, no more."""
+    keep: int = 0
+    """Tokens at the beginning that stay where the prompt is too long; see `fit_prompt`."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,17 @@ class Completion:
     entropy: float
     """Of the plain policy, mean per token, in nats."""
     prompt_cut: int = 0
-    """Tokens lost from the beginning of a prompt that was too long."""
+    """Tokens that a prompt was too long; `fit_prompt` dropped them."""
+
+
+def fit_prompt(prompt: tuple[int, ...], keep: int, longest: int) -> tuple[int, ...]:
+    """Return `prompt` with `longest` tokens at most: what follows its first `keep` tokens is dropped.
+
+    At least a quarter of what is left is the end of the prompt, which shows the newest state.
+    """
+    cut = max(len(prompt) - longest, 0)
+    keep = min(keep, longest - longest // 4 - 1)
+    return prompt[:keep] + prompt[keep + cut :] if cut else prompt
 
 
 class Sampler(Protocol):

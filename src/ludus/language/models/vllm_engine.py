@@ -26,7 +26,7 @@ from ludus.language.models.llama import LlamaModel
 from ludus.language.models.model import LanguageModel
 from ludus.language.models.models import find_model
 from ludus.language.models.peft_files import write_peft
-from ludus.language.models.sampling import Completion, Request
+from ludus.language.models.sampling import Completion, Request, fit_prompt
 from ludus.language.models.weights import save_model
 
 _log = logging.getLogger("ludus.language")
@@ -104,8 +104,11 @@ class VLLMEngine:
 
         cuts = [max(len(request.prompt) - self._longest_prompt, 0) for request in requests]
         prompts = [
-            {"prompt_token_ids": list(request.prompt[cut:]) or [self._tokenizer.start_id]}
-            for request, cut in zip(requests, cuts, strict=True)
+            {
+                "prompt_token_ids": list(fit_prompt(request.prompt, request.keep, self._longest_prompt))
+                or [self._tokenizer.start_id]
+            }
+            for request in requests
         ]
         rng = np.random.default_rng(seed)
         drawing = [

@@ -66,7 +66,7 @@ def make_env(game_id: str, kwargs: Mapping[str, Any]) -> Any:
         raise UserError(
             f"{game_id} cannot be made: {error}",
             where=f"TextArena {textarena().__version__}, with kwargs {dict(kwargs)}",
-            fix="see docs/text-games.md for what works",
+            fix="see docs/how-to/text-games.md for what works",
         ) from error
     _silence(str(registry()[game_id].entry_point))
     return env
@@ -91,6 +91,8 @@ def innermost(env: Any) -> Any:
 
 class ArenaTable:
     """One TextArena game, started; raises GameFault when it cannot be, UserError when something is missing."""
+
+    last_reward = 0.0  # TextArena gives rewards at the end only
 
     def __init__(self, spec: GameSpec, players: int, seed: int) -> None:
         self._seclusion = Seclusion(seed)

@@ -1,6 +1,7 @@
 r"""From what a model wrote to the move it plays: `\boxed{}`, brackets, the last line, a pattern, or all of it.
 
-Where a completion thinks first (`… </think>`), only what follows counts; of several candidates, the last one.
+Where a completion thinks first (`… </think>`), only what follows counts; of several candidates, the last one. A thought
+that does not end is no answer: the action is empty, which games refuse as invalid, and it has not the asked form.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ludus.errors import ConfigError, nearest
 Extractor = Callable[[str], tuple[str, bool]]
 """A completion to the action for the game, and whether it was in the asked form; if not, the action is all of it."""
 
-_THOUGHT_ENDS = "</think>"
+THOUGHT_BEGINS, THOUGHT_ENDS = "<think>", "</think>"
 _BRACKETS = re.compile(r"\[[^\[\]]+\]")
 _BOXED = r"\boxed{"
 
@@ -37,7 +38,9 @@ def make_extractor(setting: str | Mapping[str, str]) -> Extractor:
         raise ConfigError(f"unknown extraction {dict(setting)}", key="extract", fix="{regex: pattern}")
 
     def extract(completion: str) -> tuple[str, bool]:
-        answer = completion.rpartition(_THOUGHT_ENDS)[2]
+        answer = completion.rpartition(THOUGHT_ENDS)[2]
+        if THOUGHT_BEGINS in answer:  # games find moves anywhere in a text, so none of it may reach them
+            return "", False
         action = find(answer)
         return (answer.strip(), False) if action is None else (action, True)
 

@@ -28,6 +28,8 @@ class StartedGame(Protocol):
     """A game of one library after its start; starting it and `play` raise GameFault where the game raises."""
 
     over: bool
+    last_reward: float
+    """Reward for the last move alone; 0 in games that give rewards at their end only."""
 
     def observe(self) -> Observed:
         """Return what the seat to move sees."""
@@ -38,7 +40,7 @@ class StartedGame(Protocol):
         ...
 
     def rewards(self) -> tuple[float, ...]:
-        """Return the reward of each seat, once the game is over."""
+        """Return the reward of each seat so far; most games give it when they are over."""
         ...
 
     def reason(self) -> str:
@@ -90,6 +92,11 @@ class TextGame:
         """The game's own state, for codecs to read; not to be changed."""
         return self._started().state
 
+    @property
+    def last_reward(self) -> float:
+        """Reward for the last move alone; the others are in the outcome."""
+        return self._started().last_reward
+
     def reset(self, seed: int) -> None:
         """Start from `seed` (not negative). A game that raises already here is over, and cut off."""
         self.seed, self.actions = seed, []
@@ -127,9 +134,11 @@ class TextGame:
 
     def outcome(self) -> GameOutcome:
         """Return how it ended, once it is over."""
-        if self._cut_off:
+        if self.fault is not None:
             return GameOutcome((0.0,) * self.n_seats, self._cut_off, (False,) * self.n_seats, cut_off=True)
         table = self._started()
+        if self._cut_off:
+            return GameOutcome(table.rewards(), self._cut_off, (False,) * self.n_seats, cut_off=True)
         return GameOutcome(table.rewards(), table.reason(), table.invalid(), cut_off=False)
 
     def branch(self) -> TextGame:

@@ -1,7 +1,7 @@
 """A Gymnasium env whose observations are texts, as a game with one seat.
 
-Its reward is the sum of the episode's. Actions are texts, or the number in a text (`[2]`, `go to 2`) where the env
-takes numbers. `info["invalid_move"]` says that an action was refused.
+Each action has the env's reward for it, and the game's result is their sum. Actions are texts, or the number in a
+text (`[2]`, `go to 2`) where the env takes numbers. `info["invalid_move"]` says that an action was refused.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class GymnasiumTable:
         env_id = spec.id.partition(":")[2]
         self._seclusion = Seclusion(seed)
         self.over = False
+        self.last_reward = 0.0
         self._reward = 0.0
         self._refused = False
         self._info: dict[str, Any] = {}
@@ -45,6 +46,7 @@ class GymnasiumTable:
     def play(self, action: str) -> bool:
         with secluded(self._seclusion, "the env raised"):
             self._said.append(f"[Player] {action}")
+            self.last_reward = 0.0
             move = self._move(action)
             if move is None:
                 self._said.append(f"[GAME] A number from 0 to {self._actions - 1} is needed.")
@@ -52,7 +54,8 @@ class GymnasiumTable:
             text, reward, terminated, truncated, self._info = self._env.step(move)
             self._board = str(text)
             self._said.append(f"[GAME] {text}")
-            self._reward += float(reward)
+            self.last_reward = float(reward)
+            self._reward += self.last_reward
             if not math.isfinite(self._reward):
                 raise ValueError(f"the reward {reward!r} is not finite")
             self.over = bool(terminated or truncated)

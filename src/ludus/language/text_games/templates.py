@@ -14,6 +14,7 @@ from typing import Protocol
 
 from ludus.envs.seats import Observed
 from ludus.errors import ConfigError, nearest
+from ludus.language.text_games.extraction import THOUGHT_BEGINS
 
 _SLOT = re.compile(r"\{(observation|board|position|rules|seat)\}")
 _WORD_IN_BRACES = re.compile(r"\{(\w+)\}")
@@ -55,10 +56,22 @@ class Template:
             return f"{before}{content}{_DEFAULT_END}"
         return prompt
 
+    def opens_thought(self, tokenizer: ChatTokenizer) -> bool:
+        """Return True if its prompts end with `<think>`, so that completions begin inside a thought."""
+        return self.render(Observed("", "", "", 0), tokenizer).rstrip().endswith(THOUGHT_BEGINS)
+
     def as_dict(self) -> dict[str, str]:
         """As it stands in a config; `make_template` reads it back."""
         said = {"name": self.name, "chat" if self.chat else "prompt": self.text}
         return said | ({"system": self.system} if self.system else {})
+
+
+def lasting_beginning(prompt: str, observed: Observed) -> str:
+    """Return the part of a rendered prompt that is kept where it is too long: header and rules."""
+    rules, shown = observed.rules.strip(), observed.text.strip()
+    if rules and rules in prompt:
+        return prompt[: prompt.index(rules) + len(rules)]
+    return prompt[: max(prompt.find(shown), 0)] if shown else ""
 
 
 _DEFAULT_END = "\nMove: "

@@ -1,1 +1,1 @@
-"""What `ludus analyze` found, as a page and as pictures; what there is to draw comes from `evaluation/analysis`."""
+"""Output of `ludus analyze` as a page and as pictures; `evaluation/analysis` provides the charts."""

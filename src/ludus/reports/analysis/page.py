@@ -1,4 +1,4 @@
-"""The analysis of a policy as one HTML page that needs nothing else."""
+"""The analysis of a policy as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -16,21 +16,11 @@ from ludus.reports.charts import COLORS, FONT, INK, PALE, pale
 from ludus.reports.page import draw, html_page, section
 from ludus.runs import atomic
 
-# a plot that was hidden while the window changed its size learns of it when it is shown
-_CHOOSE = """
-document.getElementById("which-episode").addEventListener("change", (event) => {
-  document.querySelectorAll("[data-episode]").forEach((part) => {
-    part.hidden = part.dataset.episode !== event.target.value;
-    if (!part.hidden) part.querySelectorAll(".figure").forEach((plot) => Plotly.Plots.resize(plot));
-  });
-});
-"""
-
 
 def write_page(
     path: Path, title: str, subtitle: str, facts: Mapping[str, str], figures: Sequence[Figure]
 ) -> Path:
-    """Write the page, whole or not at all. Single episodes are shown one at a time."""
+    """Write the page atomically. Single episodes are shown one at a time."""
     episodes = [figure for figure in figures if figure.stacked]
     parts = [_facts(facts), _one_at_a_time(episodes)]
     parts += [
@@ -41,11 +31,11 @@ def write_page(
 
 
 def _facts(facts: Mapping[str, str]) -> str:
-    told = "".join(
+    tiles = "".join(
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
         for name, value in facts.items()
     )
-    return f'<div class="tiles">{told}</div>'
+    return f'<div class="tiles">{tiles}</div>'
 
 
 def _one_at_a_time(figures: Sequence[Figure]) -> str:
@@ -56,11 +46,11 @@ def _one_at_a_time(figures: Sequence[Figure]) -> str:
         f"{draw(plotted(one))}</div>"
         for index, one in enumerate(figures)
     )
-    return section("Over an episode", "", f"{choice}{bodies}<script>{_CHOOSE}</script>")
+    return section("Over an episode", "", choice + bodies)
 
 
 def plotted(figure: Figure) -> go.Figure:
-    """The figure for Plotly."""
+    """Return the figure for Plotly."""
     count = len(figure.charts)
     columns = 1 if figure.stacked else min(count, 3)
     rows = -(-count // columns)
@@ -98,7 +88,7 @@ def plotted(figure: Figure) -> go.Figure:
 
 
 def _legend(drawn: go.Figure, figure: Figure, index: int, place: dict[str, int]) -> str | None:
-    """The legend of a chart's series: beside each stacked chart, else one for all of them; None for none."""
+    """Return the legend of a chart's series: one next to each stacked chart, otherwise one for all; None for none."""
     chart = figure.charts[index]
     if len(chart.series) < 2 or chart.kind == "bands":
         return None
@@ -160,10 +150,10 @@ def _add_series(
     place: dict[str, int],
 ) -> None:
     common: dict[str, Any] = {
-        "x": series.x.astype(np.float32),  # half the bytes, and more digits than a screen has
+        "x": series.x.astype(np.float32),  # half the size, and more digits than a screen shows
         "y": series.y.astype(np.float32),
         "name": series.name,
-        "legendgroup": series.name,  # a click in the one legend of several charts hides it in all
+        "legendgroup": series.name,  # a click in the shared legend hides the series in all charts
         "showlegend": legend is not None,
         **place,
     }

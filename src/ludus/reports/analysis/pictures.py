@@ -1,4 +1,4 @@
-"""The same charts as PNG pictures, by matplotlib: Plotly would need a browser for them."""
+"""The same charts as PNG pictures, drawn by matplotlib: Plotly would need a browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DPI = 110
 
 
 def require_pictures() -> None:
-    """MissingExtra unless pictures can be drawn."""
+    """Raise MissingExtra if pictures cannot be drawn."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -26,7 +26,7 @@ def require_pictures() -> None:
 
 
 def write_pictures(folder: Path, figures: Sequence[Figure]) -> list[Path]:
-    """One picture for each figure, named after it."""
+    """Write one picture for each figure, named after it."""
     require_pictures()
     return [_write(figure, folder / f"{figure.name}.png") for figure in figures]
 
@@ -61,7 +61,7 @@ def _write(figure: Figure, path: Path) -> Path:
 
 
 def _wants_legend(figure: Figure, index: int) -> bool:
-    """Every stacked chart of several lines has its own; others share the last one's."""
+    """Return whether a chart has its own legend: stacked charts of several lines do, others share the last one's."""
     chart = figure.charts[index]
     several = len(chart.series) > 1 and chart.kind != "bands"
     return several and (figure.stacked or index == len(figure.charts) - 1)

@@ -1,1 +1,1 @@
-"""The terminal dashboard, `ludus watch`: what the files of a run say, drawn anew every second."""
+"""The terminal dashboard, `ludus watch`: data from the files of a run, redrawn every second."""

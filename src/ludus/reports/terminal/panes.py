@@ -1,4 +1,4 @@
-"""What stands in each pane of the dashboard: lines of text for as much room as the terminal gives."""
+"""The panes of the dashboard: lines of text for the available space."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ludus.reports.reading import readable
 from ludus.reports.terminal.watched import Watched
-from ludus.tracking.progress import duration, number, sparkline
+from ludus.tracking.progress import duration, mean_and_spread, number, sparkline
 
 Lines = Sequence[Text]
 Draw = Callable[[Watched, int, int], Lines]
@@ -59,7 +59,7 @@ _HIDDEN = {"time/seconds", "train/n_epochs", "train/n_updates", "time/per_charac
 
 
 class Pane:
-    """A frame with a title around what `draw` gives for the room inside it."""
+    """A titled frame around the lines that `draw` returns for the space inside."""
 
     def __init__(self, title: str, watched: Watched, draw: Draw) -> None:
         self._title, self._watched, self._draw = title, watched, draw
@@ -80,7 +80,7 @@ class Pane:
 
 
 def header(watched: Watched, width: int) -> Lines:
-    """Who is running, how far it is, and how long it will take: two lines."""
+    """Return two lines: which run it is, its progress, and the time left."""
     looks = {"running": "cyan", "finished": "green", "stopped": "green", "interrupted": "yellow"}
     named = Text.assemble(
         (watched.name, "bold"),
@@ -108,7 +108,7 @@ def header(watched: Watched, width: int) -> Lines:
 
 
 def reward_curve(watched: Watched, width: int, height: int) -> Lines:
-    """The reward while training, as large as there is room."""
+    """Draw the training reward in all available space."""
     values = watched.course("rollout/ep_rew_mean", width)
     facts = [("reward", "rollout/ep_rew_mean"), ("length", "rollout/ep_len_mean")]
     facts += [("success", "rollout/success_rate")]
@@ -124,7 +124,7 @@ def reward_curve(watched: Watched, width: int, height: int) -> Lines:
 
 
 def evaluations(watched: Watched, width: int, height: int) -> Lines:
-    """The course of the evaluations, and the newest of them."""
+    """Draw the curve of the evaluations, and the newest of them."""
     found = watched.series("eval/mean_reward")
     steps, means, spreads = found.steps, found.values, watched.series("eval/std_reward").values
     if not len(means):
@@ -136,28 +136,27 @@ def evaluations(watched: Watched, width: int, height: int) -> Lines:
         else []
     )
     for index in reversed(range(len(means))):
-        spread = f" ± {number(spreads[index])}" if len(spreads) == len(means) else ""
+        mean = float(means[index])
+        shown = mean_and_spread(mean, float(spreads[index])) if len(spreads) == len(means) else number(mean)
         mark = ("  best", "green") if index == best else ""
-        rows.append(
-            Text.assemble((f"{_short(steps[index]):>6}  ", "dim"), number(means[index]), spread, mark)
-        )
+        rows.append(Text.assemble((f"{_short(steps[index]):>6}  ", "dim"), shown, mark))
         if len(rows) >= height:
             break
     return rows
 
 
 def losses(watched: Watched, width: int, height: int) -> Lines:
-    """What the learner says of itself, the most telling first, each with its course."""
+    """Return the metrics of the learner, the most important first, each with its curve."""
     return list(_rows(watched, _named(watched, "train/"), width))[:height]
 
 
 def throughput(watched: Watched, width: int, height: int) -> Lines:
-    """How fast it goes, and what that takes of the machine."""
+    """Return the speed, and the load of the machine."""
     return list(_rows(watched, _named(watched, "time/"), width))[:height]
 
 
 def checkpoints(watched: Watched, width: int, height: int) -> Lines:
-    """The newest checkpoints, the best one always among them."""
+    """Return the newest checkpoints, always including the best one."""
     newest = list(reversed(watched.checkpoints))
     if not newest:
         return [Text("none so far", "dim")]
@@ -179,20 +178,20 @@ def checkpoints(watched: Watched, width: int, height: int) -> Lines:
 
 
 def games(watched: Watched, width: int, height: int) -> Lines:
-    """Games played, and what the learner's buffer was filled with at the last update."""
+    """Return the games played, and the content of the learner's buffer at the last update."""
     total = watched.number("episodes")
     head = [] if total is None else [_row("games played", int(total), [], width)]
     return [*head, *_rows(watched, _named(watched, "games/"), width)][:height]
 
 
 def ratings(watched: Watched, width: int, height: int) -> Lines:
-    """Who is in the league: rating, how often it is drawn, and how the learner fares against it."""
+    """Return the players of the league: rating, how often each is drawn, and the learner's win rate against it."""
     prefix = "league/rating/"
     names = {name.removeprefix(prefix) for name in watched.newest if name.startswith(prefix)}
     drawn = "league/frequency/"
     names |= {name.removeprefix(drawn) for name in watched.newest if name.startswith(drawn)}
     if not names:
-        return [Text("nobody has been rated yet", "dim")]
+        return [Text("no ratings yet", "dim")]
     chances = {}
     for key in watched.newest:
         if key.startswith("league/win_rate/"):
@@ -215,13 +214,13 @@ def ratings(watched: Watched, width: int, height: int) -> Lines:
 
 
 def learning(watched: Watched, width: int, height: int) -> Lines:
-    """The reward's course over a few lines, then losses."""
+    """Draw the reward curve over a few lines, then losses."""
     curve = list(reward_curve(watched, width, 3)) if height >= 5 else []
     return [*curve, *losses(watched, width, height - len(curve))]
 
 
 def _named(watched: Watched, prefix: str) -> list[str]:
-    """The metrics under `prefix`, those with a label first and in the order of the labels."""
+    """Return the metrics under `prefix`, those with a label first and in the order of the labels."""
     own = [name for name in watched.newest if name.startswith(prefix) and name not in _HIDDEN]
     known = [name for name in _LABELS if name in own]
     return known + sorted(name for name in own if name not in known)
@@ -236,7 +235,7 @@ def _rows(watched: Watched, names: Sequence[str], width: int) -> Iterator[Text]:
 
 
 def _row(label: str, value: float, course: list[float], width: int) -> Text:
-    """A label, its newest value, and its course where there is room for it."""
+    """Return a label, its newest value, and its curve if there is space."""
     text = Text.assemble(
         (f"{label[:_LABEL_WIDTH]:<{_LABEL_WIDTH}}", "dim"), f"{number(value):>{_VALUE_WIDTH}}"
     )
@@ -247,7 +246,7 @@ def _row(label: str, value: float, course: list[float], width: int) -> Text:
 
 
 def _curve(values: list[float], width: int, height: int, look: str) -> list[Text]:
-    """A curve with its highest and lowest value beside it."""
+    """Draw a curve with its highest and lowest value next to it."""
     known = [value for value in values if value == value]
     labels = [""] * height
     labels[-1], labels[0] = number(min(known)), number(max(known))

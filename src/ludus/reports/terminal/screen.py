@@ -1,4 +1,4 @@
-"""The dashboard on a terminal: which panes there are, how they share the room, and the keys that leave it."""
+"""The dashboard on a terminal: its panes, their layout, and the keys that leave it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WIDE = 120
 
 
 def watch(watched: Watched, console: Console) -> bool:
-    """Show the run until it ends (True), or until q or Ctrl-C (False). What is shown last stays on the terminal."""
+    """Show the run until it ends (True), or until q or Ctrl-C (False). The last frame stays on the terminal."""
     ended = False
     with (
         contextlib.suppress(KeyboardInterrupt),
@@ -44,18 +44,18 @@ def watch(watched: Watched, console: Console) -> bool:
 
 
 def frame(watched: Watched, width: int, height: int, footer: bool = True) -> RenderableType:
-    """The dashboard for a terminal of this size."""
+    """Return the dashboard for a terminal of this size."""
     if width < _SMALLEST[0] or height < _SMALLEST[1]:
-        return Group(*panes.header(watched, width), Text("the terminal is too small for more", "dim"))
+        return Group(*panes.header(watched, width), Text("the terminal is too small to show more", "dim"))
     layout = Layout()
     rows = [Layout(Group(*panes.header(watched, width)), size=2), Layout(name="body")]
     for line in watched.notices:
         rows.append(Layout(Text(line, "yellow", no_wrap=True, overflow="ellipsis"), size=1))
     if footer:
-        rows.append(Layout(Text("q leaves; the run goes on without being watched", "dim"), size=1))
+        rows.append(Layout(Text("press q to leave; the run continues", "dim"), size=1))
     layout.split_column(*rows)
     body = layout["body"]
-    if watched.plays_itself:
+    if watched.is_self_play:
         _four_panes(body, watched)
     else:
         _single_agent(body, watched, width)
@@ -63,7 +63,7 @@ def frame(watched: Watched, width: int, height: int, footer: bool = True) -> Ren
 
 
 def print_frame(watched: Watched, console: Console) -> None:
-    """The dashboard once, as text that stays: with room below for a last line and the shell's prompt."""
+    """Print the dashboard once, with space below for a last line and the shell's prompt."""
     height = min(max(console.height - 3, 20), 40)
     console.print(frame(watched, console.width, height, footer=False), height=height)
 
@@ -97,7 +97,7 @@ def _four_panes(body: Layout, watched: Watched) -> None:
 
 
 class _NoKeys:
-    """Where no key can be read: time passes."""
+    """Replaces `_Keys` if no keys can be read: it only waits."""
 
     def __call__(self, seconds: float) -> str:
         time.sleep(seconds)
@@ -105,34 +105,34 @@ class _NoKeys:
 
 
 class _Keys:
-    """Waits for a key on the terminal, but not longer than asked."""
+    """Waits for a key on the terminal, at most the given time."""
 
     def __call__(self, seconds: float) -> str:
         ready, _, _ = select.select([sys.stdin], [], [], seconds)
         if not ready:
             return ""
-        # all that came at once: an arrow key begins as Escape does
+        # read all available characters: an arrow key begins with Escape
         typed = os.read(sys.stdin.fileno(), 64) or b"q"
         return "" if typed.startswith(b"\x1b") and len(typed) > 1 else chr(typed[0])
 
 
 @contextlib.contextmanager
 def _keys() -> Iterator[_Keys | _NoKeys]:
-    """Keys one at a time and without echo, for as long as the dashboard is there; none where Ctrl-C has to do."""
-    try:
+    """Read keys one at a time and without echo while the dashboard is shown; without a terminal only Ctrl-C works."""
+    if sys.platform == "win32":
+        yield _NoKeys()
+    else:
         import termios
         import tty
-    except ImportError:  # Windows
-        yield _NoKeys()
-        return
-    try:
-        descriptor = sys.stdin.fileno()
-        before = termios.tcgetattr(descriptor)
-    except (termios.error, OSError, ValueError):  # no terminal to read from
-        yield _NoKeys()
-        return
-    try:
-        tty.setcbreak(descriptor)
-        yield _Keys()
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+        try:
+            descriptor = sys.stdin.fileno()
+            before = termios.tcgetattr(descriptor)
+        except (termios.error, OSError, ValueError):  # standard input is not a terminal
+            yield _NoKeys()
+            return
+        try:
+            tty.setcbreak(descriptor)
+            yield _Keys()
+        finally:
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

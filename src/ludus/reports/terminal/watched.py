@@ -1,6 +1,6 @@
-"""A run as somebody watches it from another process: its newest values, its curves so far, and when it will end.
+"""A run as observed from another process: its newest values, its curves so far, and its expected end.
 
-Only files are read, so that watching, leaving or being killed does nothing to the run.
+Only files are read, so observing cannot affect the run.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from ludus.runs.directory import RunDirectory, list_runs
 from ludus.runs.mirror.state import MirrorState
 from ludus.tracking.following import Columns, Follower, MetricSeries, is_number
 
-_SPEED_ROWS = 30  # over which the time left is reckoned
-_LOOK_SECONDS = 5.0  # between two looks at what changes rarely
+_SPEED_ROWS = 30  # rows used to estimate the time left
+_LOOK_SECONDS = 5.0  # between two reads of files that change rarely
 
 
 class Watched:
-    """`look()` reads what is new; everything else tells what was seen at the last look."""
+    """`look()` reads the new data; all other members are as of the last `look()`."""
 
     def __init__(self, run: RunDirectory) -> None:
         self.run = run
         self.info: dict[str, Any] = {}
         self.status = "?"
         self.newest: dict[str, float] = {}
-        """Every metric with its newest value."""
+        """The newest value of every metric."""
         self.checkpoints: list[reading.CheckpointFile] = []
         self.mirror: MirrorState | None = None
         self.config = reading.read_config(run)
@@ -41,12 +41,12 @@ class Watched:
         self._row_seen = time.time()
 
     def look(self) -> None:
-        """Read what the run has written since the last look."""
+        """Read what the run has written since the last call."""
         self.info = reading.read_info(self.run)
         self.status = reading.status_of(self.run, self.info)
         rows = self._follower.rows()
         first = next(rows, None)
-        if self._follower.rewound:  # resumed from a checkpoint: the rows after it are void
+        if self._follower.rewound:  # resumed from a checkpoint: the rows after it are invalid
             self._columns, self.newest, self._damaged = Columns(clock="time/seconds"), {}, 0
         for row in () if first is None else itertools.chain([first], rows):
             self._columns.take(row)
@@ -67,12 +67,12 @@ class Watched:
 
     @property
     def is_over(self) -> bool:
-        """Nobody trains it."""
+        """True if no process trains it."""
         return self.status != "running"
 
     @property
-    def plays_itself(self) -> bool:
-        """It is a self-play run: games, opponents and ratings are what there is to see."""
+    def is_self_play(self) -> bool:
+        """True for a self-play run, which shows games, opponents and ratings."""
         return self.config.get("language") is not None or any(
             name.startswith("league/") for name in self.newest
         )
@@ -91,18 +91,18 @@ class Watched:
 
     @property
     def progress(self) -> str:
-        """How far it is of what it aims at, in the total's own unit: `3 / 150 updates`."""
+        """The progress towards the total, in its own unit: `3 / 150 updates`."""
         if not self.newest:
             return "no row yet"
         done = reading.progress_at(self.newest)
         if self._total is None:
             return f"step {done.steps:,}"
         steps = "" if self._total.unit == "steps" else f"   step {done.steps:,}"
-        return f"{self._total.measure(done):,.0f} / {self._total}{steps}"
+        return f"{self._total.measure(done):,.0f} / {self._total.in_words()}{steps}"
 
     @property
     def fraction(self) -> float:
-        """How much of the run is done, from 0 to 1."""
+        """The completed fraction of the run, from 0 to 1."""
         if self.status in ("finished", "stopped"):
             return 1.0
         return (
@@ -113,7 +113,7 @@ class Watched:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the end of training, as fast as the last rows came; None where they do not tell."""
+        """Estimated seconds until the end of training, from the last rows; None if unknown."""
         if self.is_over or self._total is None:
             return None
         clock = self.series("time/seconds")
@@ -133,17 +133,17 @@ class Watched:
 
     @property
     def since_row(self) -> float:
-        """Seconds since the run wrote its last row."""
+        """Return the seconds since the run wrote its last row."""
         return max(0.0, time.time() - self._row_seen)
 
     def series(self, metric: str) -> MetricSeries:
-        """The course of a metric; empty where it has none."""
+        """Return the curve of a metric; empty if it has none."""
         if metric not in self._seen:
             self._seen[metric] = self._columns.one(metric)
         return self._seen[metric]
 
     def course(self, metric: str, points: int) -> list[float]:
-        """The course in at most so many values, each the mean of a stretch: no terminal shows more."""
+        """Return the curve in at most `points` values, each the mean of an interval."""
         values = self.series(metric).values
         if len(values) <= points:
             return [float(value) for value in values]
@@ -152,25 +152,25 @@ class Watched:
         return [float(value) for value in means]
 
     def number(self, metric: str) -> float | None:
-        """The newest value of a metric."""
+        """Return the newest value of a metric."""
         value = self.newest.get(metric)
         return None if value is None else float(value)
 
     @property
     def damaged(self) -> int:
-        """Rows of the metrics that were left out."""
+        """The number of skipped rows of the metrics."""
         return self._damaged + self._columns.stray
 
     @property
     def notices(self) -> list[str]:
-        """What is wrong with the run's files, or with their copy elsewhere."""
+        """Problems of the run's files, or of its mirror."""
         lines = [reading.damaged_rows(self.damaged, "metrics.jsonl")]
         if self.mirror is not None and self.mirror.is_behind:
             lines.append(f"mirror: {self.mirror.condition} ({self.mirror.at})")
         return [reading.readable(line) for line in lines if line]
 
     def snapshot(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the state as data for `--json`."""
         return {
             "run": str(self.run.path),
             "status": self.status,
@@ -184,7 +184,7 @@ class Watched:
 
 
 def choose_run(root: str) -> RunDirectory | None:
-    """The newest run that is being trained, else the newest; None where there is none."""
+    """Return the newest run that is being trained, otherwise the newest; None if there are no runs."""
     runs = list_runs(root)
     training = (run for run in runs if reading.status_of(run, reading.read_info(run)) == "running")
     return next(training, runs[0] if runs else None)

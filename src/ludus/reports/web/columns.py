@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ludus.posix import lock_file
 from ludus.types import Array
 
 BLOCK = 2048
@@ -41,24 +42,24 @@ _log = logging.getLogger("ludus.reports")
 
 @dataclass
 class Mark:
-    """How far a metrics file was taken in; `tail` are the bytes before, by which the place is known again."""
+    """Position up to which a metrics file was read; `tail` are the bytes before it, to recognise the position."""
 
     offset: int = 0
     tail: str = ""
     damaged: int = 0
-    """Lines until here that are no rows, or say no step."""
+    """Lines up to here that are not rows, or have no step."""
 
 
 @dataclass
 class Taken:
-    """What is in the store of one run."""
+    """State of one run in the store."""
 
     rows: int = 0
     end: Mark = field(default_factory=Mark)
     blocks: list[Mark] = field(default_factory=list)
-    """Where each full block ends."""
+    """End of each full block."""
     epoch: int = 0
-    """Counts how often rows were taken back."""
+    """Number of times that rows were removed."""
     last: dict[str, float] = field(default_factory=dict)
     """The newest finite value of each metric."""
 
@@ -67,7 +68,7 @@ class ColumnStore:
     """The columns of many runs. Safe to use from several threads; one process at a time has the file."""
 
     def __init__(self, path: Path | None) -> None:
-        """Opens or makes the file `path`; where that cannot be had, or for None, a temporary one."""
+        """Open or create the file `path`; a temporary one for None, or if `path` is not available."""
         self._lock = threading.RLock()
         self._temporary: Path | None = None
         self._guard: int | None = None
@@ -75,7 +76,7 @@ class ColumnStore:
         self._db = self._open(path)
 
     def runs(self) -> dict[str, Taken]:
-        """What is there of every run."""
+        """Return the state of every run in the store."""
         with self._lock:
             found = self._db.execute("SELECT run, taken FROM runs").fetchall()
         return {run: _taken_from(text) for run, text in found}
@@ -128,7 +129,7 @@ class ColumnStore:
         return np.concatenate(parts)
 
     def series(self, run: str, name: str, x: str = "step") -> tuple[Array, Array]:
-        """Where and what: the points of a metric that are finite, as doubles."""
+        """Return x and y of the finite points of a metric, as doubles."""
         at, values = self.column(run, x), self.column(run, name)
         count = min(len(at), len(values))
         at, values = at[:count], values[:count]
@@ -165,7 +166,7 @@ class ColumnStore:
                 shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _go_back(self, run: str, file: BinaryIO, taken: Taken) -> bool:
-        """Take back what the file no longer says. True if that was anything."""
+        """Remove rows that the file no longer has. Return True if there were any."""
         if _is_there(file, taken.end):
             return False
         while taken.blocks and not _is_there(file, taken.blocks[-1]):
@@ -185,7 +186,7 @@ class ColumnStore:
         return True
 
     def _append(self, run: str, data: bytes, taken: Taken) -> None:
-        """Take in whole lines, block by block."""
+        """Store whole lines, block by block."""
         start = 0
         with self._lock, self._db:
             while start < len(data):
@@ -285,7 +286,7 @@ class ColumnStore:
 
 
 def cache_path(root: Path) -> Path:
-    """Where the index of the runs folder `root` is kept: in the user's cache folder."""
+    """Return the path of the index of the runs folder `root`, in the user's cache folder."""
     if sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:
@@ -312,7 +313,7 @@ def bucketed(x: Array, y: Array, count: int) -> dict[str, list[float | None]]:
 
 
 def as_json(values: Array) -> list[float | None]:
-    """As JSON holds it: seven digits, which is more than a screen shows, and None for what is not finite."""
+    """Return values for JSON: seven digits, more than a screen shows, and None for values that are not finite."""
     values = np.asarray(values, dtype=np.float64)
     known = np.isfinite(values)
     magnitude = np.zeros_like(values)
@@ -334,7 +335,7 @@ def _kind(name: str) -> type[np.floating[Any]]:
 
 
 def _numbers(values: list[Any]) -> Array:
-    """As doubles; what is no number is NaN."""
+    """Return values as doubles; NaN for those that are not numbers."""
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -348,9 +349,9 @@ def _number(value: Any) -> float:
 
 
 def _parse(lines: bytes) -> tuple[list[dict[str, Any]], int]:
-    """The rows of whole lines, and how many lines are none.
+    """Parse whole lines. Return the rows, and how many lines are not rows.
 
-    All at once, because that is twice as fast; one by one if a line is damaged.
+    Lines are parsed all at once, because that is twice as fast; one by one if a line is damaged.
     """
     with contextlib.suppress(ValueError, RecursionError):
         rows = json.loads(b"[" + lines[:-1].replace(b"\n", b",") + b"]")
@@ -371,7 +372,7 @@ def _parse(lines: bytes) -> tuple[list[dict[str, Any]], int]:
 
 
 def _after_lines(data: bytes, start: int, count: int) -> int:
-    """The place behind `count` lines from `start` on, or the end."""
+    """Return the offset after `count` lines from `start` on, or the end."""
     for _ in range(count):
         found = data.find(b"\n", start)
         if found < 0:
@@ -389,7 +390,7 @@ def _is_there(file: BinaryIO, mark: Mark) -> bool:
 
 
 def _filled(values: Array, steps: Array) -> Array:
-    """Rows without a clock, as evaluations have none of time, lie between those with one."""
+    """Interpolate the time of rows without one, such as evaluations, between the rows around them."""
     known = np.isfinite(values) & np.isfinite(steps)
     if not known.any():
         return values
@@ -404,11 +405,9 @@ def _taken_from(text: str) -> Taken:
 
 def _claim(path: Path) -> int:
     """Hold a lock file for as long as the process lives; OSError if another holds it."""
-    import fcntl
-
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(descriptor, wait=False)
     except OSError:
         os.close(descriptor)
         raise

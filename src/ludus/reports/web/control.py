@@ -13,6 +13,7 @@ from typing import Any
 
 from ludus.config.when import When
 from ludus.errors import UserError
+from ludus.posix import O_DIRECTORY, O_NOFOLLOW
 from ludus.reports.web.details import has_resumable_checkpoint, read_log
 from ludus.reports.web.entry import RunEntry
 from ludus.reports.web.security import RunsFolder
@@ -21,10 +22,11 @@ from ludus.runs.directory import RunDirectory
 from ludus.runs.lock import holder, is_locked
 
 RESUME_LOG = "resume.log"
+_CAN_SIGNAL = sys.platform != "win32"
 
 
 class RunControl:
-    """Stops and resumes runs. Remembers whom it asked, because a second signal would end a run without saving."""
+    """Stops and resumes runs. Remembers the signalled ones: a second signal would end a run without saving."""
 
     def __init__(self, folder: RunsFolder) -> None:
         self._folder = folder
@@ -49,7 +51,7 @@ class RunControl:
     def resume(self, entry: RunEntry, steps: str | None = None) -> int:
         """Start `ludus resume` on the run, its output going to the run's logs; returns the process id.
 
-        UserError if the run is in use, has nothing to go on from, or `steps` is no total.
+        UserError if the run is in use, has no checkpoint to resume from, or `steps` is not a valid total.
         """
         with self._lock:
             running = self._resumed.get(entry.id)
@@ -57,9 +59,9 @@ class RunControl:
                 raise UserError("the run is in use", where=entry.path.name, fix="stop it first")
             if not has_resumable_checkpoint(self._folder, entry):
                 raise UserError(
-                    "the run has no checkpoint to go on from", where=entry.path.name, fix="start a new run"
+                    "the run has no checkpoint to resume from", where=entry.path.name, fix="start a new run"
                 )
-            command = [sys.executable, "-m", "ludus", "resume", _reference(entry)]
+            command = [sys.executable, "-P", "-m", "ludus", "resume", _reference(entry)]
             if steps:
                 command += ["--steps", _total(steps)]
             process = self._start(entry, command)
@@ -68,7 +70,7 @@ class RunControl:
             return process.pid
 
     def state(self, entry: RunEntry) -> dict[str, Any]:
-        """What the buttons need to know of a run: `stopping`, `resuming`, and why a resume `failed`."""
+        """Return the state of a run for the buttons: `stopping`, `resuming`, and why a resume `failed`."""
         with self._lock:
             process = self._resumed.get(entry.id)
             code = None if process is None else process.poll()
@@ -88,7 +90,7 @@ class RunControl:
 
     def _process_of(self, entry: RunEntry) -> int:
         """The process that trains the run, here; UserError if there is none, or it is on another machine."""
-        if sys.platform == "win32":
+        if not _CAN_SIGNAL:
             raise UserError("runs cannot be stopped from here on Windows", fix="press Ctrl-C where it trains")
         found = holder(entry.path) if stat.S_ISREG(_mode(entry)) else None
         if found is None:
@@ -106,9 +108,9 @@ class RunControl:
         logs = RunDirectory(entry.path).logs_dir
         logs.mkdir(exist_ok=True)
         # neither the folder nor the file may be a link that leads elsewhere
-        folder = os.open(logs, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        folder = os.open(logs, os.O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
         try:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | O_NOFOLLOW
             log = os.open(RESUME_LOG, flags, 0o666, dir_fd=folder)
         finally:
             os.close(folder)
@@ -125,7 +127,7 @@ class RunControl:
 
 
 def _mode(entry: RunEntry) -> int:
-    """What kind of file the run's lock is; 0 where there is none."""
+    """Return the file mode of the run's lock; 0 if it does not exist."""
     try:
         return os.lstat(entry.path / "run.lock").st_mode
     except OSError:
@@ -145,7 +147,7 @@ def _total(steps: str) -> str:
 
 
 def _has_open(pid: int, entry: RunEntry) -> bool:
-    """Whether that process has the run's lock file open; True where the system does not tell."""
+    """Return True if that process has the run's lock file open, or if the system does not show it."""
     own = os.lstat(entry.path / "run.lock")  # a link to another run's lock is not this run's
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")
@@ -163,18 +165,18 @@ def _has_open(pid: int, entry: RunEntry) -> bool:
 
 
 def _signal(pid: int, entry: RunEntry) -> None:
-    """SIGTERM to the run's process, and to no other that got its number meanwhile."""
+    """Send SIGTERM to the run's process, never to another one that got its id meanwhile."""
     try:
-        if not hasattr(os, "pidfd_open"):
+        if sys.platform == "linux" and hasattr(os, "pidfd_open"):
+            process = os.pidfd_open(pid)
+            try:
+                if (holder(entry.path) or (0, ""))[0] != pid:
+                    raise ProcessLookupError
+                signal.pidfd_send_signal(process, signal.SIGTERM)
+            finally:
+                os.close(process)
+        else:
             os.kill(pid, signal.SIGTERM)
-            return
-        process = os.pidfd_open(pid)
-        try:
-            if (holder(entry.path) or (0, ""))[0] != pid:
-                raise ProcessLookupError
-            signal.pidfd_send_signal(process, signal.SIGTERM)
-        finally:
-            os.close(process)
     except ProcessLookupError:
         raise UserError("the run has just ended", where=entry.path.name) from None
     except PermissionError:

@@ -1,6 +1,6 @@
-"""The pages of one run beside its curves: config, checkpoints, videos, logs, league and games, as plain data.
+"""Data of a run's pages other than its curves: config, checkpoints, videos, logs, league and games.
 
-All of it may come from a stranger: only plain files are read, none without a limit, and secrets are left out.
+The run may be untrusted: only plain files are read, each up to a size limit, and secrets are left out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ANSI = re.compile(
 
 
 class _ShallowLoader(yaml.SafeLoader):
-    """Refuses what is nested too deeply, before it takes long."""
+    """YAML loader that refuses deep nesting, before it takes long."""
 
     _depth = 0
 
@@ -84,7 +84,7 @@ def _flatten(node: yaml.Node | None, key: str, depth: int) -> Iterator[tuple[str
 
 
 def read_checkpoints(folder: RunsFolder, entry: RunEntry) -> list[dict[str, Any]]:
-    """The checkpoints, newest first; none where their folder holds links or the like."""
+    """Return the checkpoints, newest first; empty if their folder contains links or special files."""
     hints = dict(folder.files(*entry.parts, "checkpoints"))
     small = all(status.st_size < MAX_JSON for status in hints.values())
     names = [name for name in folder.folders(*entry.parts, "checkpoints") if step_of(name) is not None]
@@ -103,7 +103,7 @@ def has_resumable_checkpoint(folder: RunsFolder, entry: RunEntry) -> bool:
 
 
 def list_videos(folder: RunsFolder, entry: RunEntry) -> list[dict[str, Any]]:
-    """The films, newest first."""
+    """Return the videos, newest first."""
     found = [
         {"name": name, "size": status.st_size, "time": status.st_mtime, "step": _step_in(name)}
         for name, status in folder.files(*entry.parts, "videos")
@@ -113,7 +113,7 @@ def list_videos(folder: RunsFolder, entry: RunEntry) -> list[dict[str, Any]]:
 
 
 def list_logs(folder: RunsFolder, entry: RunEntry) -> list[str]:
-    """Names of the logs, the one that grew last first."""
+    """Return the names of the logs, the last changed first."""
     found = [
         (name, status)
         for name, status in folder.files(*entry.parts, "logs")
@@ -186,7 +186,7 @@ def read_games(folder: RunsFolder, entry: RunEntry, file: str, limit: int = 100)
 
 
 def _match(row: dict[str, Any]) -> dict[str, Any]:
-    """What a page shows of a match: everything but the tokens."""
+    """Return a match for a page: everything but the tokens."""
     plain = {name: _short(row.get(name)) for name in ("match", "game", "reason", "length", "cut_off", "seed")}
     for name in ("players", "rewards", "invalid"):
         value = row.get(name)

@@ -1,4 +1,4 @@
-"""One run as the dashboard knows it, and as its table shows it."""
+"""A run in the dashboard's index, and its row in the table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REWARD, EVALUATION, SPEED = "rollout/ep_rew_mean", "eval/mean_reward", "time/fps
 
 @dataclass
 class RunEntry:
-    """One run as the index has it."""
+    """One run in the index."""
 
     id: str
     """Made from its path; what the browser knows it by."""
@@ -30,7 +30,7 @@ class RunEntry:
     """A language run, which has a league and games."""
     best: float | None = None
     mirror: dict[str, Any] | None = None
-    """How the copy elsewhere is, if there is one."""
+    """State of the run's mirror, if it has one."""
     taken: Taken = field(default_factory=Taken)
     spark: list[int] = field(default_factory=list)
     version: int = 0

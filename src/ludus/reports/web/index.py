@@ -1,4 +1,4 @@
-"""What the dashboard knows of the runs: one entry per run, kept up to date by a thread while somebody looks.
+"""Index of the runs for the dashboard: one entry per run, updated by a thread while a page is open.
 
 Nothing is read twice that has not changed. The table of runs needs run.json and the newest values; the numbers of all
 rows go into a `ColumnStore`, newest runs first, and a run that is asked for goes before all others.
@@ -76,7 +76,7 @@ class RunIndex:
         self._thread.start()
 
     def begin_stop(self) -> None:
-        """Let streams and the thread end soon."""
+        """Ask the streams and the thread to end."""
         self._stopping.set()
         self._wake.set()
 
@@ -91,7 +91,7 @@ class RunIndex:
         return self._stopping.is_set()
 
     def look(self) -> None:
-        """Somebody is looking. What is shown next is at most a few seconds old."""
+        """Note that a page is open, so that its data is at most a few seconds old."""
         idle = time.monotonic() - self._last_scan > 2 * self._scan_every
         self._last_look = time.monotonic()
         if idle:
@@ -100,7 +100,7 @@ class RunIndex:
         self._scanned.wait(3.0 if idle else 10.0)
 
     def watch(self, runs: list[str]) -> None:
-        """Follow these closely, until `unwatch` is told the same."""
+        """Update these runs more often, until `unwatch` is called with the same runs."""
         with self._lock:
             self._watched.update(runs)
         self._wake.set()
@@ -114,12 +114,12 @@ class RunIndex:
         return self.entries.get(run)
 
     def changed_since(self, version: int) -> tuple[list[RunEntry], list[str]]:
-        """The runs that changed after `version`, and the ids of those that went."""
+        """Return the runs that changed after `version`, and the ids of removed ones."""
         changed = [entry for entry in list(self.entries.values()) if entry.version > version]
         return changed, [run for run, when in list(self.removed.items()) if when > version]
 
     def refresh(self, entry: RunEntry) -> None:
-        """Bring one run up to date now; of numbers that would take longer, as many as there is time for."""
+        """Update one run now. If it has many new rows, read as many as there is time for."""
         changed = self._read_files(entry)
         changed |= self._take_in(entry, time.monotonic() + _PATIENCE)
         if changed:
@@ -144,7 +144,7 @@ class RunIndex:
         return bucketed(at, values, points)
 
     def _follow(self) -> None:
-        """The thread: look at watched runs often, at all now and then, at nothing while nobody looks."""
+        """Thread: check watched runs often and all runs now and then, but only while a page is open."""
         while not self._stopping.is_set():
             now = time.monotonic()
             if now - self._last_look < _LOOKED_AT or self._watched:
@@ -161,7 +161,7 @@ class RunIndex:
             self._wake.clear()
 
     def _scan(self) -> None:
-        """Look at every run, for what the table shows; runs with new numbers get into the queue."""
+        """Update the table's data of every run; runs with new metric rows get into the queue."""
         started = time.monotonic()
         found = {}
         for run in walk_runs(self.folder.root):
@@ -189,7 +189,7 @@ class RunIndex:
         self._last_scan = time.monotonic() + 4 * (time.monotonic() - started)
 
     def _take_in_waiting(self) -> None:
-        """Take in numbers of the runs in the queue, but come back soon: watched runs do not wait for them."""
+        """Read metrics of the runs in the queue for a short time: watched runs must not wait for them."""
         deadline = time.monotonic() + _SLICE
         while self._queue and time.monotonic() < deadline and not self._stopping.is_set():
             entry = self._queue[-1]
@@ -265,7 +265,7 @@ class RunIndex:
         return shown | {"behind": state.is_behind}
 
     def _is_news(self, entry: RunEntry, *parts: str) -> bool:
-        """Whether a file changed since this was last asked."""
+        """Return True if a file changed since the last call."""
         now = _stamp(entry.path.joinpath(*parts))
         name = parts[-1]
         if entry.seen.get(name) == now:
@@ -278,7 +278,7 @@ class RunIndex:
         return now != entry.seen.get("metrics.jsonl", ()) and now[:1] != (entry.taken.end.offset,)
 
     def _take_in(self, entry: RunEntry, deadline: float) -> bool:
-        """Bring the store up to date with the run's metrics. True if anything changed."""
+        """Update the store with the run's metrics. Return True if anything changed."""
 
         def is_over() -> bool:
             return time.monotonic() > deadline or self._stopping.is_set()
@@ -303,7 +303,7 @@ class RunIndex:
             return changed
 
     def _draw_spark(self, entry: RunEntry) -> None:
-        """The small curve of the table: the reward, from 0 to 100."""
+        """Return the small curve of the table: the reward, scaled from 0 to 100."""
         metric = next((name for name in (REWARD, EVALUATION) if name in entry.taken.last), None)
         if metric is None:
             entry.spark = []
@@ -322,7 +322,7 @@ class RunIndex:
 
 @contextmanager
 def _surviving(entry: RunEntry | None = None) -> Iterator[None]:
-    """A run that cannot be read, for whatever reason, must not hide the others."""
+    """Log any error and continue: a run that cannot be read must not hide the others."""
     try:
         yield
     except Exception:  # its files may hold, and its file system may do, anything

@@ -1,4 +1,4 @@
-"""What stands between the dashboard and everybody else.
+"""Access control of the dashboard.
 
 `Guard` answers who may ask: by default only pages of this machine, never a foreign site through the user's browser
 (Host and Origin are checked), and with a token anybody who has it. `RunsFolder` answers what may be read: plain files
@@ -17,50 +17,37 @@ import stat
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from ludus.errors import UserError
+from ludus.posix import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK
 
 TOKEN_VARIABLE = "LUDUS_UI_TOKEN"
 MUTATION_HEADER = "x-ludus-ui"
 """Every call that changes something carries it: another site's page cannot set it without asking first."""
 
 _MIN_TOKEN = 16
+_MAX_BODY = 64 << 10  # bytes of a request: the largest is a number of steps
 _PUBLIC = ("/static/style.css", "/static/icon.svg")  # what the page that asks for the token looks like
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9_.-]{1,255}))(?::[0-9]{1,5})?")
 _SAFE_METHODS = ("GET", "HEAD")
-_CONTENT_SECURITY_POLICY = "; ".join(
-    [
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "media-src 'self'",
-        "connect-src 'self'",
-        "form-action 'self'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-    ]
+_OWN_PAGE = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; form-action "
 )
-REPORT_POLICY = "; ".join(
-    [
-        # a page that came with a run is a stranger's: it may draw itself, in an origin of its own, and call nobody
-        "sandbox allow-scripts allow-downloads",
-        "default-src 'none'",
-        "script-src 'unsafe-inline'",
-        "style-src 'unsafe-inline'",
-        "img-src data: blob:",
-        "media-src data: blob:",
-        "font-src data:",
-        "frame-ancestors 'none'",
-    ]
+_PAGE_POLICY = _OWN_PAGE + "'none'"
+_LOGIN_POLICY = _OWN_PAGE + "'self'"
+REPORT_POLICY = (
+    # in an origin of its own: it can ask the dashboard nothing. The page itself says which scripts are its own
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data:; media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
-    "content-security-policy": _CONTENT_SECURITY_POLICY,
+    "content-security-policy": _PAGE_POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",
+    "x-dns-prefetch-control": "off",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
@@ -69,7 +56,7 @@ _HEADERS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host`, a name or an address without a port, can only mean this machine."""
+    """Return True if `host`, a name or an address without a port, can only mean this machine."""
     if host.rstrip(".").lower() == "localhost":
         return True
     try:
@@ -96,7 +83,7 @@ def token_for(host: str) -> str | None:
 
 
 class Guard:
-    """ASGI middleware: lets in whom it should, and sends every answer with strict headers."""
+    """ASGI middleware: refuses unauthorised requests, and sends every response with strict headers."""
 
     def __init__(self, app: Any, token: str | None, cookie: str = "ludus_ui") -> None:
         self._app = app
@@ -121,22 +108,42 @@ class Guard:
         refusal = self._refusal(scope["method"], headers)
         if refusal is not None:
             await _answer(send_with_headers, 403, refusal)
-        elif self._token is None or self._has_token(headers) or scope["path"] in _PUBLIC:
+        elif self._token is None or self._has_token(headers):
+            await self._let_in(scope, headers, receive, send_with_headers)
+        elif scope["path"] in _PUBLIC:
             await self._app(scope, receive, send_with_headers)
         elif (given := dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token")) is not None:
             await self._log_in(scope, headers, given, send_with_headers)
         else:
-            await _answer(send_with_headers, 401, _LOGIN_PAGE, "text/html; charset=utf-8")
+            await _ask_for_token(send_with_headers)
+
+    async def _let_in(self, scope: dict[str, Any], headers: dict[str, str], receive: Any, send: Any) -> None:
+        """Pass a request on once all of it is there: until then its connection counts as one that waits."""
+        try:
+            body = await _read_body(receive, int(headers.get("content-length", 0)))
+        except _BodyTooLarge:
+            await _answer(send, 413, f"a request has {_MAX_BODY:,} bytes at most")
+            return
+        if body is None:
+            return  # the client has gone
+        if (admit := scope.get("state", {}).get("admit")) is not None:
+            admit()
+        unread = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive_rest() -> Any:
+            return unread.pop() if unread else await receive()
+
+        await self._app(scope, receive_rest, send)
 
     def _refusal(self, method: str, headers: dict[str, str]) -> str | None:
-        """Why the request is none of ours, or None."""
+        """Return why the request is refused, or None if it is accepted."""
         host = headers.get("host", "")
         # Without a token only names of this machine are served: a site whose name is made to point here (DNS
         # rebinding) still says its own name. With one, the browser has no cookie for that name.
         if self._token is None and not is_loopback(_hostname(host)):
             return "this dashboard is only for this machine: open it as localhost or 127.0.0.1"
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
             return "requests from other sites are refused"
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and (
             method not in _SAFE_METHODS or headers.get("sec-fetch-mode") != "navigate"
@@ -160,13 +167,13 @@ class Guard:
         return self._token is not None and _equal(given, self._token)
 
     def _cookie_value(self) -> str:
-        """Stands for the token in the browser, so that the token itself is not kept there."""
+        """Return the cookie that replaces the token in the browser, so that the token itself is not stored there."""
         return hmac.new((self._token or "").encode(), b"ludus ui cookie", hashlib.sha256).hexdigest()
 
     async def _log_in(self, scope: dict[str, Any], headers: dict[str, str], given: str, send: Any) -> None:
         """Trade the token in the address for a cookie, and lose it from the address."""
         if not self._is_token(given):
-            await _answer(send, 401, _LOGIN_PAGE, "text/html; charset=utf-8")
+            await _ask_for_token(send)
             return
         query = [(k, v) for k, v in parse_qsl(scope["query_string"].decode("latin-1")) if k != "token"]
         # a path of two slashes would be another host's address
@@ -191,7 +198,7 @@ class RunsFolder:
         folder = self._open_folder(parts[:-1])
         try:
             # non-blocking: opening a pipe must not wait for its writer
-            descriptor = _open(parts[-1], os.O_RDONLY | os.O_NONBLOCK, folder)
+            descriptor = _open(parts[-1], os.O_RDONLY | O_NONBLOCK, folder)
         finally:
             os.close(folder)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -238,10 +245,10 @@ class RunsFolder:
         return found
 
     def _open_folder(self, parts: tuple[str, ...]) -> int:
-        folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        folder = os.open(self.root, os.O_RDONLY | O_DIRECTORY)
         for part in parts:
             try:
-                below = _open(part, os.O_RDONLY | os.O_DIRECTORY, folder)
+                below = _open(part, os.O_RDONLY | O_DIRECTORY, folder)
             finally:
                 os.close(folder)
             folder = below
@@ -251,18 +258,38 @@ class RunsFolder:
 def _open(part: str, flags: int, folder: int) -> int:
     if part in ("", ".", "..") or "/" in part or "\\" in part or "\0" in part:
         raise PermissionError(f"{part!r} does not name a file")
-    return os.open(part, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    return os.open(part, flags | O_NOFOLLOW | O_CLOEXEC, dir_fd=folder)
 
 
 def _hostname(host: str) -> str:
-    """The Host header without its port; empty if it is none."""
+    """Return the Host header without its port; empty if it is not valid."""
     found = _HOST.fullmatch(host)
     return (found[1] or found[2]) if found else ""
 
 
 def _equal(one: str, other: str) -> bool:
-    """Compared in constant time."""
+    """Compare in constant time."""
     return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))
+
+
+class _BodyTooLarge(Exception):
+    """The request is larger than any request of the dashboard."""
+
+
+async def _read_body(receive: Any, announced: int) -> bytes | None:
+    """The body of a request; None if the client went away before its end."""
+    if announced > _MAX_BODY:
+        raise _BodyTooLarge
+    body: bytes = b""
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        if len(body) > _MAX_BODY:
+            raise _BodyTooLarge
+        if not message.get("more_body", False):
+            return body
 
 
 async def _answer(
@@ -272,10 +299,17 @@ async def _answer(
     kind: str = "text/plain; charset=utf-8",
     extra: dict[str, str] | None = None,
 ) -> None:
-    headers = {"content-type": kind, "content-length": str(len(text.encode())), **(extra or {})}
+    """Answer in place of the app, and close the connection: a body that was announced is not waited for."""
+    headers = {"content-type": kind, "content-length": str(len(text.encode())), "connection": "close"}
+    headers |= extra or {}
     pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": text.encode()})
+
+
+async def _ask_for_token(send: Any) -> None:
+    policy = {"content-security-policy": _LOGIN_POLICY}
+    await _answer(send, 401, _LOGIN_PAGE, "text/html; charset=utf-8", policy)
 
 
 _LOGIN_PAGE = """<!doctype html>

@@ -27,22 +27,26 @@ from ludus.reports.web.control import RunControl
 from ludus.reports.web.entry import RunEntry
 from ludus.reports.web.index import RunIndex
 from ludus.reports.web.security import REPORT_POLICY, Guard
+from ludus.runs.directory import RunDirectory
 
 _TICK = 0.25
 _KEEP_ALIVE = 15.0
 _MAX_RUNS = 60
 _MAX_POINTS = 4000
 _MAX_NEWS = 2000  # rows; with more of them the page asks for everything afresh
+_MOST_REPORTS = 16  # that wait to be drawn
 _MEDIA_CHUNK = 256 << 10
 
 
 class Dashboard:
-    """What the requests share: the index and the buttons."""
+    """State shared by all requests: the index and the buttons."""
 
     def __init__(self, index: RunIndex) -> None:
         self.index = index
         self.control = RunControl(index.folder)
         self.static = _load_static()
+        self._drawing = asyncio.Lock()  # a report takes memory: one at a time; those that wait hold no thread
+        self._reports = 0
 
     def routes(self) -> list[Route]:
         run = "/api/runs/{run}"
@@ -118,7 +122,6 @@ class Dashboard:
                     "videos": len(details.list_videos(folder, entry)),
                     "games": len(details.list_games(folder, entry)),
                     "league": entry.self_play,
-                    "report": any(name == "report.html" for name, _ in folder.files(*entry.parts)),
                 },
             }
         )
@@ -162,11 +165,28 @@ class Dashboard:
             raise _NotFound
         return _media(self.index.folder.open(*entry.parts, "videos", name), name, request)
 
-    def report(self, request: Request) -> Response:
-        entry = self._entry(request)
-        file = self.index.folder.open(*entry.parts, "report.html")
+    async def report(self, request: Request) -> Response:
+        """The report, drawn after those that were asked for before it. With too many of them, an error."""
+        if self._reports > _MOST_REPORTS:
+            return _problem(503, "too many reports are asked for at once", fix="try again in a few seconds")
+        self._reports += 1
+        try:
+            async with self._drawing:
+                return await run_in_threadpool(self._draw, request)
+        finally:
+            self._reports -= 1
+
+    def _draw(self, request: Request) -> Response:
+        """Return a newly drawn report. A report page that came with the run is untrusted and is not shown."""
+        from ludus.reports.report import ReportedRun, run_page
+
+        run = RunDirectory(self._entry(request).path)
+        try:
+            page = run_page(ReportedRun.read(run.held_together()), run.report_path)
+        except UserError as error:
+            return _problem(404, error.what, error.where, error.fix)
         headers = {"content-security-policy": REPORT_POLICY}
-        return StreamingResponse(_chunks(file, None), media_type="text/html; charset=utf-8", headers=headers)
+        return Response(page, media_type="text/html; charset=utf-8", headers=headers)
 
     # Live
 
@@ -268,7 +288,7 @@ class _NotFound(Exception):
 
 
 def create_app(index: RunIndex, *, token: str | None = None, cookie: str = "ludus_ui") -> Any:
-    """The dashboard as an ASGI app. It starts `index` and stops it at the end."""
+    """Return the dashboard as an ASGI app. It starts `index` and stops it at the end."""
     dashboard = Dashboard(index)
 
     @asynccontextmanager
@@ -302,7 +322,7 @@ def _event(name: str, data: Any) -> str:
 
 
 def _media(file: BinaryIO, name: str, request: Request) -> Response:
-    """A film, or the part of it that the browser asks for."""
+    """Return a video, or the part of it that the browser requests."""
     size = file.seek(0, 2)
     headers = {"accept-ranges": "bytes", "cache-control": "no-cache"}
     kind = mimetypes.guess_type("x" + Path(name).suffix.lower())[0] or "application/octet-stream"
@@ -323,18 +343,18 @@ def _media(file: BinaryIO, name: str, request: Request) -> Response:
     return StreamingResponse(_chunks(file, end - start), status, headers, kind)
 
 
-def _chunks(file: BinaryIO, length: int | None) -> Iterator[bytes]:
+def _chunks(file: BinaryIO, length: int) -> Iterator[bytes]:
     with file:
-        while length is None or length > 0:
-            data = file.read(_MEDIA_CHUNK if length is None else min(_MEDIA_CHUNK, length))
+        while length > 0:
+            data = file.read(min(_MEDIA_CHUNK, length))
             if not data:
                 return
-            length = None if length is None else length - len(data)
+            length -= len(data)
             yield data
 
 
 def _load_static() -> dict[str, tuple[bytes, str, str]]:
-    """Name to content, type and tag of every static file: what is served is chosen by name, never by path."""
+    """Return content, type and tag of every static file by name: files are served by name, never by path."""
     kinds = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
     found = {}
     for file in (files("ludus.reports.web") / "static").iterdir():

@@ -1,8 +1,8 @@
-"""The mirror of a run in training: a thread of its own, which may be late, fail or hang while training goes on.
+"""The mirror of a running training: a separate thread, whose delays, failures and hangs do not affect the training.
 
-A remote that is full, offline, read-only or refuses its credentials is reported once, written into the run's state,
-and tried again with growing pauses. At the end the run waits a while for what is not there
-yet, and says what is missing.
+A remote that is full, offline, read-only or rejects its credentials is reported once, recorded in the state of the
+mirror, and retried with growing pauses. At the end the run waits for a limited time for the rest, and reports what is
+missing.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _log = logging.getLogger("ludus.runs")
 
 _ATTEMPTS_AT_THE_END = 4
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
-_GROWING = ("metrics.jsonl", "episodes.jsonl", "run.json")  # no reason of their own to send anything
+_GROWING = ("metrics.jsonl", "episodes.jsonl", "run.json")  # changes of these alone do not start a pass
 
 
 class Mirror:
-    """Copies `run` below `url` from its first moment until `close`. Making it raises MissingExtra only.
+    """Copies `run` below `url` from construction until `close`. The constructor raises only MissingExtra.
 
-    It looks every `look` seconds for what is new and sends it, at most once in `every` seconds. `bandwidth` bounds
-    it ("5 MB/s"). `close` waits up to `patience` seconds.
+    It checks for changes every `look` seconds and sends them at most once in `every` seconds. `bandwidth` limits it
+    ("5 MB/s"). `close` waits up to `patience` seconds.
     """
 
     def __init__(
@@ -58,24 +58,24 @@ class Mirror:
         self._thread.start()
 
     def close(self, stopping: Callable[[], bool] = lambda: False) -> None:
-        """Wait for the last pass, but not for longer than was granted, nor once `stopping`. Raises nothing."""
+        """Wait for the last pass, at most `patience` seconds and not after `stopping` returns True. Never raises."""
         with self._changed:
             self._ending = True
             self._changed.notify()
         end = time.monotonic() + self._patience
-        told = False
+        reported = False
         while self._thread.is_alive() and time.monotonic() < end and not stopping():
             self._thread.join(0.1)
-            if not told and end - time.monotonic() < self._patience - 2.0:
+            if not reported and end - time.monotonic() < self._patience - 2.0:
                 _log.info("waiting up to %.0f s for the mirror at %s", self._patience, self._url)
-                told = True
+                reported = True
         self._abandoned = True
         self._thread.join(0.5)
         if self._thread.is_alive() and self._trouble is None:
-            self._trouble = "not done in time"
-        self._tell_the_end()
+            self._trouble = "not finished in time"
+        self._report_end()
 
-    def _tell_the_end(self) -> None:
+    def _report_end(self) -> None:
         state = self._sync.state if self._sync is not None else MirrorState(self._url)
         if self._trouble is None:
             _log.debug("mirrored to %s", state.at)
@@ -84,14 +84,14 @@ class Mirror:
         state.trouble, state.missing = self._trouble, len(missing)
         state.save(self._run.path)
         _log.warning(
-            "the mirror at %s lacks %d files (%s). They are safe here; later: ludus mirror %s",
-            state.at,
+            "%d files are missing in the mirror at %s (%s). They are still here; to send them: ludus mirror %s",
             len(missing),
+            state.at,
             self._trouble,
             shlex.quote(str(self._run.path)),
         )
 
-    # In the thread
+    # The thread
 
     def _work(self) -> None:
         pace = Pace(self._rate, lambda: self._abandoned)
@@ -102,7 +102,7 @@ class Mirror:
                 last = self._wait_until(not_before)
                 if self._abandoned:
                     return
-                now = _standing(self._run)
+                now = _watched_files(self._run)
                 if not last and now == sent:
                     continue
                 try:
@@ -112,27 +112,27 @@ class Mirror:
                     self._sync.once(last=last)
                 except Abandoned:
                     return
-                except Exception as error:  # the remote is somebody else's service: it may raise anything
+                except Exception as error:  # an external service may raise anything
                     failures = failures + 1 if last else 0
                     self._report(error)
                     if failures >= _ATTEMPTS_AT_THE_END:
                         return
-                    if last:  # somebody waits: what the pauses had grown to no longer counts
+                    if last:  # the run waits: do not use the grown pauses
                         not_before = time.monotonic() + _FIRST_PAUSE * 2 ** (failures - 1)
                     else:
                         not_before, pause = time.monotonic() + pause, min(2 * pause, _LONGEST_PAUSE)
                 else:
                     if self._trouble is not None:
-                        _log.info("the mirror at %s works again", self._url)
+                        _log.info("the mirror at %s is working again", self._url)
                     self._trouble = None
                     sent, pause, not_before = now, _FIRST_PAUSE, time.monotonic() + self._every
                     if last:
                         return
 
     def _wait_until(self, moment: float) -> bool:
-        """Wait for the next look, and for `moment`; returns at once, and True, when the run has ended.
+        """Wait for the next check and until `moment`. Return True immediately if the run has ended.
 
-        A pause after a failure is kept even then, for as long as the run waits.
+        Even then, a pause after a failure is kept, while the run waits.
         """
         with self._changed:
             if not self._ending:
@@ -153,7 +153,7 @@ class Mirror:
         if not self._reported:
             self._reported = True
             _log.warning(
-                "the mirror at %s does not work: %s. Training goes on, and it is tried again",
+                "the mirror at %s failed: %s. Training continues, and the mirror is retried",
                 self._url,
                 self._trouble,
             )
@@ -168,7 +168,7 @@ def mirror_now(
     attempts: int = 4,
     may_ask: bool = False,
 ) -> tuple[MirrorState, SyncOutcome]:
-    """Bring the mirror of `run` up to date. UserError if that cannot be done, also after a few tries."""
+    """Bring the mirror of `run` up to date. UserError if this fails, after several attempts."""
     require_packages(url)
     pace = Pace(None if bandwidth is None else bytes_per_second(bandwidth))
     pause = _FIRST_PAUSE
@@ -179,29 +179,29 @@ def mirror_now(
                 return sync.state, sync.once(note=note)
             except UserError:
                 raise
-            except Exception as error:  # the remote is somebody else's service: it may raise anything
+            except Exception as error:  # an external service may raise anything
                 _log.debug("the mirror failed", exc_info=error)
                 trouble = in_words(error)
                 sync.state.trouble, sync.state.missing = trouble, len(sync.missing())
                 sync.state.save(run.path)
                 if attempt == attempts - 1:
                     raise UserError(
-                        f"the mirror lacks {sync.state.missing} files: {trouble}",
+                        f"{sync.state.missing} files are missing in the mirror: {trouble}",
                         where=sync.state.at,
-                        fix="mend that and repeat the command: it goes on where it stopped",
+                        fix="fix the problem and repeat the command: it resumes where it stopped",
                     ) from error
                 time.sleep(pause)
                 pause *= 2
     raise AssertionError("unreachable")
 
 
-def _standing(run: RunDirectory) -> dict[str, Stat]:
-    """What is a reason to send: everything but the files that grow with every row."""
+def _watched_files(run: RunDirectory) -> dict[str, Stat]:
+    """Return the files whose changes start a pass: all but those that grow with every row."""
     return {path: stat for path, stat in scan(run.path, last=False).items() if path not in _GROWING}
 
 
 def _lock(run: RunDirectory) -> RunLock:
-    """One process mirrors a run at a time."""
+    """Return the lock that lets only one process mirror a run."""
     folder = run.path / FOLDER
     folder.mkdir(exist_ok=True)
     return RunLock(folder)

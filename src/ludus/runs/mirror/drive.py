@@ -1,7 +1,7 @@
-"""Google Drive as a mirror: signed in and read through gdrive-fsspec, found and written through Google's own client.
+"""Google Drive as a mirror: gdrive-fsspec signs in and reads, Google's own client finds and writes files.
 
-gdrive-fsspec writes a second file of the same name where one exists, hides why an upload was refused, and lists whole
-folders to find one file. Google's client, which it is built on, does none of that, and goes on with an upload whose
+gdrive-fsspec creates a second file of the same name instead of replacing it, hides the reason of a rejected upload, and
+lists whole folders to find one file. Google's client does not have these problems, and it resumes an upload whose
 connection broke.
 """
 
@@ -20,14 +20,14 @@ _FIELDS = "id,name,size,mimeType,md5Checksum"
 
 
 class Drive(Remote):
-    """A folder of the user's Drive. Names there need not be unique: whatever has the name is replaced.
+    """A folder of the user's Drive. Names there need not be unique: all files with the name are replaced.
 
-    Folders are looked up once: after a failure, which may be that one of them is gone, make a new object.
+    Folder ids are cached: after a failure, which may mean that one of them is gone, create a new object.
     """
 
     def __init__(self, url: str, pace: Pace | None = None, *, may_ask: bool = False) -> None:
         if not may_ask:
-            _be_signed_in()
+            _require_sign_in()
         super().__init__(url, pace)
         self._folders: dict[str, str] = {"": self.fs.root_file_id}
         self._sent: dict[str, dict[str, Any]] = {}
@@ -38,7 +38,7 @@ class Drive(Remote):
             self._scope["includeItemsFromAllDrives"] = True
 
     def _options(self) -> dict[str, Any]:
-        return {}  # its uploads need its cache of listings; nothing here asks that cache
+        return {}  # its uploads need its listings cache; nothing here uses that cache
 
     def write(self, name: str, source: Source) -> None:
         folder, _, own = self._path(name).rpartition("/")
@@ -47,9 +47,8 @@ class Drive(Remote):
         media = _google("googleapiclient.http").MediaIoBaseUpload(
             source, "application/octet-stream", chunksize=BLOCK, resumable=True
         )
-        media.has_stream = lambda: (
-            False
-        )  # a piece is then bytes: as a stream it would be used up when it is sent again
+        # send bytes, not a stream: a stream would be exhausted when a piece is sent again
+        media.has_stream = lambda: False
         request = self.fs.files.create(
             body={"name": own, "parents": [parent]},
             media_body=media,
@@ -62,25 +61,25 @@ class Drive(Remote):
         self._sent[name] = done
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
-        found = self._namesakes(name)
+        found = self._files_named(name)
         path = self._path(name)
         if not found:
             raise FileNotFoundError(name)
         entry = {**found[0], "name": path, "size": int(found[0].get("size", 0)), "type": "file"}
-        self.fs.dircache[path.rpartition("/")[0]] = [entry]  # where it looks for the id
+        self.fs.dircache[path.rpartition("/")[0]] = [entry]  # gdrive-fsspec takes the id from here
         return super().read(name, start)
 
     def size(self, name: str) -> int | None:
-        found = self._namesakes(name)
+        found = self._files_named(name)
         return int(found[0].get("size", 0)) if found else None
 
     def md5(self, name: str) -> str | None:
-        found = [self._sent[name]] if name in self._sent else self._namesakes(name)
+        found = [self._sent[name]] if name in self._sent else self._files_named(name)
         return found[0].get("md5Checksum") if found else None
 
     def remove(self, name: str) -> None:
         self._sent.pop(name, None)
-        for entry in self._namesakes(name):
+        for entry in self._files_named(name):
             self.fs.files.delete(fileId=entry["id"], supportsAllDrives=True).execute(num_retries=_RETRIES)
 
     def folders(self, name: str = "") -> list[str]:
@@ -88,14 +87,14 @@ class Drive(Remote):
         found = [] if parent is None else self._list(parent, f"mimeType = '{_FOLDER}'")
         return sorted({str(entry["name"]) for entry in found})
 
-    def _namesakes(self, name: str) -> list[dict[str, Any]]:
-        """Every file of this name: an upload that was cut off, or another machine, may have left several."""
+    def _files_named(self, name: str) -> list[dict[str, Any]]:
+        """Return every file of this name: an interrupted upload, or another machine, may have left several."""
         folder, _, own = self._path(name).rpartition("/")
         parent = self._folder(folder)
         return [] if parent is None else self._list(parent, f"name = '{_quoted(own)}'")
 
     def _folder(self, path: str, *, make: bool = False) -> str | None:
-        """The id of a folder; None where there is none and `make` does not say to make it."""
+        """Return the id of a folder; if it does not exist, None, or with `make` the id of a new one."""
         path = path.strip("/")
         if path in self._folders:
             return self._folders[path]
@@ -131,24 +130,24 @@ class Drive(Remote):
 
 
 def _quoted(text: str) -> str:
-    """`text` inside the quotes of a query."""
+    """Escape `text` for the quotes of a query."""
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
 def _google(module: str) -> Any:
-    """A module of Google's; it comes with gdrive-fsspec and tells no types."""
+    """Import a module of Google's client, which comes with gdrive-fsspec and has no types."""
     return importlib.import_module(module)
 
 
-def _be_signed_in() -> None:
-    """UserError unless there are credentials: without them gdrive-fsspec would open a browser and wait."""
+def _require_sign_in() -> None:
+    """Raise UserError without credentials: gdrive-fsspec would open a browser and wait."""
     from fsspec.config import conf
 
     if conf.get("gdrive", {}).get("token", "cache") != "cache":
         return
     if _google("pydata_google_auth.cache").READ_WRITE.load() is None:
         raise UserError(
-            "nobody is signed in to Google Drive here, or the sign-in has expired",
+            "not signed in to Google Drive on this machine, or the sign-in has expired",
             where="gdrive://",
             fix="sign in once from a terminal: ludus mirror RUN gdrive://FOLDER",
         )

@@ -1,8 +1,8 @@
-"""MIRROR.json: which files make up a run in its mirror, under which name each lies there, with size and sha256.
+"""MIRROR.json, the inventory of a mirror: the files of the run, with their names in the mirror, sizes and sha256.
 
-It is written last. What it names is there and was verified; whatever else lies in the folder is on its way or left
-over. A file that changes gets a new name, so that everything the last inventory names stays as it was until the next
-one stands: a remote run is whole as of its inventory at every moment.
+It is written last. The files it lists exist and were verified; other files in the folder are unfinished or left over. A
+changed file gets a new name, so all files of the previous inventory stay unchanged until the next one is written. So
+the mirror is complete as of its inventory at any time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ludus.runs import strict_json
 
 FILENAME = "MIRROR.json"
 SPARE = "MIRROR.spare.json"
-"""Written before the other: where a file cannot be replaced in one step, one of the two is always there."""
+"""Written before MIRROR.json. If files cannot be replaced atomically, one of the two always exists."""
 FORMAT_VERSION = 1
 MAX_BYTES = 256 * 2**20
 
@@ -26,12 +26,12 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class DamagedInventory(UserError):
-    """An inventory that cannot be read."""
+    """The inventory is damaged."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A file as it lies in the mirror. `name` is relative to the run's folder there; empty files have none."""
+    """A file in the mirror. `name` is relative to the run's folder there; empty files have no name."""
 
     name: str
     size: int
@@ -40,7 +40,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Identity:
-    """Which run this is. `created` tells runs of one name apart."""
+    """The identity of a run. `created` distinguishes runs of the same name."""
 
     name: str
     env_id: str
@@ -50,7 +50,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Inventory:
-    """The content of one MIRROR.json. Not `whole`: when it was written, some of the run was still on its way."""
+    """The content of one MIRROR.json. Not `whole`: when it was written, some files were not uploaded yet."""
 
     run: Identity
     files: dict[str, Stored]
@@ -70,28 +70,30 @@ class Inventory:
 
     @classmethod
     def parse(cls, data: bytes, where: str) -> Inventory:
-        """What `as_json` wrote; DamagedInventory if it is something else, or would lead out of the run's folder.
+        """Parse the output of `as_json`. DamagedInventory if it is invalid, or has paths outside the run's folder.
 
-        UserError if a newer Ludus wrote it.
+        UserError if a newer version of Ludus wrote it.
         """
         try:
             found = strict_json.loads(data.decode("utf-8"))
             if _typed(found["format"], int) > FORMAT_VERSION:
-                raise UserError("the mirror was written by a newer Ludus", where=where, fix="update Ludus")
+                raise UserError(
+                    "the mirror was written by a newer version of Ludus", where=where, fix="update Ludus"
+                )
             run = {key: _typed(found["run"][key], str) for key in Identity.__dataclass_fields__}
             files = {path: _stored(path, entry) for path, entry in found["files"].items()}
             written, whole = _typed(found["written"], str), _typed(found["whole"], bool)
             return cls(Identity(**run), files, whole, written)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedInventory(
-                f"{FILENAME} makes no sense ({type(error).__name__}: {str(error)[:200]})",
+                f"{FILENAME} is invalid ({type(error).__name__}: {str(error)[:200]})",
                 where=where,
-                fix="mirror the run again from where it is: ludus mirror RUN URL",
+                fix="mirror the run again from its own machine: ludus mirror RUN URL",
             ) from error
 
 
 def is_run_path(path: str) -> bool:
-    """Whether `path` may name a file inside a run: relative, forward slashes, nothing hidden, no way out."""
+    """Return whether `path` may be a file inside a run: relative, forward slashes, not hidden, no `..`."""
     parts = path.split("/")
     return (
         path == str(PurePosixPath(path))
@@ -102,14 +104,14 @@ def is_run_path(path: str) -> bool:
 
 
 def renamed(path: str, sha256: str) -> str:
-    """Another name for `path`, by its content: `report.html` becomes `report.1f8b44c0a2d3.html`."""
+    """Return another name for `path`, from its hash: `report.html` becomes `report.1f8b44c0a2d3.html`."""
     pure = PurePosixPath(path)
     return str(pure.with_name(f"{pure.stem}.{sha256[:12]}{pure.suffix}"))
 
 
 def _stored(path: str, entry: dict[str, Any]) -> Stored:
     stored = Stored(_typed(entry["name"], str), _typed(entry["size"], int), _typed(entry["sha256"], str))
-    # an inventory is input: it must not send whoever follows it outside the run's folder
+    # an inventory is untrusted input: it must not lead outside the run's folder
     if not is_run_path(path) or not (is_run_path(stored.name) or (stored.size == 0 and not stored.name)):
         raise ValueError(f"file name {path!r}")
     if stored.size < 0 or _SHA256.fullmatch(stored.sha256) is None:

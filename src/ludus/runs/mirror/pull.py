@@ -1,7 +1,7 @@
-"""A run comes back from its mirror: every file checked by its hash, all of it or nothing, from where it stopped.
+"""Download of a run from its mirror: every file is checked by its hash; the run appears only when it is complete.
 
-It is put together in a hidden folder beside its place and renamed at the end. What an interrupted pull has brought
-stays there for the next one.
+It is assembled in a hidden folder next to its destination and renamed at the end. The files of an interrupted download
+stay there for the next one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ludus.runs.mirror.remote import Pace, Remote, in_words, open_remote
 from ludus.runs.mirror.state import MirrorState
 from ludus.runs.mirror.sync import read_inventory
 
-_TRIES = 3  # the run may be training, and its mirror move on while it is read
+_TRIES = 3  # the run may be training, so that its mirror changes during the download
 _PART = ".part-"
 _DEPTH = 3  # <url>/<env>/<algorithm>/<run>
 
 
 @dataclass(frozen=True)
 class Pulled:
-    """What came back. Not `whole`: the mirror itself lacked some files of the run."""
+    """A downloaded run. Not `whole`: some files of the run were missing in the mirror."""
 
     run: RunDirectory
     files: int
@@ -46,41 +46,42 @@ def pull_run(
     note: Callable[[str], None] = lambda path: None,
     may_ask: bool = False,
 ) -> Pulled:
-    """Bring the run at `url` to `<root>/<env>/<algorithm>/<name>`, or to `to`.
+    """Download the run at `url` to `<root>/<env>/<algorithm>/<name>`, or to `to`.
 
-    `url` is the run's folder in the mirror, or one above it that holds a single run. UserError if there is none or
-    several, if something stands in its place here, or if a file is not what was mirrored.
+    `url` is the run's folder in the mirror, or a folder above it with a single run. UserError if there is no run or
+    several, if the destination exists, or if a file does not match the inventory.
     """
     try:
         remote, inventory = _find(open_remote(url, pace, may_ask=may_ask))
+        _require_config(remote, inventory)
         own = inventory.run
         place = to or Path(root, *(safe_name(part) for part in (own.env_id, own.algorithm, own.name)))
         if place.exists():
             raise UserError(
-                "something is there already",
+                "the destination already exists",
                 where=str(place),
-                fix="name another place with --to, or remove it",
+                fix="give another destination with --to, or remove it",
             )
         place.parent.mkdir(parents=True, exist_ok=True)
         staging = place.with_name(f".pull-{place.name}")
         staging.mkdir(exist_ok=True)
         with RunLock(staging):
             inventory = _fetch_all(remote, inventory, staging, note)
-            _forget_others(staging, inventory)
+            _remove_unlisted(staging, inventory)
             state = MirrorState(remote.url, mirrored=inventory.written, based_on=inventory.written)
             state.save(staging)
-            _forget_process(RunDirectory(staging))
+            _remove_pid(RunDirectory(staging))
             atomic.fsync_directory(staging)
             atomic.rename(staging, place)
             atomic.fsync_directory(place.parent)
     except UserError:
         raise
     except OSError as error:
-        if error.filename is not None:  # this machine's own trouble
+        if error.filename is not None:  # an error on this machine
             raise
-        raise _unreachable(url, error) from error
-    except Exception as error:  # the remote is somebody else's service: it may raise anything
-        raise _unreachable(url, error) from error
+        raise _read_error(url, error) from error
+    except Exception as error:  # an external service may raise anything
+        raise _read_error(url, error) from error
     size = sum(stored.size for stored in inventory.files.values())
     return Pulled(RunDirectory.open(place), len(inventory.files), size, inventory.whole, inventory.written)
 
@@ -97,17 +98,28 @@ def _find(remote: Remote) -> tuple[Remote, Inventory]:
             return below, inventory
     if found:
         raise UserError(
-            f"{len(found)} runs are there", where=remote.url, fix=f"name one: {', '.join(sorted(found)[:10])}"
+            f"found {len(found)} runs", where=remote.url, fix=f"choose one: {', '.join(sorted(found)[:10])}"
         )
     raise UserError(
-        "there is no mirrored run, or none that was ever whole",
+        "mirrored run not found, or its first upload was never completed",
         where=remote.url,
-        fix="check the address; it is the folder that holds MIRROR.json",
+        fix="check the address; it is the folder that contains MIRROR.json",
     )
 
 
+def _require_config(remote: Remote, inventory: Inventory) -> None:
+    """Raise UserError if files are missing without which a folder is not a run."""
+    missing = [name for name in ("run.json", "config.yaml") if name not in inventory.files]
+    if missing:
+        raise UserError(
+            f"the mirror has no {' and no '.join(missing)}, so it is not a run",
+            where=remote.url,
+            fix="mirror the run again from its own machine: ludus mirror RUN URL",
+        )
+
+
 def _search(remote: Remote, url: str, depth: int) -> list[str]:
-    """The addresses of the runs below the folder `url`."""
+    """Return the addresses of the runs below the folder `url`."""
     found: list[str] = []
     prefix = url.removeprefix(remote.url).lstrip("/")
     for name in remote.folders(prefix):
@@ -130,18 +142,20 @@ def _fetch_all(remote: Remote, inventory: Inventory, staging: Path, note: Callab
             newer = read_inventory(remote)
             if newer is None or newer.written == inventory.written:
                 raise UserError(
-                    f"the mirror lacks a file that it names ({error.args[-1]})",
+                    f"a file of the inventory is missing in the mirror ({error.args[-1]})",
                     where=remote.url,
-                    fix="mirror the run again from where it is: ludus mirror RUN URL",
+                    fix="mirror the run again from its own machine: ludus mirror RUN URL",
                 ) from None
             inventory = newer
     raise UserError(
-        "the run changes faster than it can be read", where=remote.url, fix="try again when it rests"
+        "the run changes faster than it can be downloaded",
+        where=remote.url,
+        fix="try again when it does not train",
     )
 
 
 def _fetch(remote: Remote, path: str, stored: Stored, staging: Path, note: Callable[[str], None]) -> None:
-    """Bring one file, or the rest of it; UserError if it is not what the inventory says."""
+    """Download one file, or the rest of it. UserError if it does not match the inventory."""
     place = staging / path
     if place.is_file() and place.stat().st_size == stored.size and file_digest(place) == stored.sha256:
         return
@@ -158,30 +172,30 @@ def _fetch(remote: Remote, path: str, stored: Stored, staging: Path, note: Calla
             for piece in pieces:
                 file.write(piece)
                 if file.tell() > stored.size:
-                    break  # longer than it may be: there is no end to what could follow
+                    break  # longer than expected: do not read on without a limit
     else:
         part.touch()
     if part.stat().st_size != stored.size or file_digest(part) != stored.sha256:
         part.unlink()
         raise UserError(
-            f"{path} is not what was mirrored: its size or hash is wrong",
+            f"checksum mismatch: size or hash of {path} is wrong",
             where=f"{remote.url}/{stored.name}",
-            fix="mirror the run again from where it is (ludus mirror RUN URL), or pull an older copy",
+            fix="mirror the run again from its own machine (ludus mirror RUN URL), or pull an older copy",
         )
     atomic.sync(part)
     atomic.rename(part, place)
 
 
 def _pieces(remote: Remote, name: str, start: int) -> Iterator[bytes]:
-    """Of a file that is missing, the name it has in the mirror is the last argument of the error."""
+    """Yield the content of a file; FileNotFoundError has its name in the mirror as the last argument."""
     try:
         yield from remote.read(name, start)
     except FileNotFoundError:
         raise FileNotFoundError(name) from None
 
 
-def _forget_others(staging: Path, inventory: Inventory) -> None:
-    """Remove what an earlier pull of an older state has brought and this one does not name."""
+def _remove_unlisted(staging: Path, inventory: Inventory) -> None:
+    """Remove files of an earlier interrupted download that are not in the inventory."""
     for folder, _, names in os.walk(staging):
         for name in names:
             path = Path(folder, name)
@@ -189,15 +203,15 @@ def _forget_others(staging: Path, inventory: Inventory) -> None:
                 path.unlink()
 
 
-def _forget_process(run: RunDirectory) -> None:
-    """The process that trained it runs on another machine; here its number is somebody else's."""
+def _remove_pid(run: RunDirectory) -> None:
+    """Remove the pid: the process runs on another machine, and here the pid may belong to another process."""
     if run.info().get("pid") is not None:
         run.update_info(pid=None)
 
 
-def _unreachable(url: str, error: Exception) -> UserError:
+def _read_error(url: str, error: Exception) -> UserError:
     return UserError(
-        f"the run cannot be read: {in_words(error)}",
+        f"cannot read the run: {in_words(error)}",
         where=url,
-        fix="mend that and repeat the command: it goes on where it stopped",
+        fix="fix the problem and repeat the command: it resumes where it stopped",
     )

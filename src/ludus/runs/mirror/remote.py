@@ -1,4 +1,4 @@
-"""A folder elsewhere, through fsspec: files go in and come out in pieces, so that memory does not grow with them."""
+"""A remote folder, through fsspec. Files are transferred in pieces, so memory use does not depend on their size."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import errno
 import importlib.util
 import io
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -14,26 +15,27 @@ from typing import Any, BinaryIO
 
 from ludus.config.sections import SCHEMES
 from ludus.errors import MissingExtra, UserError
+from ludus.plain_files import open_plain
 
 PIECE = 2**20
-BLOCK = 8 * 2**20  # what fsspec holds back before it sends; a multiple of 256 KiB, as Google asks
-_MAX_PARTS = 9_000  # S3 takes 10,000 parts of one upload
+BLOCK = 8 * 2**20  # fsspec's buffer before it sends; a multiple of 256 KiB, as Google requires
+_MAX_PARTS = 9_000  # S3 allows 10,000 parts per upload
 _PACKAGES = dict(zip(SCHEMES, ("s3fs", "gcsfs", "gdrive_fsspec", "fsspec"), strict=True))
 
 
 class Abandoned(Exception):
-    """Nobody waits any longer for what is being copied."""
+    """The copy was cancelled."""
 
 
 class Pace:
-    """Bounds what passes through to `rate` bytes per second; None lets everything pass. `stop` ends it."""
+    """Limits the transfer to `rate` bytes per second; None is unlimited. `stop` cancels it."""
 
     def __init__(self, rate: float | None = None, stop: Callable[[], bool] = lambda: False) -> None:
         self._rate, self._stop = rate, stop
         self._free_at = time.monotonic()
 
     def take(self, size: int) -> None:
-        """Return once `size` bytes may pass. Abandoned if nobody waits for them any longer."""
+        """Wait until `size` bytes may be transferred. Abandoned if it was cancelled."""
         if self._rate is not None:
             self._free_at = max(self._free_at, time.monotonic()) + size / self._rate
             while (left := self._free_at - time.monotonic()) > 0 and not self._stop():
@@ -43,7 +45,7 @@ class Pace:
 
 
 class Source(io.RawIOBase):
-    """The first `size` bytes of an open file, read no faster than `pace` allows. What is appended is not seen."""
+    """The first `size` bytes of an open file, read no faster than `pace` allows. Appended bytes are ignored."""
 
     def __init__(self, file: BinaryIO, size: int, pace: Pace) -> None:
         self.size = size
@@ -73,49 +75,49 @@ class Source(io.RawIOBase):
 
 
 class Remote:
-    """The folder at `url`. Whatever a service raises passes through; `in_words` says what it means."""
+    """The folder at `url`. Errors of a service are not caught; `in_words` describes them."""
 
     def __init__(self, url: str, pace: Pace | None = None) -> None:
         import fsspec.core
 
         self.url = url
         self.pace = pace or Pace()
-        # not a cached one: credentials that were renewed meanwhile count, and so does what others have changed there
+        # not a cached instance: credentials and the content may have changed
         self.fs, self.root = fsspec.core.url_to_fs(url, skip_instance_cache=True, **self._options())
 
     def _options(self) -> dict[str, Any]:
         return {"use_listings_cache": False}
 
     def write(self, name: str, source: Source) -> None:
-        """Put `source` there under `name`, in place of what may be there."""
+        """Write `source` to `name`, replacing an existing file."""
         block = max(BLOCK, -(-source.size // _MAX_PARTS // BLOCK) * BLOCK)
         path = self._path(name)
-        if self.url.startswith("file:"):
+        if self._is_local:
             self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            if os.path.lexists(path) and not os.path.isfile(path):
+                raise self._not_plain(name)
         file = self.fs.open(path, "wb", block_size=block)
         try:
             while piece := source.read(PIECE):
                 file.write(piece)
         except BaseException:
-            with contextlib.suppress(Exception):  # the first trouble is the one to tell
+            with contextlib.suppress(Exception):  # the first error is the one to raise
                 file.discard()
-            with contextlib.suppress(
-                Exception
-            ):  # closing it as it should be would keep the half that was sent
+            with contextlib.suppress(Exception):  # a normal close would keep the incomplete file
                 file.closed = True
             raise
         file.close()
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """The content from byte `start` on, piece by piece; FileNotFoundError."""
-        with self.fs.open(self._path(name), "rb", block_size=BLOCK) as file:
+        """Yield the content from byte `start` on, in pieces. FileNotFoundError if it does not exist."""
+        with self._open(name) as file:
             file.seek(start)
             while piece := file.read(PIECE):
                 self.pace.take(len(piece))
                 yield piece
 
     def content(self, name: str, limit: int) -> bytes | None:
-        """The first `limit` bytes of a file, None if there is none."""
+        """Return the first `limit` bytes of a file; None if it does not exist."""
         found = bytearray()
         try:
             for piece in self.read(name):
@@ -127,14 +129,14 @@ class Remote:
         return bytes(found[:limit])
 
     def size(self, name: str) -> int | None:
-        """How long the file is; None if there is none."""
+        """Return the size of the file; None if it does not exist."""
         try:
             return int(self.fs.info(self._path(name))["size"])
         except FileNotFoundError:
             return None
 
     def md5(self, name: str) -> str | None:
-        """The md5 that the service itself has computed of what it holds; None where it tells none."""
+        """Return the md5 that the service computed itself; None if it does not provide one."""
         info = self.fs.info(self._path(name))
         if "md5Hash" in info:  # Google Cloud Storage
             return base64.b64decode(info["md5Hash"]).hex()
@@ -145,7 +147,7 @@ class Remote:
         self.fs.rm_file(self._path(name))
 
     def folders(self, name: str = "") -> list[str]:
-        """The names of the folders in the folder `name`."""
+        """Return the names of the folders in the folder `name`."""
         try:
             entries = self.fs.ls(self._path(name), detail=True)
         except (FileNotFoundError, NotADirectoryError):
@@ -156,12 +158,33 @@ class Remote:
             if entry["type"] == "directory"
         )
 
+    @property
+    def _is_local(self) -> bool:
+        return self.url.startswith("file:")
+
+    def _open(self, name: str) -> Any:
+        path = self._path(name)
+        if not self._is_local:
+            return self.fs.open(path, "rb", block_size=BLOCK)
+        try:
+            return open_plain(path, links=True)
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                raise self._not_plain(name) from None
+            raise
+
+    def _not_plain(self, name: str) -> UserError:
+        """Return the error for a pipe, which would block forever, or a device."""
+        return UserError(
+            "expected a plain file", where=f"{self.url}/{name}", fix="remove it, or use another folder"
+        )
+
     def _path(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}" if name else str(self.root)
 
 
 def open_remote(url: str, pace: Pace | None = None, *, may_ask: bool = False) -> Remote:
-    """The folder at `url`. `may_ask`: somebody sits there and can sign in to Google in a browser."""
+    """Open the folder at `url`. `may_ask`: a user is present and can sign in to Google in a browser."""
     require_packages(url)
     if url.startswith("gdrive:"):
         from ludus.runs.mirror.drive import Drive
@@ -171,7 +194,7 @@ def open_remote(url: str, pace: Pace | None = None, *, may_ask: bool = False) ->
 
 
 def require_packages(url: str) -> None:
-    """MissingExtra if what it takes to reach `url` is not installed."""
+    """Raise MissingExtra if the packages for `url` are not installed."""
     scheme = url.partition(":")[0]
     for package in ("fsspec", _PACKAGES[scheme]):
         if importlib.util.find_spec(package) is None:
@@ -179,29 +202,32 @@ def require_packages(url: str) -> None:
 
 
 _MEANINGS = (
-    (r"storagequota|quota ?exceeded|storage ?full|insufficient ?storage|no space left|\b507\b", "it is full"),
+    (
+        r"storagequota|quota ?exceeded|storage ?full|insufficient ?storage|no space left|\b507\b",
+        "no space left",
+    ),
     (
         r"expired|refresherror|invalid_grant|unauthorized|\b401\b|credential|invalidaccesskey|signaturedoesnotmatch"
         r"|invalidtoken|token.{0,20}invalid",
         "the credentials are missing, wrong or expired",
     ),
-    # S3 says no more than this when it is asked for the size of a file with a token that has expired
-    (r"\bbad request\b", "it refuses the request: the credentials may have expired"),
-    (r"nosuchbucket|bucket does not exist", "there is no such bucket"),
+    # S3's only message when the size of a file is requested with an expired token
+    (r"\bbad request\b", "the request was rejected: the credentials may have expired"),
+    (r"nosuchbucket|bucket does not exist", "bucket not found"),
     (
         r"permissionerror|accessdenied|access denied|forbidden|read-only|\b403\b",
-        "it does not let this account write or read",
+        "permission denied for this account",
     ),
     (
         r"connect|gaierror|servernotfound|name resolution|timeout|timed out|unreachable|broken pipe|\b50[0234]\b",
-        "it cannot be reached",
+        "cannot be reached",
     ),
-    (r"filenotfounderror|no such file", "there is no such place"),
+    (r"filenotfounderror|no such file", "not found"),
 )
 
 
 def in_words(error: BaseException) -> str:
-    """What a failure of the remote means. Nothing secret is in it: of an unknown one, only its type and a few words."""
+    """Describe a failure of the remote, without secrets: an unknown error only by its type and a few words."""
     if isinstance(error, UserError):
         return f"{error.what}{f'; {error.fix}' if error.fix else ''}"
     chain: list[BaseException] = []
@@ -210,7 +236,7 @@ def in_words(error: BaseException) -> str:
         chain.append(link)
         link = link.__cause__ or link.__context__
     if any(isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT) for one in chain):
-        return "it is full"
+        return "no space left"
     for one in chain:
         text = f"{type(one).__name__} {one}".lower()
         for pattern, meaning in _MEANINGS:

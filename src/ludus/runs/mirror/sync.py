@@ -1,7 +1,7 @@
-"""One pass of a mirror: what has changed goes up, is verified by its hash, and is then named in the inventory.
+"""One pass of a mirror: upload the changes, verify them by their hash, then list them in the inventory.
 
-First comes what it takes to resume (the newest checkpoint, config, metrics), then the rest, each with an inventory of
-its own. What was deleted here stays there, but for checkpoints: those follow the run.
+The first part is what a resume needs (the newest checkpoint, config, metrics), then the rest; each part ends with an
+inventory. Files deleted here stay in the mirror, except checkpoints: those are deleted there, too.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from ludus.runs.mirror.remote import PIECE, Pace, Remote, Source, open_remote
 from ludus.runs.mirror.state import MirrorState, Stat
 
 _NOT_MIRRORED = {"wandb"}  # local files of a service that has its own copy
-_AT_THE_END = {"logs", "tensorboard"}  # grow all the time, and nothing is lost where they are behind
-_LATER = {"videos", "games", "report.html"} | _AT_THE_END  # what resuming can do without
-_SAVE_SECONDS = 1.0  # between two notes of what went up
+_AT_THE_END = {"logs", "tensorboard"}  # grow all the time; it does no harm if they are behind
+_LATER = {"videos", "games", "report.html"} | _AT_THE_END  # not needed for a resume
+_SAVE_SECONDS = 1.0  # between two writes of the state
 
 _log = logging.getLogger("ludus.runs")
 
 
 @dataclass
 class SyncOutcome:
-    """What one pass did."""
+    """The result of one pass."""
 
     files: int = 0
     bytes: int = 0
@@ -57,7 +57,7 @@ class SyncOutcome:
 
 @dataclass(frozen=True)
 class CheckpointFiles:
-    """A checkpoint's files with the hashes that its manifest promises; the manifest itself is the last."""
+    """The files of a checkpoint with the hashes of its manifest; the manifest itself is the last."""
 
     resumable: bool
     paths: list[str]
@@ -65,55 +65,55 @@ class CheckpointFiles:
 
 
 class WrongContent(Exception):
-    """What the remote holds is not what was sent."""
+    """The remote file differs from what was sent."""
 
 
 class Sync:
-    """Copies `run` below `url`, as often as `once` is called. Only one process may do so at a time."""
+    """Copies `run` below `url` at each call of `once`. Only one process may do this at a time."""
 
     def __init__(self, run: RunDirectory, url: str, pace: Pace, *, may_ask: bool = False) -> None:
         self.run = run
         self.state = _state_for(run, url)
         self._pace = pace
         self._may_ask = may_ask
-        self._trusted: set[str] = set()  # loose files that this process has sent itself
+        self._trusted: set[str] = set()  # loose files that this process has sent
         self._remote: Remote | None = None
         self._promised: dict[str, str] = {}
         self._saved = 0.0
 
     def once(self, *, last: bool = True, note: Callable[[str], None] = lambda path: None) -> SyncOutcome:
-        """Bring the mirror up to date; `last` also takes what grows all the time. Raises what the remote raises.
+        """Bring the mirror up to date; `last` includes files that grow all the time. Raises the errors of the remote.
 
-        `note` is told each file that is being sent. UserError if another run lies there.
+        `note` is called with each file that is sent. UserError if the folder contains another run.
         """
         try:
             if self._remote is None:
                 self._remote = open_remote(self.state.at, self._pace, may_ask=self._may_ask)
             return self._pass(self._remote, last, note)
         except BaseException:
-            self._remote = None  # the next pass signs in anew, with credentials that may have been renewed
+            self._remote = None  # the next pass signs in again, with credentials that may have been renewed
             raise
 
     def missing(self, *, last: bool = True) -> list[str]:
-        """The files of the run that are not known to be there as they are now."""
+        """Return the files of the run whose current content is not known to be in the mirror."""
         found = scan(self.run.path, last=last)
         return [path for path, stat in found.items() if self.state.seen.get(path) != stat]
 
-    # Within
+    # Internals
 
     def _pass(self, remote: Remote, last: bool, note: Callable[[str], None]) -> SyncOutcome:
         try:
             before = read_inventory(remote)
         except DamagedInventory:
-            before = None  # everything goes up once more
+            before = None  # upload everything again
         self._check_identity(before)
-        # wiped since, or somebody else went on with it: what this machine remembers of it is void
+        # wiped, or changed by another machine: what this machine knows about it is invalid
         if self.state.based_on != (before.written if before else None):
             self.state.loose.clear()
             self.state.seen.clear()
         self._drop_lost(remote)
         outcome = SyncOutcome()
-        # one list for the whole pass: a checkpoint that comes later may count on metrics that went up without its rows
+        # one list for the whole pass: a later checkpoint may need rows of metrics that were not uploaded yet
         checkpoints = list_checkpoints(self.run)
         self._promised = {path: digest for found in checkpoints for path, digest in found.hashes.items()}
         for group in self._needed(checkpoints):
@@ -131,44 +131,47 @@ class Sync:
         return outcome
 
     def _check_identity(self, there: Inventory | None) -> None:
-        """UserError if another run lies there, or this one when another machine has gone on with it."""
+        """Raise UserError if the mirror has another run, or if another machine has resumed this one."""
         if there is None or there.written == self.state.based_on:
             return
         if there.run.created != identity(self.run).created:
             raise UserError(
-                f"another run lies there already ({there.run.name}, of {there.run.created[:10]})",
+                f"the mirror contains another run ({there.run.name}, of {there.run.created[:10]})",
                 where=self.state.at,
                 fix="give this run another name or mirror",
             )
         here = [path for found in list_checkpoints(self.run) for path in found.paths]
         if (ahead := _newest_step(there.files)) > _newest_step(here):
             raise UserError(
-                f"the run has gone on elsewhere: the mirror has it at step {ahead:,}",
+                f"the run was resumed on another machine: the mirror has it at step {ahead:,}",
                 where=self.state.at,
-                fix="go on from there with `ludus pull`, or give this one another mirror",
+                fix="continue that one with `ludus pull`, or give this one another mirror",
             )
 
     def _drop_lost(self, remote: Remote) -> None:
-        """What an earlier process has sent counts only if it is still there."""
+        """Forget files of an earlier process that are no longer in the mirror."""
         for path, stored in list(self.state.loose.items()):
             if path not in self._trusted and stored.name and remote.size(stored.name) != stored.size:
                 del self.state.loose[path]
                 self.state.seen.pop(path, None)
 
     def _needed(self, checkpoints: list[CheckpointFiles]) -> list[list[str]]:
-        """What resuming takes, in groups that are each sent as they are at one moment.
+        """Return the files that a resume needs, in groups that are uploaded as of one moment.
 
-        The metrics come after the checkpoint: resuming cuts them back to where they were, and cannot invent rows.
+        The metrics come after the checkpoint: a resume truncates them to its step, and cannot add missing rows.
         """
         newest = next((found.paths for found in checkpoints if found.resumable), [])
-        return [newest, *([path] for path in self._apart(last=False) if path.split("/")[0] not in _LATER)]
+        return [
+            newest,
+            *([path] for path in self._outside_checkpoints(last=False) if path.split("/")[0] not in _LATER),
+        ]
 
     def _rest(self, checkpoints: list[CheckpointFiles], last: bool) -> list[list[str]]:
-        later = [path for path in self._apart(last=last) if path.split("/")[0] in _LATER]
+        later = [path for path in self._outside_checkpoints(last=last) if path.split("/")[0] in _LATER]
         return [*(found.paths for found in checkpoints), *([path] for path in later)]
 
-    def _apart(self, *, last: bool) -> list[str]:
-        """Everything that is in no checkpoint's own folder."""
+    def _outside_checkpoints(self, *, last: bool) -> list[str]:
+        """Return all files that are not in the folder of a checkpoint."""
         found = scan(self.run.path, last=last)
         return [path for path in found if not (path.startswith("checkpoints/") and path.count("/") > 1)]
 
@@ -183,13 +186,13 @@ class Sync:
         with ExitStack() as stack:
             files: list[tuple[str, BinaryIO, os.stat_result]] = []
             try:
-                for (
-                    path
-                ) in group:  # all are held open, so that a checkpoint deleted meanwhile still goes up whole
+                for path in (
+                    group
+                ):  # keep all open: a checkpoint that is deleted meanwhile is still uploaded completely
                     file = stack.enter_context((self.run.path / path).open("rb"))
                     files.append((path, file, os.fstat(file.fileno())))
             except FileNotFoundError:
-                return  # deleted, or being replaced: the next pass sees what there is then
+                return  # deleted, or being replaced: the next pass handles it
             except OSError as error:
                 _log.debug("%s cannot be read: %s", path, error)
                 outcome.whole = False
@@ -211,10 +214,10 @@ class Sync:
         outcome: SyncOutcome,
         note: Callable[[str], None],
     ) -> bool:
-        """Whether the file is there now; not when what is here is damaged."""
+        """Return whether the file is now in the mirror; False if the local file is damaged."""
         sha256, md5 = digests(file, size)
-        if self._promised.get(path, sha256) != sha256:  # the copy there may be the last good one
-            _log.warning("%s is damaged here and not mirrored", self.run.path / path)
+        if self._promised.get(path, sha256) != sha256:  # the mirror may have the last good copy
+            _log.warning("%s is damaged and was not mirrored", self.run.path / path)
             outcome.whole = False
             return False
         known = (before.files if before else {}) | self.state.loose
@@ -240,10 +243,10 @@ class Sync:
         return True
 
     def _commit(self, remote: Remote, before: Inventory | None, whole: bool | None) -> Inventory:
-        """Write the inventory, then remove what it no longer names. `whole` None: more is to come."""
+        """Write the inventory, then delete files that it no longer lists. `whole` None: more will follow."""
         old = before.files if before else {}
         files = old | self.state.loose
-        if list_checkpoints(self.run):  # a run that has lost all of them is when those there are needed
+        if list_checkpoints(self.run):  # a run that has lost all its checkpoints needs those of the mirror
             here = set(scan(self.run.path))
             files = {p: s for p, s in files.items() if not p.startswith("checkpoints/") or p in here}
         if before is not None and files == old and whole in (None, before.whole):
@@ -254,14 +257,14 @@ class Sync:
         text = after.as_json().encode()
         for name in (SPARE, FILENAME):
             remote.write(name, Source(io.BytesIO(text), len(text), self._pace))
-        doomed = {s.name for s in (*old.values(), *self.state.loose.values())} - {
+        unlisted = {s.name for s in (*old.values(), *self.state.loose.values())} - {
             s.name for s in files.values()
         }
         self._settle(after)
-        for name in sorted(doomed):
+        for name in sorted(unlisted):
             with contextlib.suppress(
                 Exception
-            ):  # an account that may not delete is a good one to mirror with
+            ):  # an account without permission to delete is fine for a mirror
                 remote.remove(name)
         return after
 
@@ -272,7 +275,7 @@ class Sync:
 
 
 def read_inventory(remote: Remote) -> Inventory | None:
-    """The inventory at `remote`, None if there is none; DamagedInventory if neither of its copies can be read."""
+    """Return the inventory at `remote`; None if it does not exist. DamagedInventory if both copies are damaged."""
     trouble: DamagedInventory | None = None
     for name in (FILENAME, SPARE):
         try:
@@ -287,7 +290,7 @@ def read_inventory(remote: Remote) -> Inventory | None:
 
 
 def identity(run: RunDirectory) -> Identity:
-    """Which run this is, by its run.json."""
+    """Return the identity of a run, from its run.json."""
     info = run.info()
     return Identity(
         run.name, str(info.get("env_id", "")), str(info.get("algorithm", "")), str(info.get("created", ""))
@@ -295,7 +298,7 @@ def identity(run: RunDirectory) -> Identity:
 
 
 def scan(run: Path, *, last: bool = True) -> dict[str, Stat]:
-    """Path, size, time and inode of every file of the run that is mirrored; without `last`, of what stands still."""
+    """Return the stats of all files of the run that are mirrored; without `last`, not those that grow all the time."""
     found: dict[str, Stat] = {}
 
     def look(folder: Path, prefix: str) -> None:
@@ -321,7 +324,7 @@ def scan(run: Path, *, last: bool = True) -> dict[str, Stat]:
 
 
 def digests(file: BinaryIO, size: int) -> tuple[str, str]:
-    """sha256 and md5 of the first `size` bytes."""
+    """Return sha256 and md5 of the first `size` bytes."""
     sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
     file.seek(0)
     left = size
@@ -333,18 +336,18 @@ def digests(file: BinaryIO, size: int) -> tuple[str, str]:
 
 
 def verify(remote: Remote, stored: Stored, md5: str) -> None:
-    """WrongContent unless the remote holds what was sent: by the md5 it has computed itself, else by reading it."""
+    """Raise WrongContent if the remote file differs: by the md5 that the service computed, otherwise by reading it."""
     if remote.md5(stored.name) == md5:
         return
     sha256 = hashlib.sha256()
     for piece in remote.read(stored.name):
         sha256.update(piece)
     if sha256.hexdigest() != stored.sha256:
-        raise WrongContent(f"{stored.name} arrived damaged")
+        raise WrongContent(f"checksum mismatch after the upload of {stored.name}")
 
 
 def folder_of(run: RunDirectory, url: str) -> str:
-    """Where below `url` a run is put: the same three levels as below `runs/`."""
+    """Return the folder of a run below `url`: the same three levels as below `runs/`."""
     own = identity(run)
     return "/".join([url, *(safe_name(part) for part in (own.env_id, own.algorithm, own.name))])
 
@@ -362,7 +365,7 @@ def _newest_step(paths: Iterable[str]) -> int:
 
 
 def list_checkpoints(run: RunDirectory) -> list[CheckpointFiles]:
-    """The checkpoints that stand, newest first."""
+    """Return the valid checkpoints, newest first."""
     found = []
     try:
         names = os.listdir(run.checkpoints_dir)

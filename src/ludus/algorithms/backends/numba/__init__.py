@@ -21,7 +21,7 @@ LATELY = 3
 class CoreChoice:
     """Picks 1 or `most` cores for each call, by how long the last few calls took at best.
 
-    At best, because whoever else wakes up for a moment makes one call slow, and work that stays makes all of them
+    The best time counts: a process that wakes up for a moment makes one call slow, and steady load makes all of them
     slow. The choice that was left is tried again after some calls, after twice as many each time that nothing comes of
     it. Only for kernels whose result does not depend on the choice. Calls are assumed to be of one size.
     """

@@ -16,16 +16,18 @@ from gymnasium import spaces
 
 from ludus.algorithms.backends import Minibatches, OnPolicyBackend, RolloutSamples, UpdateSettings
 from ludus.algorithms.backends.numba import CoreChoice, acting, policy_gradient
+from ludus.algorithms.backends.numba.inputs import InputRows, as_arrays, batch_size
 from ludus.algorithms.backends.numba.memory import (
     FlatMemory,
     activation_kind,
-    flat_rows,
     linear_layers,
     uncovered_input,
     uncovered_layer,
 )
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.base import FastActorCritic
+from ludus.policies.extractors import zeros
+from ludus.policies.observations import to_tensor
 from ludus.runs.streams import Streams
 from ludus.types import Array, BoolArray, Metrics, Observation
 
@@ -47,6 +49,8 @@ def unsupported_reason(policy: ActorCritic) -> str | None:
         return uncovered
     if not isinstance(policy.action_space, spaces.Discrete | spaces.MultiDiscrete | spaces.Box):
         return f"{type(policy.action_space).__name__} actions"
+    if policy.own_layers is not None:
+        return f"the network {type(policy.own_layers).__name__}"
     return uncovered_layer(policy.policy_net) or uncovered_layer(policy.value_net)
 
 
@@ -93,7 +97,8 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         assert {id(p) for p in ordered} == {id(p) for p in policy.parameters()}
         self.memory = FlatMemory(ordered, optimizer)
 
-        n_in = int(np.prod(policy.observation_space.shape or ()))
+        self._inputs = InputRows(policy.observation_space)
+        n_in = self._inputs.width
         hidden = [layer.out_features for layer in policy_layers]
         dims_pi = np.array([n_in, *hidden, head.out_features + shared], dtype=np.int64)
         value_hidden = [layer.out_features for layer in value_layers]
@@ -117,10 +122,14 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         self._list_rows = 0
         self._expected = 0
         if self._may_skip_zeros:
-            from ludus.algorithms.backends.numba import listing, sparse
+            from ludus.algorithms.backends.numba import first_layer, listing, sparse
 
-            self._list = listing.listed
-            self._sparse_turn, self._sparse_act, self._sparse_update = sparse.turn, sparse.act, sparse.update
+            self._list_numbers, self._list_actions = listing.listed_numbers, listing.listed_actions
+            self._sparse_turn, self._sparse_act, self._sparse_update = (
+                first_layer.turn,
+                sparse.act,
+                sparse.update,
+            )
             self._turned, self._turned_for_acting = (
                 tuple(np.empty((n_in, widths[0]), dtype=np.float32) for widths in (hidden, value_hidden))
                 for _ in range(2)
@@ -132,8 +141,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
             self._expected = n_steps
 
     def act(self, obs: Observation, masks: BoolArray | None) -> tuple[Array, Array, Array]:
-        assert not isinstance(obs, dict)  # `unsupported_reason` excludes them
-        n = len(obs)
+        n = batch_size(obs)
         if n != self._act_rows:
             self._allocate_acting(n)
         parts = self._plan[2]
@@ -168,7 +176,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         acting.act(
             self.memory.parameters,
             self._plan,
-            flat_rows(obs),
+            self._inputs.rows(obs),
             noise,
             self._no_masks if masks is None else masks,
             masks is not None,
@@ -187,30 +195,30 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         )
 
     def values(self, obs: Observation) -> Array:
-        assert not isinstance(obs, dict)
-        values = np.empty(len(obs), dtype=np.float32)
-        work = np.empty(len(obs) * self._widest, dtype=np.float32)
-        acting.state_values(self.memory.parameters, self._plan, flat_rows(obs), work, values)
+        values = np.empty(batch_size(obs), dtype=np.float32)
+        for part, rows in self._inputs.blocks(obs):
+            work = np.empty(len(rows) * self._widest, dtype=np.float32)
+            acting.state_values(self.memory.parameters, self._plan, rows, work, values[part])
         return values
 
-    def evaluate(self, obs: Array, actions: Array, masks: BoolArray | None) -> tuple[Array, Array]:
+    def evaluate(self, obs: Observation, actions: Array, masks: BoolArray | None) -> tuple[Array, Array]:
         """The log-probabilities of a batch of actions, and the values of the observations they were taken at.
 
         `compile` leaves it out: few runs need it.
         """
-        n = len(obs)
-        log_probs, values = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32)
-        acting.evaluate(
-            self.memory.parameters,
-            self._plan,
-            flat_rows(obs),
-            *self._split_actions(actions),
-            self._no_masks if masks is None else masks,
-            masks is not None,
-            np.empty(n * self._widest, dtype=np.float32),
-            log_probs,
-            values,
-        )
+        log_probs, values = (np.empty(len(actions), dtype=np.float32) for _ in range(2))
+        for part, rows in self._inputs.blocks(obs):
+            acting.evaluate(
+                self.memory.parameters,
+                self._plan,
+                rows,
+                *self._split_actions(actions[part]),
+                self._no_masks if masks is None else masks[part],
+                masks is not None,
+                np.empty(len(rows) * self._widest, dtype=np.float32),
+                log_probs[part],
+                values[part],
+            )
         return log_probs, values
 
     def _split_actions(self, actions: Array) -> tuple[Array, Array]:
@@ -226,8 +234,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         self._stats = np.zeros(policy_gradient.N_STATS)
         self._steps, self._stopped = 0, False
         self._expected = 0
-        assert isinstance(samples.obs, torch.Tensor)
-        obs, masks = samples.obs.numpy(), None if samples.masks is None else samples.masks.numpy()
+        obs, masks = as_arrays(samples.obs), None if samples.masks is None else samples.masks.numpy()
         listed = self._listed(obs, masks)
         self._pass = (
             self._dense_pass(obs, samples, masks) if listed is None else self._sparse_pass(listed, samples)
@@ -267,7 +274,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         self.memory.bind()
 
     def _as_array(self, settings: UpdateSettings) -> Array:
-        """Return the settings as the kernels read them; a limit below zero is none."""
+        """Return the settings as an array for the kernels; a limit below zero means no limit."""
         clip_range_vf, target_kl = settings.clip_range_vf, settings.target_kl
         values = np.zeros(policy_gradient.N_SETTINGS)
         values[policy_gradient.RATE] = settings.learning_rate
@@ -283,9 +290,9 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         values[policy_gradient.RMSPROP] = float(self._rmsprop)
         return values
 
-    def _dense_pass(self, obs: Array, samples: RolloutSamples, masks: BoolArray | None) -> OnePass:
+    def _dense_pass(self, obs: Observation, samples: RolloutSamples, masks: BoolArray | None) -> OnePass:
         """Return one pass over `samples` that reads whole observations."""
-        rows = flat_rows(obs)
+        rows = self._inputs.numbers(obs), *self._inputs.layout
         whole = (
             *self._split_actions(samples.actions.numpy()),
             samples.log_probs.numpy(),
@@ -347,18 +354,26 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
 
         return one_pass
 
-    def _listed(self, obs: Array, masks: BoolArray | None) -> Any:
-        """See `listing.listed`; None where these networks or observations are not made for it."""
-        if not self._may_skip_zeros or masks is None:
+    def _listed(self, obs: Observation, masks: BoolArray | None) -> Any:
+        """Return the listed inputs and legal actions (`listing`); None where networks or inputs are dense."""
+        if not self._may_skip_zeros:
             return None
-        return self._list(flat_rows(obs), masks)
+        there: tuple[Array, Array, Array] | None
+        if self._inputs.few:
+            there = self._inputs.listed(obs)
+            if masks is None:
+                masks = np.ones((len(there[0]) - 1, int(self._plan[0][-1])), dtype=bool)
+        elif masks is None:
+            return None
+        else:
+            there = self._list_numbers(self._inputs.rows(obs))
+        return None if there is None else (there, self._list_actions(masks))
 
     def compile(self) -> float:
         """Compile what will be called, or load it from the disk cache; returns the seconds it took."""
         started = time.monotonic()
         state = self._rng.bit_generator.state
-        n_in = int(self._plan[0][0])
-        obs = np.zeros((2, n_in), dtype=np.float32)
+        obs = zeros(self.policy.observation_space, 2)
         if self._may_skip_zeros:
             self._compile_for(obs, np.ones((2, int(self._plan[0][-1])), dtype=bool))
         self._compile_for(obs, None)
@@ -366,12 +381,12 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         self._cores, self._cores_to_act = CoreChoice(self._cores.most), CoreChoice(self._cores.most)
         return time.monotonic() - started
 
-    def _compile_for(self, obs: Array, masks: BoolArray | None) -> None:
+    def _compile_for(self, obs: Observation, masks: BoolArray | None) -> None:
         actions, log_probs, values = self.act(obs, masks)
         self.values(obs)
         numbers = torch.from_numpy(values)
         samples = RolloutSamples(
-            obs=torch.from_numpy(obs),
+            obs=to_tensor(obs, "cpu"),
             actions=torch.from_numpy(actions),
             log_probs=torch.from_numpy(log_probs),
             values=numbers,

@@ -189,7 +189,7 @@ def rmsprop(parameters: Any, gradients: Any, square: Any, rate: float, eps: floa
 
 @njit(cache=True)
 def clip_scale(norm: float, max_norm: float) -> float:
-    """What gradients of this norm are multiplied by; a `max_norm` below zero means no limit."""
+    """Return the factor that clips gradients of this norm; a `max_norm` below zero means no limit."""
     if max_norm < 0.0:
         return 1.0
     return min(1.0, max_norm / (norm + 1e-6))

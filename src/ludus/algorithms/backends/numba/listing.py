@@ -1,4 +1,4 @@
-"""What is there: the numbers of observations that are not zero, and the legal actions, row after row.
+"""Sparse lists of a rollout: the nonzero numbers of observations and the legal actions, row after row.
 
 `sparse.py` computes with these lists. They are written once for a rollout and read in every pass over it.
 """
@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from ludus.algorithms.backends.numba.inputs import FEW
 from ludus.types import Array, BoolArray
-
-DENSE = 0.25  # the share of numbers that are not zero above which lists are slower
 
 
 @njit(cache=True)
@@ -50,7 +49,7 @@ def legal_ones(masks: Any, starts: Any, columns: Any) -> None:
 
 @njit(cache=True)
 def count_numbers(obs: Any) -> int:
-    """How many numbers of obs [n, d] are not zero."""
+    """Return how many numbers of obs [n, d] are not zero."""
     count = 0
     for i in range(len(obs)):
         row = obs[i]
@@ -61,7 +60,7 @@ def count_numbers(obs: Any) -> int:
 
 @njit(cache=True)
 def count_legal(masks: Any) -> int:
-    """How many actions `legal_ones` will list."""
+    """Return how many actions `legal_ones` will list."""
     count = 0
     for i in range(len(masks)):
         row = masks[i]
@@ -72,13 +71,18 @@ def count_legal(masks: Any) -> int:
     return count
 
 
-def listed(obs: Array, masks: BoolArray) -> tuple[tuple[Array, Array, Array], tuple[Array, Array]] | None:
-    """What is there and what is legal, as the kernels below take it; None where too much is there."""
+def listed_numbers(obs: Array) -> tuple[Array, Array, Array] | None:
+    """Return the nonzero numbers as lists, as `sparse.py` takes them; None if too many are nonzero."""
     count = count_numbers(obs)
-    if count > DENSE * obs.size:
+    if count > FEW * obs.size:
         return None
     there = (np.empty(len(obs) + 1, np.int64), np.empty(count, np.int32), np.empty(count, np.float32))
     numbers_there(obs, *there)
+    return there
+
+
+def listed_actions(masks: BoolArray) -> tuple[Array, Array]:
+    """Return the legal actions as lists, as `sparse.py` takes them."""
     legal = (np.empty(len(masks) + 1, np.int64), np.empty(count_legal(masks), np.int32))
     legal_ones(masks, *legal)
-    return there, legal
+    return legal

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import nn
 
 from ludus.algorithms.backends.numba.core import ELU, RELU, TANH
+from ludus.algorithms.backends.numba.inputs import uncovered_features
 from ludus.errors import NotFinite
 from ludus.policies.base import Policy
-from ludus.policies.extractors import FlattenExtractor
 from ludus.policies.observations import ObservationNormalizer, RewardNormalizer
 from ludus.types import Array
 
@@ -93,15 +92,14 @@ def linear_layers(net: nn.Module | None) -> list[nn.Linear]:
 
 
 def uncovered_input(policy: Policy, *extractors: nn.Module | None) -> str | None:
-    """What the kernels do not cover of where the policy is, what it sees, and its feature extractors, or None."""
+    """Return a device, observation space or feature extractor that the kernels do not support, or None."""
     if policy.device.type != "cpu":
         return f"the policy is on {policy.device}"
-    space = policy.observation_space
-    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-        return f"{type(space).__name__} observations"
     for extractor in extractors:
-        if extractor is not None and type(extractor) is not FlattenExtractor:
-            return f"the features extractor {type(extractor).__name__}"
+        if extractor is not None:
+            uncovered = uncovered_features(policy.observation_space, extractor)
+            if uncovered is not None:
+                return uncovered
     return None
 
 
@@ -120,7 +118,7 @@ def activation_kind(net: nn.Module) -> int:
 
 
 def reward_scale(normalizer: RewardNormalizer | None) -> tuple[float, float]:
-    """What sampled rewards are multiplied by and clipped to (0: not clipped)."""
+    """Return the factor for sampled rewards and the limit they are clipped to (0: not clipped)."""
     if normalizer is None:
         return 1.0, 0.0
     return 1.0 / float(np.sqrt(float(normalizer.moments.var) + normalizer.epsilon)), normalizer.clip
@@ -134,8 +132,3 @@ def running_scale(normalizer: ObservationNormalizer | None) -> tuple[Array, Arra
     return moments.mean.numpy().reshape(-1), 1.0 / np.sqrt(moments.var.numpy() + normalizer.epsilon).reshape(
         -1
     )
-
-
-def flat_rows(array: Array) -> Array:
-    """[n, ...] as contiguous float32 [n, d]."""
-    return np.ascontiguousarray(array.reshape(len(array), -1), dtype=np.float32)

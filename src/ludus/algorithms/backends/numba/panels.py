@@ -31,13 +31,13 @@ _ZEROS, _ONES = np.zeros(ROWS, dtype=np.float32), np.ones(PANEL, dtype=np.float3
 
 @njit(cache=True)
 def panels_of(samples: int) -> int:
-    """How many panels hold so many samples."""
+    """Return how many panels hold `samples`."""
     return (samples + PANEL - 1) // PANEL
 
 
 @njit(cache=True)
 def place_of(dims: Any, layer: int, panels: int) -> int:
-    """Where the outputs of `layer` (counted from 0) begin in a work space."""
+    """Return the offset of the outputs of `layer` (counted from 0) in a work space."""
     place = 0
     for before in range(layer):
         place += panels * dims[before + 1] * PANEL
@@ -184,13 +184,13 @@ def spread(
 
 @njit(cache=True)
 def is_turned(n_in: int, n_out: int) -> bool:
-    """Whether the weight gradient of such a layer is computed in tiles, from its inputs sample by sample."""
+    """Return True if the weight gradient of such a layer is computed in tiles, from its inputs sample by sample."""
     return n_in > LANES and n_out >= ROWS
 
 
 @njit(cache=True)
 def turned_size(dims: Any, layer: int, panels: int) -> int:
-    """How much `turn_inputs` writes for the layers before `layer`."""
+    """Return how many numbers `turn_inputs` writes for the layers before `layer`."""
     size = 0
     for before in range(layer):
         if is_turned(dims[before], dims[before + 1]):

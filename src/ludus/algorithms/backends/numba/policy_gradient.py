@@ -19,6 +19,7 @@ from ludus.algorithms.backends.numba.core import (
     squared_norm,
 )
 from ludus.algorithms.backends.numba.heads import categorical, categorical_slope, gaussian, gaussian_slope
+from ludus.algorithms.backends.numba.inputs import put_row
 
 # Places in the array of statistics
 POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS, APPROX_KL, CLIP_FRACTION, GRAD_NORM = range(6)
@@ -33,8 +34,13 @@ N_SETTINGS = 11
 
 @njit(cache=True)
 def take_rows(source: Any, indices: Any, out: Any) -> None:
+    """Fill out [B, d]; `source` is the numbers of all observations and their layout (see `inputs`)."""
+    numbers, columns, integer = source
     for b in range(len(indices)):
-        out[b] = source[indices[b]]
+        if len(columns) == 0:
+            out[b] = numbers[indices[b]]
+        else:
+            put_row(numbers[indices[b]], columns, integer, out[b])
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST, inline="always")

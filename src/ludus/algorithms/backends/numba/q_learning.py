@@ -16,6 +16,7 @@ from ludus.algorithms.backends.numba.core import (
     forward,
     squared_norm,
 )
+from ludus.algorithms.backends.numba.inputs import put_row
 
 LOSS, Q_MEAN, GRAD_NORM = range(3)
 N_STATS = 3
@@ -77,12 +78,14 @@ def act(
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def gather(source: Any, indices: Any, mean: Any, scale: Any, clip: float, out: Any) -> None:
-    """Rows of `source`, normalised when `mean` is not empty."""
+def gather(source: Any, layout: Any, indices: Any, mean: Any, scale: Any, clip: float, out: Any) -> None:
+    """Rows of `source`, normalised when `mean` is not empty, laid out when `layout` is not (see `inputs`)."""
     limit = f32(clip)
     for b in range(len(indices)):
         row = source[indices[b]]
-        if len(mean) == 0:
+        if len(layout[0]) > 0:
+            put_row(row, layout[0], layout[1], out[b])
+        elif len(mean) == 0:
             out[b] = row
         else:
             for j in range(len(row)):
@@ -109,7 +112,7 @@ def learn(
     The statistics are those of the last step, as the torch learner reports them.
     """
     parameters, gradients, first, second = memory
-    obs, next_obs, actions, rewards, terminated, next_masks, masked = replay
+    obs, next_obs, layout, actions, rewards, terminated, next_masks, masked = replay
     mean, scale = moments
     inputs, next_inputs, work, next_work, slopes = buffers
     rows = chosen.shape[1]
@@ -124,8 +127,8 @@ def learn(
     no_mask = next_masks[0] if masked else next_masks[:0].reshape(-1)
     for taken in range(len(chosen)):
         indices = chosen[taken]
-        gather(obs, indices, mean, scale, settings[OBS_CLIP], x)
-        gather(next_obs, indices, mean, scale, settings[OBS_CLIP], next_x)
+        gather(obs, layout, indices, mean, scale, settings[OBS_CLIP], x)
+        gather(next_obs, layout, indices, mean, scale, settings[OBS_CLIP], next_x)
         double = settings[DOUBLE] > 0.0
         if double:
             online = forward(parameters, 0, dims, kind, next_x, work)

@@ -9,8 +9,10 @@ import numpy as np
 
 from ludus.algorithms.backends import ReplayBackend
 from ludus.algorithms.backends.numba import memory, q_learning
+from ludus.algorithms.backends.numba.inputs import InputRows, normalized
 from ludus.algorithms.replay import ReplayArrays
 from ludus.policies.base import FastPolicy
+from ludus.policies.extractors import zeros
 from ludus.policies.observations import RewardNormalizer
 from ludus.policies.q_network import QPolicy
 from ludus.types import Array, BoolArray, Metrics, Observation
@@ -45,6 +47,7 @@ class QKernels(ReplayBackend, FastPolicy):
             [layers[0].in_features, *(layer.out_features for layer in layers)], dtype=np.int64
         )
         self._kind = memory.activation_kind(policy.q_net)
+        self._inputs = InputRows(policy.observation_space)
         self._widest = int(self._dims[1:].sum())
         self._no_masks = np.ones((0, 0), dtype=bool)
         self._act_work = np.empty(0, dtype=np.float32)
@@ -53,8 +56,8 @@ class QKernels(ReplayBackend, FastPolicy):
 
     def act(self, obs: Observation, masks: BoolArray | None) -> Array:
         """Return epsilon-greedy actions."""
-        assert not isinstance(obs, dict)  # `unsupported_reason` excludes them
-        n = len(obs)
+        rows = self._inputs.rows(obs)
+        n = len(rows)
         if len(self._act_work) < n * self._widest:
             self._act_work = np.empty(n * self._widest, dtype=np.float32)
         actions = np.empty(n, dtype=np.int64)
@@ -62,7 +65,7 @@ class QKernels(ReplayBackend, FastPolicy):
             self.memory.parameters,
             self._dims,
             self._kind,
-            memory.flat_rows(obs),
+            rows,
             self._no_masks if masks is None else masks,
             masks is not None,
             self.policy.epsilon,
@@ -76,9 +79,15 @@ class QKernels(ReplayBackend, FastPolicy):
         if n == 0:
             return {}
         learner, h = self.learner, self.learner.h
+        chosen = learner.draw(n)
+        if self._inputs.plain:
+            replay = learner.replay.arrays()
+        else:
+            replay = learner.replay.encoded(chosen.reshape(-1), self._encode)
+            chosen = np.arange(chosen.size).reshape(chosen.shape)
         return self.learn(
-            learner.replay.arrays(),
-            learner.draw(n),
+            replay,
+            chosen,
             learner.context.reward_normalizer,
             rate=h.learning_rate(fraction),
             eps=1e-8,
@@ -86,6 +95,9 @@ class QKernels(ReplayBackend, FastPolicy):
             gamma=h.gamma(fraction),
             double=h.double,
         )
+
+    def _encode(self, obs: Observation) -> Array:
+        return self._inputs.numbers(normalized(obs, self.policy.obs_normalizer))
 
     def rebind(self) -> None:
         self.memory.bind()
@@ -102,7 +114,10 @@ class QKernels(ReplayBackend, FastPolicy):
         gamma: float,
         double: bool,
     ) -> Metrics:
-        """Take one gradient step per row of `chosen`, [steps, batch] indices into the replay."""
+        """Take one gradient step per row of `chosen`, [steps, batch] indices into the replay.
+
+        Observations that are not plain floats are encoded (`InputRows.numbers`).
+        """
         rows = chosen.shape[1]
         if rows > self._rows:
             self._allocate(rows)
@@ -114,7 +129,7 @@ class QKernels(ReplayBackend, FastPolicy):
         settings[q_learning.DOUBLE] = float(double)
         scale, clip = memory.reward_scale(reward_normalizer)
         settings[q_learning.REWARD_SCALE], settings[q_learning.REWARD_CLIP] = scale, clip
-        normalizer = self.policy.obs_normalizer
+        normalizer = self.policy.obs_normalizer if self._inputs.plain else None
         settings[q_learning.OBS_CLIP] = 0.0 if normalizer is None else normalizer.clip
         stats = np.zeros(q_learning.N_STATS)
         taken = q_learning.learn(
@@ -125,6 +140,7 @@ class QKernels(ReplayBackend, FastPolicy):
             (
                 replay.obs.reshape(len(replay.obs), -1),
                 replay.next_obs.reshape(len(replay.next_obs), -1),
+                self._inputs.layout,
                 replay.actions,
                 replay.rewards,
                 replay.terminated,
@@ -149,8 +165,9 @@ class QKernels(ReplayBackend, FastPolicy):
         """Compile what will be called, or load it from the disk cache; returns the seconds it took."""
         started = time.monotonic()
         state = self._rng.bit_generator.state
-        obs = np.zeros((2, int(self._dims[0])), dtype=np.float32)
-        actions = self.act(obs, None)
+        seen = zeros(self.policy.observation_space, 2)
+        actions = self.act(seen, None)
+        obs = self._inputs.numbers(seen)
         self._rng.bit_generator.state = state
         numbers = np.zeros(2, dtype=np.float32)
         replay = ReplayArrays(obs, obs, actions, numbers, np.zeros(2, dtype=bool), None)

@@ -15,7 +15,7 @@ from ludus.algorithms.backends.numba.core import f32
 
 @njit(cache=True, error_model="numpy")
 def _surprise(reward: Any, value: Any, next_value: Any, terminated: Any, gamma: float) -> Any:
-    """By how much one step turned out better than its value said."""
+    """Return the TD error of one step."""
     delta = np.float64(reward) - value
     return delta if terminated else delta + gamma * next_value
 
@@ -55,7 +55,7 @@ def vtrace(
     gamma: float,
     gae_lambda: float,
 ) -> tuple[Any, Any]:
-    """What weighs each step in the policy gradient, and value targets, float32 [T, N]."""
+    """Return the advantages for the policy gradient, and the value targets, float32 [T, N]."""
     steps, envs = values.shape
     advantages = np.empty((steps, envs), dtype=np.float32)
     targets = np.empty((steps, envs), dtype=np.float32)

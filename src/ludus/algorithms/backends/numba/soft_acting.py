@@ -1,4 +1,4 @@
-"""What SAC's actor does: squashed Gaussian actions, for the envs row by row and for the learner in panels."""
+"""Actor of SAC: squashed Gaussian actions, row by row for the envs and in panels for the learner."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ NOTHING = np.zeros(1, dtype=np.float32)
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
 def soft_targets(replay: Any, indices: Any, settings: Any, ahead: Any, log_probs: Any, aims: Any) -> None:
-    """What the critics should say of the steps taken; `ahead` [2, B] is what the targets say one step ahead."""
+    """Compute the critics' targets; `ahead` [2, B] are the target networks' values of the next step."""
     _, _, _, rewards, terminated = replay
     for b in range(len(indices)):
         i = indices[b]
@@ -97,7 +97,7 @@ def critic_side(
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
 def critic_says(parameters: Any, side: int, plan: Any, inputs: Any, work: Any, q: Any) -> None:
-    """Fill q [B] with what one critic says of the inputs."""
+    """Fill q [B] with one critic's values of the inputs."""
     _, dims, kind, rows = plan
     panels = panels_of(rows)
     outputs = forward(

@@ -13,10 +13,10 @@ import torch
 from ludus.algorithms.backends import ReplayBackend
 from ludus.algorithms.backends.numba import CoreChoice, soft_acting
 from ludus.algorithms.backends.numba import soft_actor_critic as sac
+from ludus.algorithms.backends.numba.inputs import InputRows, normalized
 from ludus.algorithms.backends.numba.memory import (
     FlatMemory,
     activation_kind,
-    flat_rows,
     linear_layers,
     reward_scale,
     running_scale,
@@ -28,6 +28,7 @@ from ludus.algorithms.backends.numba.tiles import PANEL
 from ludus.algorithms.replay import ReplayArrays
 from ludus.policies.base import FastPolicy
 from ludus.policies.distributions import refuse_mask
+from ludus.policies.extractors import zeros
 from ludus.policies.observations import RewardNormalizer
 from ludus.policies.soft_actor import SACPolicy, TwinCritic
 from ludus.types import Array, BoolArray, Metrics, Observation
@@ -75,6 +76,7 @@ class SACKernels(ReplayBackend, FastPolicy):
             critic_dims.astype(np.int64),
             activation_kind(policy.critic.q1),
         )
+        self._inputs = InputRows(policy.observation_space)
         self._cores = CoreChoice(2 if learner.context.threads > 1 else 1)
         self._act_work = np.empty(0, dtype=np.float32)
         self._buffers: Any = None
@@ -85,9 +87,15 @@ class SACKernels(ReplayBackend, FastPolicy):
         metrics: Metrics = {}
         for _ in range(n):
             learner.gradient_steps += 1
+            chosen = learner.draw()
+            if self._inputs.plain:
+                replay = learner.replay.arrays()
+            else:
+                replay = learner.replay.encoded(chosen, self._encode)
+                chosen = np.arange(len(chosen))
             metrics = self.learn(
-                learner.replay.arrays(),
-                learner.draw(),
+                replay,
+                chosen,
                 learner.context.reward_normalizer,
                 rate=h.learning_rate(fraction),
                 max_norm=None if h.max_grad_norm is None else h.max_grad_norm(fraction),
@@ -99,6 +107,9 @@ class SACKernels(ReplayBackend, FastPolicy):
             )
         return metrics
 
+    def _encode(self, obs: Observation) -> Array:
+        return self._inputs.rows(normalized(obs, self.policy.obs_normalizer))
+
     def rebind(self) -> None:
         self.actor.bind()
         self.critics.bind()
@@ -107,17 +118,15 @@ class SACKernels(ReplayBackend, FastPolicy):
 
     def act(self, obs: Observation, masks: BoolArray | None) -> Array:
         """Return actions from -1 to 1."""
-        assert not isinstance(obs, dict)  # `unsupported_reason` excludes them
         if masks is not None:
             refuse_mask(torch.from_numpy(masks), self.policy.action_space)
-        n, dims = len(obs), self._plan[0]
+        rows, dims = self._inputs.rows(obs), self._plan[0]
+        n = len(rows)
         if len(self._act_work) < n * int(dims[1:].sum()):
             self._act_work = np.empty(n * int(dims[1:].sum()), dtype=np.float32)
         actions = np.empty((n, self._size), dtype=np.float32)
         noise = self._rng.standard_normal((n, self._size), dtype=np.float32)
-        soft_acting.act(
-            self.actor.parameters, dims, self._plan[2], flat_rows(obs), noise, self._act_work, actions
-        )
+        soft_acting.act(self.actor.parameters, dims, self._plan[2], rows, noise, self._act_work, actions)
         return actions
 
     def learn(
@@ -134,7 +143,10 @@ class SACKernels(ReplayBackend, FastPolicy):
         target_entropy: float,
         update_targets: bool,
     ) -> Metrics:
-        """Take one gradient step on the replay's rows `indices`. A `temperature` of None is learnt."""
+        """Take one gradient step on the replay's rows `indices`. A `temperature` of None is learnt.
+
+        Observations that are not plain floats are encoded (`InputRows.rows`).
+        """
         rows = len(indices)
         if rows != self._rows:
             self._allocate(rows)
@@ -152,7 +164,7 @@ class SACKernels(ReplayBackend, FastPolicy):
         settings[sac.TARGET_ENTROPY] = target_entropy
         settings[sac.FOLLOW] = float(update_targets)
         settings[sac.REWARD_SCALE], settings[sac.REWARD_CLIP] = reward_scale(reward_normalizer)
-        normalizer = self.policy.obs_normalizer
+        normalizer = self.policy.obs_normalizer if self._inputs.plain else None
         settings[sac.OBS_CLIP] = 0.0 if normalizer is None else normalizer.clip
         stats = np.zeros(sac.N_STATS)
         noise = self._rng.standard_normal((2, rows, self._size), dtype=np.float32)
@@ -209,7 +221,7 @@ class SACKernels(ReplayBackend, FastPolicy):
             for memory in (self.actor, self.critics, self.target, self.temperature)
             for array in memory.arrays
         ]
-        self.act(obs, None)
+        self.act(zeros(self.policy.observation_space, 2), None)
         self.learn(
             replay,
             np.zeros(2, dtype=np.int64),
@@ -237,23 +249,23 @@ class SACKernels(ReplayBackend, FastPolicy):
         panels = panels_of(rows)
         samples = panels * PANEL
 
-        def zeros(*shape: int) -> Array:
+        def floats(*shape: int) -> Array:
             return np.zeros(shape, dtype=np.float32)
 
         actor_widths, critic_widths = int(actor_dims[1:].sum()), int(critic_dims[1:].sum())
         turned = max(turned_size(dims, len(dims) - 1, panels) for dims in (actor_dims, critic_dims))
         self._buffers = (
-            tuple(zeros(samples * int(critic_dims[0])) for _ in range(3)),
-            (zeros(rows), zeros(rows)),
+            tuple(floats(samples * int(critic_dims[0])) for _ in range(3)),
+            (floats(rows), floats(rows)),
             np.zeros(rows),
-            zeros(2, rows),
-            zeros(samples * actor_widths),
-            zeros(2, samples * critic_widths),
-            zeros(2, PANEL * critic_widths),
-            zeros(2, samples * max(actor_widths, critic_widths)),
-            zeros(2, turned),
+            floats(2, rows),
+            floats(samples * actor_widths),
+            floats(2, samples * critic_widths),
+            floats(2, PANEL * critic_widths),
+            floats(2, samples * max(actor_widths, critic_widths)),
+            floats(2, turned),
             np.zeros(samples + PANEL, dtype=np.int64),
-            zeros(rows, self._size),
+            floats(rows, self._size),
         )
 
 

@@ -22,6 +22,15 @@ from ludus.algorithms.backends.numba.core import (
     scale_by_slope,
     squared_norm,
 )
+from ludus.algorithms.backends.numba.first_layer import (
+    first_layer,
+    first_layer_by_unit,
+    first_layer_gradient,
+    first_layer_gradient_by_unit,
+    transpose,
+    turn_first_layer,
+    worth_transposing,
+)
 from ludus.algorithms.backends.numba.policy_gradient import (
     APPROX_KL,
     CLIP_FRACTION,
@@ -40,71 +49,31 @@ from ludus.algorithms.backends.numba.policy_gradient import (
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def transpose(source: Any, out: Any) -> None:
-    """out [n, m] = source [m, n] the other way round, in blocks that stay near the processor."""
-    rows, columns = source.shape
-    for low in range(0, rows, 16):
-        high = min(low + 16, rows)
-        for k in range(columns):
-            for j in range(low, high):
-                out[k, j] = source[j, k]
-
-
-@njit(cache=True, error_model="numpy", fastmath=FAST)
-def turn_first_layer(parameters: Any, offset: int, dims: Any, turned: Any) -> None:
-    """The first layer's weight as `hidden_forward` takes it."""
-    n_in, n_out = dims[0], dims[1]
-    transpose(parameters[offset : offset + n_in * n_out].reshape((n_out, n_in)), turned)
-
-
-@njit(cache=True, error_model="numpy", fastmath=FAST)
-def turn(parameters: Any, plan: Any, turned: Any, turned_for_values: Any) -> None:
-    """The first layers of both networks as `act` takes them."""
-    turn_first_layer(parameters, 0, plan[0], turned)
-    turn_first_layer(parameters, network_size(plan[0]), plan[1], turned_for_values)
-
-
-@njit(cache=True, error_model="numpy", fastmath=FAST)
-def first_layer(weight: Any, there: Any, indices: Any, y: Any) -> None:
-    """y [B, n_out] = the first layer without its bias; `weight` is [n_in, n_out]."""
-    starts, columns, values = there
-    for b in range(len(indices)):
-        i = indices[b]
-        row = y[b]
-        row[:] = f32(0.0)
-        for p in range(starts[i], starts[i + 1]):
-            value, w = values[p], weight[columns[p]]
-            for j in range(len(row)):
-                row[j] += value * w[j]
-
-
-@njit(cache=True, error_model="numpy", fastmath=FAST)
-def first_layer_gradient(there: Any, indices: Any, dy: Any, gradient: Any) -> None:
-    """gradient [n_in, n_out] of the first layer's weight."""
-    starts, columns, values = there
-    gradient[:] = f32(0.0)
-    for b in range(len(indices)):
-        i = indices[b]
-        slope = dy[b]
-        for p in range(starts[i], starts[i + 1]):
-            value, g = values[p], gradient[columns[p]]
-            for j in range(len(slope)):
-                g[j] += value * slope[j]
-
-
-@njit(cache=True, error_model="numpy", fastmath=FAST)
 def hidden_forward(
-    parameters: Any, offset: int, dims: Any, kind: int, there: Any, indices: Any, turned: Any, work: Any
+    parameters: Any,
+    offset: int,
+    dims: Any,
+    kind: int,
+    there: Any,
+    indices: Any,
+    turned: Any,
+    is_turned: bool,
+    work: Any,
 ) -> Any:
     """The values of the last hidden layer, a view into `work`, which keeps those of all for `hidden_backward`.
 
-    `turned` is the first layer's weight as [n_in, n_out].
+    `turned` is the first layer's weight as [n_in, n_out], if `is_turned`.
     """
     rows = len(indices)
-    n_out = dims[1]
-    offset += dims[0] * n_out
+    n_in, n_out = dims[0], dims[1]
     y = work[: rows * n_out].reshape((rows, n_out))
-    first_layer(turned, there, indices, y)
+    if is_turned:
+        first_layer(turned, there, indices, y)
+    else:
+        first_layer_by_unit(
+            parameters[offset : offset + n_in * n_out].reshape((n_out, n_in)), there, indices, y
+        )
+    offset += n_in * n_out
     activate(y, parameters[offset : offset + n_out], kind)
     offset += n_out
     place = rows * n_out
@@ -132,6 +101,7 @@ def hidden_backward(
     there: Any,
     indices: Any,
     turned: Any,
+    is_turned: bool,
     work: Any,
     slopes: Any,
 ) -> None:
@@ -156,9 +126,11 @@ def hidden_backward(
                 bias_gradient[j] += dy[b, j]
         end -= n_in * n_out
         weight_gradient = gradients[end : end + n_in * n_out].reshape((n_out, n_in))
-        if layer == 0:
+        if layer == 0 and is_turned:
             first_layer_gradient(there, indices, dy, turned)
             transpose(turned, weight_gradient)
+        elif layer == 0:
+            first_layer_gradient_by_unit(there, indices, dy, weight_gradient)
         else:
             before = place - rows * n_in
             x = work[before : before + rows * n_in].reshape((rows, n_in))
@@ -205,8 +177,10 @@ def policy_pass(
     actions, old_log_probs, advantages = whole
     legal_starts, legal_columns = legal
     n = len(indices)
-    turn_first_layer(parameters, 0, dims, turned)
-    x = hidden_forward(parameters, 0, dims, kinds[0], there, indices, turned, work)
+    is_turned = worth_transposing(there, indices, dims[0])
+    if is_turned:
+        turn_first_layer(parameters, 0, dims, turned)
+    x = hidden_forward(parameters, 0, dims, kinds[0], there, indices, turned, is_turned, work)
     width, n_out = dims[-2], dims[-1]
     start = network_size(dims) - width * n_out - n_out
     weight = parameters[start : start + width * n_out].reshape((n_out, width))
@@ -257,7 +231,7 @@ def policy_pass(
     stats[ENTROPY_LOSS] -= entropy_sum / n
     stats[APPROX_KL] += kl / n
     stats[CLIP_FRACTION] += clipped / n
-    hidden_backward(parameters, gradients, 0, dims, kinds[0], there, indices, turned, work, slopes)
+    hidden_backward(parameters, gradients, 0, dims, kinds[0], there, indices, turned, is_turned, work, slopes)
     return kl / n
 
 
@@ -272,8 +246,10 @@ def value_pass(
     returns, old_values = values_of
     offset = network_size(dims_pi)
     n = len(indices)
-    turn_first_layer(parameters, offset, dims, turned)
-    x = hidden_forward(parameters, offset, dims, kinds[0], there, indices, turned, work)
+    is_turned = worth_transposing(there, indices, dims[0])
+    if is_turned:
+        turn_first_layer(parameters, offset, dims, turned)
+    x = hidden_forward(parameters, offset, dims, kinds[0], there, indices, turned, is_turned, work)
     width = dims[-2]
     start = offset + network_size(dims) - width - 1
     weight, bias = parameters[start : start + width], parameters[start + width]
@@ -297,7 +273,9 @@ def value_pass(
             gradient[j] += slope[b] * x[b, j]
             dx[b, j] = slope[b] * weight[j]
     gradients[start + width] = total
-    hidden_backward(parameters, gradients, offset, dims, kinds[0], there, indices, turned, work, slopes)
+    hidden_backward(
+        parameters, gradients, offset, dims, kinds[0], there, indices, turned, is_turned, work, slopes
+    )
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST, parallel=True, nogil=True)
@@ -361,7 +339,7 @@ def choose(
     actions, log_probs = chosen
     n = len(actions)
     legal_starts, legal_columns = legal
-    x = hidden_forward(parameters, 0, dims_pi, kinds[0], there, np.arange(n), turned, work)
+    x = hidden_forward(parameters, 0, dims_pi, kinds[0], there, np.arange(n), turned, True, work)
     width, n_out = dims_pi[-2], dims_pi[-1]
     size = network_size(dims_pi)
     start = size - width * n_out - n_out
@@ -382,7 +360,7 @@ def state_values(parameters: Any, plan: Any, there: Any, n: int, turned: Any, wo
     """Fill the values."""
     dims_pi, dims_v, _, kinds = plan
     offset = network_size(dims_pi)
-    x = hidden_forward(parameters, offset, dims_v, kinds[0], there, np.arange(n), turned, work)
+    x = hidden_forward(parameters, offset, dims_v, kinds[0], there, np.arange(n), turned, True, work)
     width = dims_v[-2]
     start = offset + network_size(dims_v) - width - 1
     for b in range(n):

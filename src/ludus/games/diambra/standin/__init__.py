@@ -1,5 +1,5 @@
-"""An engine without ROMs: a small fighting game behind DIAMBRA's real protocol, for tests and for trying Ludus.
+"""A stand-in engine without ROMs: a small fighting game with DIAMBRA's real protocol, for tests and for trying Ludus.
 
-`fight` is the game, `opponent` who plays the other side, `drawing` its frames, `match` rounds and stages, `server` the
-protocol. It is not DIAMBRA's software and says so in every frame.
+`fight` is the game, `opponent` the computer player, `drawing` its frames, `match` rounds and stages, `server` the
+protocol. It is not DIAMBRA's software, and every frame says so.
 """

@@ -1,4 +1,4 @@
-"""The stand-in's frames: arena, health bars, clock, two fighters and what they do, and the words STAND-IN."""
+"""Frames of the stand-in: arena, health bars, clock, two fighters with their actions, and the text STAND-IN."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.games.diambra.standin.match import Match
 from ludus.types import Array
 
 WORDS = "STAND-IN"
-# Letters of four by five dots, a row each: bits from left to right.
+# Letters of four by five dots, one number per row: bits from left to right.
 _LETTERS = {
     "S": (7, 8, 6, 1, 14),
     "T": (14, 4, 4, 4, 4),
@@ -37,7 +37,7 @@ _GREY = np.array([0.299, 0.587, 0.114])
 
 
 def draw(match: Match, shape: tuple[int, int, int]) -> Array:
-    """The frame of `match` as it stands: (height, width, 1 or 3) bytes."""
+    """Return the current frame of `match`: (height, width, 1 or 3) bytes."""
     frame = _arena(shape, (match.stage - 1) % len(_SKIES)).copy()
     paint = _Painter(frame, shape[2])
     for side, fighter in enumerate(match.fight.fighters):
@@ -49,7 +49,7 @@ def draw(match: Match, shape: tuple[int, int, int]) -> Array:
 
 
 class _Painter:
-    """Boxes in parts of the frame's width and height."""
+    """Draws boxes, with coordinates as fractions of width and height."""
 
     def __init__(self, frame: Array, channels: int) -> None:
         self._frame = frame
@@ -95,7 +95,7 @@ def _draw_fighter(paint: _Painter, side: int, fighter: Fighter) -> None:
 
 @lru_cache(maxsize=32)
 def _arena(shape: tuple[int, int, int], scene: int) -> Array:
-    """What never moves, and says what this is."""
+    """Return the background with the text STAND-IN."""
     height, width, channels = shape
     frame = np.zeros(shape, dtype=np.uint8)
     paint = _Painter(frame, channels)

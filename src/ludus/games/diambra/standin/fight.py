@@ -1,13 +1,13 @@
-"""The stand-in's fight: two fighters on a line, blows with a wind-up, blocking, knock-outs. 60 ticks make a second.
+"""The fight of the stand-in: two fighters on a line, blows with a wind-up, blocking, knock-outs; 60 ticks per second.
 
-Places and reaches are in widths of the arena, blows in parts of a full health bar.
+Positions and reaches are fractions of the arena's width, damage is a fraction of a full health bar.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# Left, right and up, down of each move, in the order in which engines number them.
+# (left or right, up or down) of each move, in the engine's order.
 MOVES = ((0, 0), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))
 MOVE_NAMES = ("NoMove", "Left", "UpLeft", "Up", "UpRight", "Right", "DownRight", "Down", "DownLeft")
 
@@ -25,7 +25,7 @@ _LEFT_WALL, _RIGHT_WALL = 0.06, 0.94
 
 @dataclass(frozen=True)
 class Blow:
-    """Ticks before, while and after it can hit; how far it reaches; what it takes; ticks the other is hurt."""
+    """Ticks of wind-up, active phase and recovery; reach; damage; ticks that the other fighter is hurt."""
 
     windup: int
     active: int
@@ -45,7 +45,7 @@ FULL_BAR = 1.0
 
 @dataclass
 class Fighter:
-    """One side. `healths` has an entry for each of the team; the first that is left fights."""
+    """One side. `healths` has one entry per team member; the first with health left fights."""
 
     x: float
     facing: int
@@ -62,7 +62,7 @@ class Fighter:
 
     @property
     def active(self) -> int:
-        """Which of the team fights."""
+        """The index of the team member that fights."""
         return next((i for i, health in enumerate(self.healths) if health > 0), len(self.healths) - 1)
 
     @property
@@ -87,13 +87,13 @@ class Fighter:
 
     @property
     def guarding(self) -> bool:
-        """Holding back while doing nothing else blocks."""
+        """True if the fighter blocks: it holds back and does nothing else."""
         return not self.busy and self.air == 0 and self.move[0] == -self.facing
 
 
 @dataclass
 class Fight:
-    """One round. `tick` plays a sixtieth of a second."""
+    """One round. `tick` advances it by a sixtieth of a second."""
 
     singles: int
     """Attack numbers below this are single buttons, the others combinations: with a full bar, a super."""
@@ -111,7 +111,7 @@ class Fight:
         return abs(left.x - right.x)
 
     def tick(self, actions: list[tuple[int, int]]) -> None:
-        """Play one tick with a (move, attack) for each side."""
+        """Advance by one tick with a (move, attack) for each side."""
         for fighter, action in zip(self.fighters, actions, strict=True):
             self._begin(fighter, *action)
         for index, fighter in enumerate(self.fighters):
@@ -120,7 +120,7 @@ class Fight:
         if left.x != right.x:
             left.facing = 1 if left.x < right.x else -1
             right.facing = -left.facing
-        landing = [self._landing(side) for side in (0, 1)]  # both first: two blows of one tick both land
+        landing = [self._landing(side) for side in (0, 1)]  # computed first: two blows in one tick both land
         for side, blow in enumerate(landing):
             if blow is not None:
                 self._land(blow, self.fighters[side], self.fighters[1 - side])
@@ -152,7 +152,7 @@ class Fight:
         fighter.x = min(max(x, _LEFT_WALL), _RIGHT_WALL)
 
     def _landing(self, side: int) -> Blow | None:
-        """The blow of this side that meets the other in this tick."""
+        """Return the blow of this side that hits the other one in this tick, if any."""
         attacker, other = self.fighters[side], self.fighters[1 - side]
         blow = attacker.blow
         if blow is None or not attacker.striking or attacker.landed or self.distance > blow.reach:

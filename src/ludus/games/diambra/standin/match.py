@@ -1,4 +1,4 @@
-"""Rounds, stages, games and episodes around the stand-in's fights, and the states that an engine tells of them."""
+"""Rounds, stages, games and episodes of the stand-in's fights, and the states that an engine reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Bounds = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class FightRules:
-    """What sets a game apart, as the client lists it."""
+    """Properties of a game, as the client lists them."""
 
     game_id: str
     title: str
@@ -34,7 +34,7 @@ class FightRules:
 
     @classmethod
     def of(cls, listed: dict[str, Any]) -> FightRules:
-        """From the client's entry of the game."""
+        """Create the rules from the client's entry of the game."""
 
         def bounds(states: dict[str, list[Any]]) -> dict[str, Bounds]:
             return {name: (kind, low, high) for name, (kind, low, high) in states.items()}
@@ -58,7 +58,7 @@ class FightRules:
 
     @property
     def health(self) -> tuple[int, int]:
-        """What the health of one fighter goes down to, and where it begins."""
+        """The lowest and the initial health of one fighter."""
         _, low, high = self.player["health" if "health" in self.player else "health_1"]
         return low, high
 
@@ -74,7 +74,7 @@ class FightRules:
 
 @dataclass(frozen=True)
 class FightSeat:
-    """Who plays: the side it has (0 for P1) and its characters, by their numbers."""
+    """A player: its side (0 for P1) and its characters, by their numbers."""
 
     side: int
     characters: tuple[int, ...]
@@ -83,7 +83,7 @@ class FightSeat:
 
 @dataclass(frozen=True)
 class EpisodeRules:
-    """What an episode is played with. `continue_game` is a chance, or minus the number of continues."""
+    """Settings of an episode. `continue_game` is a probability, or minus the number of continues."""
 
     seed: int
     difficulty: int
@@ -93,7 +93,7 @@ class EpisodeRules:
 
 @dataclass
 class Done:
-    """What ended with the last step."""
+    """The events of the last step: the end of a round, stage, game or episode."""
 
     round: bool = False
     stage: bool = False
@@ -102,7 +102,7 @@ class Done:
 
 
 class Match:
-    """One episode of the game `rules`, for one player against the stand-in's own or for two."""
+    """One episode of a game, for one player against the computer or for two players."""
 
     def __init__(self, rules: FightRules, episode: EpisodeRules, step_ratio: int) -> None:
         self.rules = rules
@@ -126,16 +126,16 @@ class Match:
 
     @property
     def own_side(self) -> int:
-        """The side whose reward is told: that of the first player."""
+        """The side whose reward is reported: that of the first player."""
         return self.episode.players[0].side
 
     @property
     def timer(self) -> int:
-        """Seconds left, as shown."""
+        """The seconds left, as shown."""
         return max(0, self.rules.seconds - self.ticks // TICKS_PER_SECOND)
 
     def step(self, actions: list[tuple[int, int]]) -> None:
-        """Play one step: the first player's action, and the second's where there are two."""
+        """Play one step: the first player's action, and the second's if there are two players."""
         own, rival = self.own_side, 1 - self.own_side
         before = [self._points(side) for side in (0, 1)]
         self.done = Done()
@@ -156,12 +156,12 @@ class Match:
             self._end_round()
 
     def states(self, side: int) -> dict[str, int]:
-        """What the engine tells of one side, each value within its bounds."""
+        """Return the reported states of one side, each within its bounds."""
         fighter = self.fight.fighters[side]
-        told = self._told(side, fighter)
+        known = self._known_states(side, fighter)
         found = {}
         for name, (_, low, high) in self.rules.player.items():
-            value = told.get(name, low)
+            value = known.get(name, low)
             if name.endswith("_bar"):
                 value = low + round((high - low) * (fighter.dizziness if name == "stun_bar" else fighter.bar))
             found[name] = low if value < low else high if value > high else value
@@ -170,13 +170,13 @@ class Match:
     def common_states(self) -> dict[str, int]:
         return {"stage": self.stage, "timer": self.timer}
 
-    # Within
+    # Internals
 
-    def _told(self, side: int, fighter: Fighter) -> dict[str, int]:
-        """The states that are no bars, by name, of every game."""
+    def _known_states(self, side: int, fighter: Fighter) -> dict[str, int]:
+        """Return the states other than bars, by name, for all games."""
         team = self.characters[side]
-        told = {
-            "side": int(fighter.facing < 0),  # 0 stands left of the other
+        known = {
+            "side": int(fighter.facing < 0),  # 0: left of the other
             "wins": self.wins[side],
             "character": team[min(fighter.active, len(team) - 1)],
             "health": self._health(fighter.healths[0]),
@@ -187,10 +187,10 @@ class Match:
             "super_max_count": 1,
         }
         for number, character in enumerate(team, start=1):
-            told[f"character_{number}"] = character
+            known[f"character_{number}"] = character
         for number, health in enumerate(fighter.healths, start=1):
-            told[f"health_{number}"] = self._health(health)
-        return told
+            known[f"health_{number}"] = self._health(health)
+        return known
 
     def _health(self, part: float) -> int:
         low, high = self.rules.health
@@ -232,12 +232,12 @@ class Match:
             self._draw_rival()
         else:
             self.done.game = True
-            if not self._goes_on():
+            if not self._continues_game():
                 self.done.episode = True
                 return
         self.wins = [0, 0]
 
-    def _goes_on(self) -> bool:
+    def _continues_game(self) -> bool:
         chance = self.episode.continue_game
         if chance >= 0:
             return self._chance.random() < chance

@@ -1,4 +1,4 @@
-"""The stand-in behind the real protocol: DIAMBRA's own generated classes, one game at a time, over gRPC."""
+"""gRPC server of the stand-in: DIAMBRA's own generated classes, one game at a time."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _SIDES = (model.RamStatesCategories.P1, model.RamStatesCategories.P2)
 
 
 class EngineStandIn(service.EnvServerServicer):  # type: ignore[misc]  # generated without types
-    """Answers the five calls. `game_id` None plays whatever is asked for; `step_ms` is how long a step takes at least.
+    """Answers the five calls. `game_id` None plays any game; `step_ms` is the minimum duration of a step.
 
-    `counts` says how often each call came, for whoever watches.
+    `counts` has the number of calls by name, for tests.
     """
 
     def __init__(self, game_id: str | None = None, step_ms: float = 0.0) -> None:
@@ -40,9 +40,9 @@ class EngineStandIn(service.EnvServerServicer):  # type: ignore[misc]  # generat
             self.counts["EnvInit"] += 1
             listed = available_games(False)
             if self._only not in (None, request.game_id):
-                _refuse(context, f"this stand-in engine plays {self._only}, not {request.game_id}")
+                _refuse(context, f"this stand-in engine plays only {self._only}, got {request.game_id}")
             if request.game_id not in listed:
-                _refuse(context, f"no game is called '{request.game_id}'")
+                _refuse(context, f"unknown game '{request.game_id}'")
             self._rules = rules = FightRules.of(listed[request.game_id])
             self._match = None
             height, width, channels = rules.frame_shape
@@ -60,7 +60,10 @@ class EngineStandIn(service.EnvServerServicer):  # type: ignore[misc]  # generat
             if rules is None:
                 _out_of_order(context, "Reset before EnvInit")
             if len(request.player_settings) != self._n_players:
-                _refuse(context, f"{len(request.player_settings)} players are set, not {self._n_players}")
+                _refuse(
+                    context,
+                    f"expected settings of {self._n_players} players, got {len(request.player_settings)}",
+                )
             players = tuple(self._player(rules, one, context) for one in request.player_settings)
             episode = EpisodeRules(
                 request.random_seed, max(1, request.difficulty), request.continue_game, players
@@ -78,7 +81,7 @@ class EngineStandIn(service.EnvServerServicer):  # type: ignore[misc]  # generat
             if match.done.episode:
                 _out_of_order(context, "Step after the end of an episode")
             if len(request.actions) != self._n_players:
-                _refuse(context, f"{len(request.actions)} actions for {self._n_players} players")
+                _refuse(context, f"expected {self._n_players} actions, got {len(request.actions)}")
             match.step([(action.move, action.attack) for action in request.actions])
             answer = self._answer(match)
         left = self._step_seconds - (time.perf_counter() - began)
@@ -98,7 +101,7 @@ class EngineStandIn(service.EnvServerServicer):  # type: ignore[misc]  # generat
 
     def _player(self, rules: FightRules, settings: Any, context: Any) -> FightSeat:
         if settings.role not in _SIDES:
-            _refuse(context, f"a player is P1 or P2, not {settings.role}")
+            _refuse(context, f"expected role P1 or P2, got {settings.role}")
         unknown = [name for name in settings.characters if name not in rules.characters]
         if unknown:
             _refuse(context, f"{rules.game_id} has no character '{unknown[0]}'")
@@ -134,13 +137,13 @@ class EngineStandIn(service.EnvServerServicer):  # type: ignore[misc]  # generat
         return reply
 
     def _answer(self, match: Match) -> bytes:
-        """The response in bytes: of protocol messages laid end to end, a reader makes one.
+        """Return the response as bytes. Concatenated protobuf messages are parsed as one.
 
-        Most parts repeat from step to step, and the pure Python of this protobuf takes a millisecond for them.
+        Most parts repeat from step to step, and encoding them in pure Python takes a millisecond.
         """
         frame = draw(match, self._shape).tobytes()
-        told = self._categories(match.common_states(), match.states(0), match.states(1))
-        parts = [_states_in_bytes(category, tuple(states.items())) for category, states in told]
+        reported = self._categories(match.common_states(), match.states(0), match.states(1))
+        parts = [_states_in_bytes(category, tuple(states.items())) for category, states in reported]
         done = match.done
         happened = _happened_in_bytes(match.reward, done.round, done.stage, done.game, done.episode)
         return b"".join([_before_frame(len(frame)), frame, *parts, happened])
@@ -150,9 +153,9 @@ class EngineStandIn(service.EnvServerServicer):  # type: ignore[misc]  # generat
 
 
 class Serving:
-    """A stand-in that listens: `address` says where. Port 0 lets the system choose. Close it in the end.
+    """A stand-in that listens on `address`. Port 0 chooses a free port. Close it at the end.
 
-    Raises OSError when the port is taken.
+    OSError if the port is in use.
     """
 
     def __init__(self, standin: Any, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -161,10 +164,10 @@ class Serving:
         self._server.add_generic_rpc_handlers((_handlers(standin),))
         try:
             chosen = self._server.add_insecure_port(f"{host}:{port}")
-        except RuntimeError as error:  # gRPC's own way to say it
-            raise OSError(f"cannot listen at {host}:{port}: {error}") from error
+        except RuntimeError as error:  # raised by newer versions of gRPC
+            raise OSError(f"cannot listen on {host}:{port}: {error}") from error
         if chosen == 0:
-            raise OSError(f"cannot listen at {host}:{port}")
+            raise OSError(f"cannot listen on {host}:{port}")
         self.address = f"{host}:{chosen}"
         self._server.start()
 
@@ -189,7 +192,7 @@ def _states_in_bytes(category: int, states: tuple[tuple[str, int], ...]) -> byte
 
 @lru_cache(maxsize=4)
 def _before_frame(size: int) -> bytes:
-    """What stands before the bytes of a frame in a response that has nothing else."""
+    """Return the bytes before a frame in a response without other fields."""
     reply = model.StepResetResponse()
     reply.observation.frame = bytes(size)
     return bytes(reply.SerializeToString()[:-size])
@@ -210,7 +213,7 @@ def _happened_in_bytes(
 
 
 def _handlers(standin: Any) -> Any:
-    """The service as DIAMBRA declares it, except that responses may be bytes already."""
+    """Return the service as DIAMBRA declares it, except that responses may already be bytes."""
     requests = {
         "EnvInit": model.EnvSettings,
         "Reset": model.EnvSettings.EpisodeSettings,

@@ -1,5 +1,5 @@
-"""A stand-in for Unity builds: connects, registers and answers as one does, and simulates the tank tasks in Python.
+"""A stand-in for Unity builds: it connects, registers and answers like a build, and simulates the tank tasks in Python.
 
-It is for tests, for development, and for trying Ludus without Unity. It says that it is no Unity build when it starts,
-in the log of every endpoint it connects to, and in every answer (`compressed_image.header.frame_id`).
+It is for tests, for development, and for trying Ludus without Unity. It identifies itself as a stand-in when it starts,
+in the log of every endpoint, and in every answer (`compressed_image.header.frame_id`).
 """

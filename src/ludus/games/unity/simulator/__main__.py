@@ -1,4 +1,4 @@
-"""`python -m ludus.games.unity.simulator`: a stand-in with the command line of a Unity build, so that it can be one."""
+"""`python -m ludus.games.unity.simulator`: the stand-in with the command line of a Unity build."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--sample-time", type=float, default=0.0)
     parser.add_argument("--fixed-delta-time", type=float, default=0.01)
     parser.add_argument("--fixed-updates-per-step", type=int, default=10)
-    for ignored in ("--pause", "--time-scale"):  # it stands still between steps, and is as fast as it can be
+    for ignored in ("--pause", "--time-scale"):  # it always pauses between steps, and runs at full speed
         parser.add_argument(ignored)
     parser.add_argument("--headless", action="store_true")
     given = parser.parse_args()

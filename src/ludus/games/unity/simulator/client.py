@@ -1,4 +1,4 @@
-"""The wire side of the stand-in: what a Unity build says to the endpoint, one connection per simulator."""
+"""The network side of the stand-in: the protocol of a Unity build, one connection per simulator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 
 @dataclass(frozen=True)
 class StandInOptions:
-    """How a stand-in plays: `latency` seconds before each answer, `camera` pixels of its picture (0: none)."""
+    """Options of a stand-in: `latency` seconds before each answer, `camera` image size in pixels (0: no image)."""
 
     use_case: str = "uc1"
     seed: int = 0
@@ -33,7 +33,7 @@ class StandInOptions:
 
 
 class UnityStandIn:
-    """One simulator. `run` connects, serves, and connects again until it is cancelled."""
+    """One simulator. `run` connects, serves, and reconnects until it is cancelled."""
 
     def __init__(self, index: int, options: StandInOptions = StandInOptions()) -> None:  # noqa: B008  # frozen
         self.index = index
@@ -52,33 +52,33 @@ class UnityStandIn:
         self._responses = {"step": codecs[services.step.response], "reset": codecs[services.reset.response]}
 
     async def run(self, host: str, port: int) -> None:
-        """Until cancelled. A connection that is refused or breaks is tried again."""
-        pause, told = _FIRST_PAUSE, False
+        """Connect and serve until cancelled. A refused or broken connection is retried."""
+        pause, reported = _FIRST_PAUSE, False
         while True:
             try:
                 reader, writer = await asyncio.open_connection(host, port)
             except OSError as error:
-                if not told:
+                if not reported:
                     self.say(
-                        f"simulator {self.index}: nobody listens at {host}:{port} yet ({error}); trying again"
+                        f"simulator {self.index}: connection to {host}:{port} failed ({error}); retrying"
                     )
-                    told = True
+                    reported = True
             else:
                 self.say(f"simulator {self.index}: connected to {host}:{port}")
-                pause, told = _FIRST_PAUSE, False
+                pause, reported = _FIRST_PAUSE, False
                 try:
                     await self.serve(reader, writer)
                 except (OSError, asyncio.IncompleteReadError):
-                    self.say(f"simulator {self.index}: {host}:{port} closed the connection; trying again")
+                    self.say(f"simulator {self.index}: {host}:{port} closed the connection; retrying")
                 except (frames.FrameError, CdrError) as error:
-                    self.say(f"simulator {self.index}: {host}:{port} sent garbage ({error}); trying again")
+                    self.say(f"simulator {self.index}: {host}:{port} sent invalid data ({error}); retrying")
                 finally:
                     writer.close()
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Shake hands, register, answer."""
+        """Do the handshake, register the services, answer requests."""
         writer.write(frames.KEEPALIVE)
         call: int | None = None
         while True:
@@ -97,11 +97,11 @@ class UnityStandIn:
                     + frames.pack_frame(frame.destination, answer)
                 )
                 call = None
-                with contextlib.suppress(ConnectionError):  # the next read tells
+                with contextlib.suppress(ConnectionError):  # the next read raises
                     await writer.drain()
 
     def register(self, writer: asyncio.StreamWriter) -> None:
-        """Name the services, with the NUL that Unity counts into its texts."""
+        """Register the services, with the final NUL that Unity adds to strings."""
         for service, described in (
             ("step", self.use_case.services.step),
             ("reset", self.use_case.services.reset),
@@ -112,7 +112,7 @@ class UnityStandIn:
         writer.write(frames.pack_frame("__log", hello.encode() + b"\0"))
 
     def answer(self, service: str, payload: bytes, received: int) -> bytes:
-        """The response to a call of `service`, received at a time in nanoseconds."""
+        """Return the response to a call of `service`; `received` is a time in nanoseconds."""
         request = self._requests[service].decode(payload)
         if service == "reset":
             self.yard.reset()
@@ -142,7 +142,7 @@ async def run_simulators(
     first: int = 0,
     say: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """`n` stand-ins, number `first` at `port`, the others at the ports after it; until cancelled."""
+    """Run `n` stand-ins until cancelled: number `first` at `port`, the others at the following ports."""
     standins = [UnityStandIn(index, options) for index in range(first, first + n)]
     for standin in standins:
         standin.say = say

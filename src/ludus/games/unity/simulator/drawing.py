@@ -1,4 +1,4 @@
-"""The yard from above as a PNG: what a camera over it would see."""
+"""Camera image of the yard from above, as a PNG."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TARGET, _TANK, _GUN = (217, 72, 15), (37, 99, 235), (15, 23, 42)
 
 
 def draw(yard: Yard, size: int) -> Array:
-    """(size, size, 3) bytes."""
+    """Return an image of shape (size, size, 3)."""
     half = YARD + 0.5
     line = (np.arange(size) + 0.5) / size * 2 * half - half
     x, y = np.meshgrid(line, -line)
@@ -46,7 +46,9 @@ def draw(yard: Yard, size: int) -> Array:
 
 def as_png(image: Array) -> bytes:
     height, width, _ = image.shape
-    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # every row begins with its filter: none
+    rows = np.zeros(
+        (height, 1 + 3 * width), np.uint8
+    )  # every row begins with its filter type: 0 for no filter
     rows[:, 1:] = image.reshape(height, -1)
 
     def chunk(name: bytes, data: bytes) -> bytes:

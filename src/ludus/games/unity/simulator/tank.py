@@ -1,6 +1,7 @@
 """The tank tasks: a tank in a walled yard with round obstacles, and a target to reach (uc1), hunt (uc2) or duel (uc3).
 
-Metres, seconds; angles in degrees in messages and radians inside; y is ahead. All chance comes from one seed.
+Units are metres and seconds; angles are degrees in messages and radians in the code; y is ahead. One seed sets all
+random numbers.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import numpy as np
 
 from ludus.types import Array
 
-YARD = 12.0  # from the middle to each wall
+YARD = 12.0  # distance from the centre to each wall
 RADIUS = 0.8
 RAYS = 20
 RANGE = 10.0
 MAX_HEALTH = 100.0
-BUMP = 5.0  # health that driving into something costs, per step
-REACH = 1.5  # how near counts as there, and for how long
-STAY = 0.3
+BUMP = 5.0  # health lost per step of driving into something
+REACH = 1.5  # distance at which the target counts as reached
+STAY = 0.3  # seconds to stay there
 SHOT_RANGE, SHOT_DAMAGE, FIRE_RATE = 20.0, 20.0, 2.0
 ENEMY_RANGE, ENEMY_DAMAGE, ENEMY_RATE, ENEMY_AIM = 12.0, 10.0, 0.7, 0.4
 _RAY_ANGLES = np.arange(RAYS) * (2.0 * math.pi / RAYS)
@@ -28,7 +29,7 @@ _RAY_ANGLES = np.arange(RAYS) * (2.0 * math.pi / RAYS)
 
 @dataclass
 class Body:
-    """Something that drives."""
+    """A tank or a target that drives."""
 
     x: float = 0.0
     y: float = 0.0
@@ -73,17 +74,17 @@ class Yard:
         self.reset()
 
     def reset(self) -> None:
-        """A new yard: tank, target, then obstacles that leave both free."""
+        """Create a new yard: tank, target, then obstacles that keep away from both."""
         rng = self._rng
-        self.tank = Body(*self._anywhere(), heading=float(rng.uniform(-math.pi, math.pi)))
-        self.target = Body(*self._anywhere(), heading=float(rng.uniform(-math.pi, math.pi)))
+        self.tank = Body(*self._random_position(), heading=float(rng.uniform(-math.pi, math.pi)))
+        self.target = Body(*self._random_position(), heading=float(rng.uniform(-math.pi, math.pi)))
         while self.tank.distance(self.target) < 4.0:
-            self.target.x, self.target.y = self._anywhere()
+            self.target.x, self.target.y = self._random_position()
         circles: list[tuple[float, float, float]] = []
         for _ in range(50 * self.n_obstacles):
             if len(circles) == self.n_obstacles:
                 break
-            x, y = self._anywhere()
+            x, y = self._random_position()
             radius = float(rng.uniform(0.7, 1.5))
             clear = radius + RADIUS + 1.0
             if all(math.hypot(x - body.x, y - body.y) > clear for body in (self.tank, self.target)):
@@ -91,10 +92,10 @@ class Yard:
         self.obstacles = np.array(circles).reshape(-1, 3)
         self.turret = self.cooldown = self.timer = self._enemy_cooldown = 0.0
         self.fired = False
-        self._goal = self._anywhere()
+        self._goal = self._random_position()
 
     def step(self, action: dict[str, Any]) -> None:
-        """Drive, turn the turret, shoot, as a TankAction says, for one sample time."""
+        """Drive, turn the turret and shoot for one sample time, as a TankAction describes."""
         wanted, gun = action["target_twist"], action["turret_actuator"]
         if not self._drive(self.tank, _limited(wanted["y"], 5.0), _limited(wanted["theta"], 5.0)):
             self.tank.health -= BUMP
@@ -111,8 +112,8 @@ class Yard:
             self._target_acts()
 
     def state(self) -> dict[str, Any]:
-        """The AgentState message."""
-        ranges, tags, ahead = self._look()
+        """Return the AgentState message."""
+        ranges, tags, ahead = self._scan_with_turret()
         turret = {
             "current_angle": math.degrees(self.turret),
             "max_laser_range": SHOT_RANGE,
@@ -147,11 +148,11 @@ class Yard:
         return {"tank": tank, "target_tank": target}
 
     def scan(self) -> tuple[Array, Array]:
-        """How far each ray gets, and what it meets: 0 nothing, 1 a wall, 2 an obstacle."""
-        return self._look()[:2]
+        """Return the length of each ray, and what it hits: 0 nothing, 1 a wall, 2 an obstacle."""
+        return self._scan_with_turret()[:2]
 
-    def _look(self) -> tuple[Array, Array, float]:
-        """As `scan`, and how far the turret could shoot."""
+    def _scan_with_turret(self) -> tuple[Array, Array, float]:
+        """Return `scan` and the free distance along the turret."""
         walls, circles = self._cast(self.tank.heading + np.append(_RAY_ANGLES, self.turret))
         free = np.minimum(walls, circles)
         ranges = np.minimum(free[:RAYS], RANGE)
@@ -159,7 +160,7 @@ class Yard:
         return ranges.astype(np.float32), tags, float(free[RAYS])
 
     def _cast(self, angles: Array) -> tuple[Array, Array]:
-        """Distances along `angles` from the tank to the walls and to the nearest obstacle."""
+        """Return the distances along `angles` from the tank to the walls and to the nearest obstacle."""
         across, ahead = -np.sin(angles), np.cos(angles)
         with np.errstate(divide="ignore"):
             walls = np.minimum(
@@ -180,7 +181,7 @@ class Yard:
         return float(min(walls[0], circles[0]))
 
     def _drive(self, body: Body, speed: float, turning: float) -> bool:
-        """Move for one sample time, half of the way to the wanted speeds; False where something is in the way."""
+        """Move for one sample time; speeds change half way to the given ones. Returns False if it is blocked."""
         body.speed += 0.5 * (speed - body.speed)
         body.turning += 0.5 * (turning - body.turning)
         body.heading = _wrapped(body.heading + body.turning * self.dt)
@@ -205,15 +206,15 @@ class Yard:
         return near and self._free_way(bearing) >= distance - RADIUS
 
     def _target_acts(self) -> None:
-        """It drives from place to place; in uc3 it also shoots."""
+        """Drive the target between random points; in uc3 it also shoots."""
         target = self.target
         if math.hypot(self._goal[0] - target.x, self._goal[1] - target.y) < 1.0:
-            self._goal = self._anywhere()
+            self._goal = self._random_position()
         bearing = math.atan2(target.x - self._goal[0], self._goal[1] - target.y)
         turn = _wrapped(bearing - target.heading)
         speed = (2.0 if self.use_case == "uc2" else 3.0) * max(0.0, math.cos(turn))
         if not self._drive(target, speed, _limited(3.0 * turn, 3.0)):
-            self._goal = self._anywhere()
+            self._goal = self._random_position()
         self._enemy_cooldown = max(0.0, self._enemy_cooldown - self.dt)
         near = target.distance(self.tank) < ENEMY_RANGE
         if self.use_case == "uc3" and near and self._enemy_cooldown == 0.0:
@@ -221,7 +222,7 @@ class Yard:
             if self._rng.random() < ENEMY_AIM:
                 self.tank.health -= ENEMY_DAMAGE
 
-    def _anywhere(self) -> tuple[float, float]:
+    def _random_position(self) -> tuple[float, float]:
         x, y = self._rng.uniform(2.0 - YARD, YARD - 2.0, 2)
         return float(x), float(y)
 

@@ -124,7 +124,7 @@ export class RunPage {
 
   buttons() {
     const { run, control } = this;
-    const report = this.data.has.report ? h("a", { class: "button", href: path(this.id, "/report"), target: "_blank", rel: "noopener" }, "Report") : null;
+    const report = h("a", { class: "button", href: path(this.id, "/report"), target: "_blank", rel: "noopener" }, "Report");
     if (run.status === "running") {
       return [report, h("button", {
         type: "button", id: "stop", disabled: control.stopping, onclick: () => this.stop(),

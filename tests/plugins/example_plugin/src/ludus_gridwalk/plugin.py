@@ -1,4 +1,4 @@
-"""What GridWalk adds to Ludus. Only names: nothing else is imported until it is used."""
+"""Everything that GridWalk adds to Ludus. Only names: nothing else is imported until it is used."""
 
 from __future__ import annotations
 
