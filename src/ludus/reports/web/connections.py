@@ -26,7 +26,6 @@ REQUEST_SECONDS = 10.0
 """Time limit for a client to send a request, head and body together."""
 
 MOST_CONNECTIONS = 512
-MOST_WAITING_PER_CLIENT = 64
 _ACCEPTED_AT_ONCE = 16
 _QUEUE = 1024
 
@@ -36,6 +35,7 @@ class ConnectionTable:
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._most_waiting = most_waiting(most)
         self._waiting: dict[str, dict[DashboardConnection, None]] = {}
         self._admitted: dict[DashboardConnection, None] = {}
 
@@ -43,7 +43,7 @@ class ConnectionTable:
         """Add a new connection, and close an old one if there are too many."""
         of_client = self._waiting.setdefault(connection.client_name, {})
         of_client[connection] = None
-        if len(of_client) > MOST_WAITING_PER_CLIENT:
+        if len(of_client) > self._most_waiting:
             self._close(next(iter(of_client)))
         elif len(self._admitted) + sum(map(len, self._waiting.values())) > self._most:
             crowd = max(self._waiting.values(), key=len)
@@ -148,9 +148,20 @@ class DashboardServer(uvicorn.Server):
 
 
 def most_connections() -> int:
-    """Return how many connections may be open: half of the files that this process may open, or fewer."""
+    """Return how many connections may be open: three quarters of this process's open-file limit, or fewer."""
     files = open_files_limit()
-    return MOST_CONNECTIONS if files is None else max(min(MOST_CONNECTIONS, files // 2), _ACCEPTED_AT_ONCE)
+    return (
+        MOST_CONNECTIONS if files is None else max(min(MOST_CONNECTIONS, files * 3 // 4), _ACCEPTED_AT_ONCE)
+    )
+
+
+def most_waiting(connections: int) -> int:
+    """Return how many of `connections` one client may hold before it has sent a whole request.
+
+    A large share: a new connection is closed only after this many newer ones arrived, and until then its request must
+    be read. The rest stays free for other clients.
+    """
+    return connections * 3 // 4
 
 
 def _client_name(address: tuple[str, int] | None) -> str:
