@@ -70,6 +70,8 @@ class Plugin:
     vector_envs: functions from an object given to `create_trainer` to a `gymnasium.vector.VectorEnv`, None for others.
     signals: env id pattern -> function of no arguments that returns (signals, action names), see envs/signals.py.
     episode_reports: `kind` of an episode report -> class that summarises such reports (envs/episode_reports.py).
+    replay_recorders: env id pattern -> function (LoadedPolicy, EnvSpec, seeds, folder=, deterministic=, max_steps=)
+        that evaluates as `evaluate` does, saves a replay of each episode in the folder, returns an EvaluationResult.
     report_sections: functions from a RunDirectory to a section of the report page, "" where it has nothing to say.
     metric_titles: metric name -> title of its chart.
     human_play: env id -> function (seeds, output) for a person at the terminal; returns an EpisodeRecord each.
@@ -110,6 +112,7 @@ class Plugin:
     vector_envs: tuple[str, ...] = ()
     signals: References = field(default_factory=dict)
     episode_reports: References = field(default_factory=dict)
+    replay_recorders: References = field(default_factory=dict)
     report_sections: tuple[str, ...] = ()
     metric_titles: Mapping[str, str] = field(default_factory=dict)
     human_play: References = field(default_factory=dict)

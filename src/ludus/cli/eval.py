@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -45,6 +46,14 @@ def evaluate(
     ] = None,
     stochastic: Stochastic = False,
     max_steps: MaxSteps = None,
+    replays: Annotated[
+        Path | None,
+        typer.Option(
+            "--replays",
+            metavar="DIR",
+            help="Save a replay of every episode there, for games that have replays; they are played one by one.",
+        ),
+    ] = None,
     root: Root = "runs",
     json: Json = False,
     quiet: Quiet = False,
@@ -54,7 +63,7 @@ def evaluate(
     from ludus.cli.configured import resolve_policy
     from ludus.cli.player import seat
     from ludus.envs.seeds import number_of_seed
-    from ludus.evaluation.evaluate import evaluate as play_all
+    from ludus.evaluation.evaluate import evaluate as play_only
     from ludus.evaluation.load import RANDOM
     from ludus.tracking.progress import mean_and_spread, number
 
@@ -62,6 +71,7 @@ def evaluate(
     meant = resolve_policy(policy, root, env)
     chosen = _chosen_seeds(seed, seeds, episodes)
     player = seat(meant.policy, env, meant.root, number_of_seed(chosen[0]))
+    play_all = play_only if replays is None else _recorder(player.spec.id, replays)
     with output.console.status("playing") if output.console.is_terminal and not quiet else nullcontext():
         result = play_all(
             player.policy,
@@ -90,11 +100,31 @@ def evaluate(
     deterministic = not stochastic and player.policy.name != RANDOM
     manner = "deterministic" if deterministic else "sampled actions"
     rows.append(("episodes", f"{len(chosen)}, {manner}, {_described(chosen, seeds)}"))
+    data = {**summary, **player.as_dict(), "seed": chosen[0], "deterministic": deterministic}
+    if replays is not None:
+        rows.append(("replays", f"{len(chosen)} files in {replays}"))
+        data["replays"] = str(replays)
     output.pairs(rows)
-    output.result(
-        {**summary, **player.as_dict(), "seed": chosen[0], "deterministic": deterministic},
-        short=f"{result.mean_reward:g}",
-    )
+    output.result(data, short=f"{result.mean_reward:g}")
+
+
+def _recorder(env_id: str, folder: Path) -> Any:
+    """Return the function that evaluates and saves replays; UserError if the env has no replays."""
+    from ludus.plugins import match_env
+
+    where = f"command line: --replays {folder}"
+    recorder = match_env("replay_recorders", env_id)
+    if recorder is None:
+        raise UserError(
+            f"'{env_id}' has no replays",
+            where=where,
+            fix="leave out --replays; `ludus video` records any env",
+        )
+    if folder.exists() and not folder.is_dir():
+        raise UserError(
+            f"'{folder}' is not a folder", where=where, fix="give a folder; it is made if missing"
+        )
+    return partial(recorder, folder=folder)
 
 
 def _chosen_seeds(seed: str, path: Path | None, episodes: int | None) -> list[EpisodeSeed]:

@@ -23,10 +23,22 @@ CLOCK_BUTTON = '<button type="button" data-do="clock" aria-pressed="false">over 
 _TAG = re.compile("<(?!/?extra>)")  # `extra` is our own: it ends a hover text
 
 
-def html_page(title: str, subtitle: str, parts: Iterable[str], buttons: str = "") -> str:
-    """Return a page in the common style; `parts` and `buttons` are HTML, the rest is text."""
+def html_page(
+    title: str,
+    subtitle: str,
+    parts: Iterable[str],
+    buttons: str = "",
+    *,
+    own_style: str = "",
+    own_script: str | None = None,
+) -> str:
+    """Return a page in the common style; `parts` and `buttons` are HTML, titles are text.
+
+    A page without figures brings its own script instead of Plotly.
+    """
     style, script = ((files("ludus.reports") / name).read_text("utf-8") for name in ("page.css", "page.js"))
-    scripts = (get_plotlyjs(), script)
+    style += own_style
+    scripts = (get_plotlyjs() if own_script is None else own_script, script)
     text = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">'

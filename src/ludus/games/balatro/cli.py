@@ -10,6 +10,7 @@ import typer
 from ludus.cli.commands import Commands, Json, examples
 from ludus.cli.output import Output, plain_table
 from ludus.errors import EXIT_FAULT
+from ludus.games.balatro.replay_commands import SHOW_EXAMPLES, VERIFY_EXAMPLES, show, verify
 
 if TYPE_CHECKING:
     from ludus.games.balatro.replay import ReplayAgreement
@@ -73,6 +74,9 @@ def replay(files: Files, json: Json = False) -> None:
         total.disagree += one.disagree
     _report(total, "recorded games and actions", output)
 
+
+balatro_app.command("verify", epilog=VERIFY_EXAMPLES)(verify)
+balatro_app.command("show", epilog=SHOW_EXAMPLES)(show)
 
 Deck = Annotated[str, typer.Option(metavar="NAME", help="Deck, such as red or erratic.")]
 Stake = Annotated[int, typer.Option(metavar="N", min=1, max=8, help="Stake from 1 (White) to 8 (Gold).")]

@@ -110,7 +110,7 @@ class BalatroEnv(gym.Env[Any, Any], TextSeeds):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Apply one action; `actions.describe` puts it in words."""
-        self._action[0] = self._table[0, action] if self._moves else action
+        self._action[0] = self.engine_action(action)
         step(
             self.games.s,
             self.games.f,
@@ -138,6 +138,15 @@ class BalatroEnv(gym.Env[Any, Any], TextSeeds):
             info["balatro"] = info[REPORT] = episode_report(self.games.s[0], self.games.f[0])
             info["is_success"] = bool(self.games.s[0, st.WON])
         return self._observation(), float(self._reward[0]), done == 1, done == 2, info
+
+    def engine_action(self, action: int) -> int:
+        """Return the index in `actions.py` of an action of this env, as it is now; -1 for an unavailable move."""
+        return int(self._table[0, action]) if self._moves else action
+
+    @property
+    def last_action(self) -> int:
+        """Return the index in `actions.py` of the last step's action."""
+        return int(self._action[0])
 
     def action_masks(self) -> BoolArray:
         """Return the mask of the legal actions."""

@@ -30,6 +30,7 @@ PLUGIN = Plugin(
     env_support={"ludus/Balatro-*": "ludus.games.balatro.support:SUPPORT"},
     signals={"ludus/Balatro-*": "ludus.games.balatro.signals:signals"},
     episode_reports={"balatro": "ludus.games.balatro.metrics:BalatroMetrics"},
+    replay_recorders={"ludus/Balatro-*": "ludus.games.balatro.replay_recording:record_games"},
     report_sections=("ludus.games.balatro.report_section:game_section",),
     metric_titles={
         f"{prefix}/{name}": title for name, title in _TITLES.items() for prefix in ("eval", "balatro")

@@ -14,23 +14,22 @@ from ludus.games.balatro import actions as act
 from ludus.games.balatro import names as n
 from ludus.games.balatro import state as st
 from ludus.games.balatro import tally
+from ludus.games.balatro.action_words import action_words
 from ludus.games.balatro.engine import begin, observe, step
 from ludus.games.balatro.env import NO_LOG, NO_QUEUE
 from ludus.games.balatro.facts import (
     BOOSTER_NAMES,
     HANDS,
     ITEM_NAMES,
-    TAG_NAMES,
     VOUCHER_NAMES,
 )
-from ludus.games.balatro.lineup import joker_sell_value
 from ludus.games.balatro.observation import observation_size
 from ludus.games.balatro.render import card_text, item_text, short
 from ludus.games.balatro.report import episode_report
 from ludus.games.balatro.scoring import evaluate
 from ludus.games.balatro.seeds import seed_code
 from ludus.games.balatro.settings import BalatroSettings
-from ludus.games.balatro.shop import booster_price, reroll_cost, shop_price, voucher_price
+from ludus.games.balatro.shop import booster_price, shop_price, voucher_price
 from ludus.types import Array, BoolArray
 
 _LOG_ROWS = 400
@@ -151,7 +150,7 @@ class HumanTable:
         """Apply a legal action and set the message about its result."""
         done, reward = np.zeros(1, dtype=np.uint8), np.zeros(1)
         log = np.zeros((_LOG_ROWS, 6))
-        before, words = int(self.s[st.MONEY]), self._words(action)
+        before, words = int(self.s[st.MONEY]), action_words(self.s, action)
         cards = {int(p): card_text(int(self.s[st.CARD + p])) for p in self.s[st.HAND : st.HAND + st.MAX_HAND]}
         jokers = [ITEM_NAMES[int(j)] for j in self.s[st.JOKER : st.JOKER + int(self.s[st.N_JOKERS])]]
         step(
@@ -246,7 +245,7 @@ class HumanTable:
     def options(self) -> list[tuple[str, int]]:
         """Return the legal actions that do not select cards: in words, and the action."""
         legal = np.flatnonzero(self._legal[0, : act.CARDS])
-        return [(self._words(int(action)), int(action)) for action in legal]
+        return [(action_words(self.s, int(action)), int(action)) for action in legal]
 
     def offers(self) -> list[str]:
         """Return the items of the shop with their prices, affordable or not; empty outside the shop."""
@@ -266,54 +265,9 @@ class HumanTable:
         ]
         return [f"{name} ${price}" for name, price in (*cards, *vouchers, *packs)]
 
-    def _words(self, action: int) -> str:
-        s = self.s
-        for start, end, words in (
-            (act.BUY, act.BUY_AND_USE, lambda k: f"buy {self._offer(k)} for ${int(shop_price(s, k))}"),
-            (
-                act.BUY_AND_USE,
-                act.REDEEM,
-                lambda k: f"buy and use {self._offer(k)} for ${int(shop_price(s, k))}",
-            ),
-            (
-                act.REDEEM,
-                act.OPEN,
-                lambda k: f"redeem {VOUCHER_NAMES[int(s[st.SHOP_VOUCHER + k])]} for ${int(voucher_price(s))}",
-            ),
-            (
-                act.OPEN,
-                act.PICK,
-                lambda k: (
-                    f"open {BOOSTER_NAMES[int(s[st.SHOP_BOOSTER + k])]} for ${int(booster_price(s, k))}"
-                ),
-            ),
-            (act.PICK, act.USE, lambda k: f"take {self._in_pack(k)}"),
-            (act.USE, act.SELL_CONSUMABLE, lambda k: f"use {ITEM_NAMES[int(s[st.CONSUMABLE + k])]}"),
-            (act.SELL_CONSUMABLE, act.SELL_JOKER, lambda k: f"sell {ITEM_NAMES[int(s[st.CONSUMABLE + k])]}"),
-            (act.SELL_JOKER, act.SWAP_JOKERS, self._sale),
-            (act.SWAP_JOKERS, act.MOVE_CARD, lambda k: f"swap jokers {k + 1} and {k + 2}"),
-            (act.MOVE_CARD, act.CARDS, lambda k: f"move card {k + 1} to the left end"),
-        ):
-            if start <= action < end:
-                return words(action - start)
-        if action == act.REROLL:
-            return f"reroll the shop for ${int(reroll_cost(s))}"
-        if action == act.SKIP_BLIND:
-            return f"skip the blind for a {TAG_NAMES[int(s[st.BLIND_TAG + int(s[st.BLIND_ON_DECK])])]}"
-        if action == act.CASH_OUT:
-            return f"cash out ${int(s[st.PAYOUT])}"
-        return act.describe(action)
-
     def _offer(self, k: int) -> str:
         s = self.s
         return item_text(s[st.SHOP + k], s[st.SHOP_EDITION + k], s[st.SHOP_CARD + k])
-
-    def _in_pack(self, k: int) -> str:
-        s = self.s
-        return item_text(s[st.PACK + k], s[st.PACK_EDITION + k], s[st.PACK_CARD + k])
-
-    def _sale(self, k: int) -> str:
-        return f"sell {ITEM_NAMES[int(self.s[st.JOKER + k])]} for ${int(joker_sell_value(self.s, k))}"
 
     def hidden(self, at: int) -> bool:
         """Return whether the card at this position is face down."""
