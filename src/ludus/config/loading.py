@@ -142,7 +142,7 @@ def dump_yaml(config: TrainerConfig) -> str:
 _ONE_WORD = {"env": "id", "mirror": "url"}
 
 # At its usual value a key that came later is left out of the hash: runs of older versions must still be found.
-_YOUNGER_THAN_THE_HASH: tuple[tuple[str, str, Any], ...] = (
+_KEYS_ADDED_LATER: tuple[tuple[str, str, Any], ...] = (
     ("", "precision", "auto"),
     ("evaluation", "seed", None),
     ("evaluation", "max_steps", None),
@@ -207,7 +207,7 @@ def _asked_for(config: TrainerConfig) -> dict[str, Any]:
     if config.language is None:
         for name in ("language", "games", "league", "rewards", "guard", "warmup"):
             del data[name]
-    for section, key, usual in _YOUNGER_THAN_THE_HASH:
+    for section, key, usual in _KEYS_ADDED_LATER:
         node = data
         for part in section.split(".") if section else ():
             node = node.get(part) or {}
