@@ -171,7 +171,7 @@ class Injector:
         places = {
             "collector": []
             if engine is not None
-            else [collector.fleet.place(index) for index in range(NODES)],
+            else [collector.fleet.location(index) for index in range(NODES)],
             "sampler": [] if engine is None else engine.places,
             "learner": self._trainer.ranks.places,
         }

@@ -24,7 +24,7 @@ Reader = Callable[[Any, Any, dict[str, Any]], float]
 """From the env without its wrappers, what the policy observes, and the newest info, to a number."""
 ActionNames = Sequence[str] | Callable[[Any], Sequence[str]]
 
-MOST_COMPONENTS = 24  # of an observation without named components
+MAX_COMPONENTS = 24  # of an observation without named components
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def signals_of(env: Env) -> Signals:
     if own is not None:
         signals, actions = own()
         return _named(signals, actions, env)
-    return Signals(tuple(_components(env.observation_space))[:MOST_COMPONENTS])
+    return Signals(tuple(_components(env.observation_space))[:MAX_COMPONENTS])
 
 
 def _named(signals: Iterable[Signal], actions: ActionNames, env: Env) -> Signals:

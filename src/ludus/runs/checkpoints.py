@@ -88,7 +88,7 @@ class Checkpoint:
         if filename not in manifest.files:
             parts = ", ".join(sorted(f.removesuffix(".safetensors") for f in manifest.files if f != _STATE))
             raise CheckpointError(
-                f"checkpoint '{self.name}' holds no '{name}' (it holds {parts or 'no tensors'})",
+                f"checkpoint '{self.name}' has no '{name}' (it has {parts or 'no tensors'})",
                 where=str(self.path),
             )
         manifest.check(self.path, filename)

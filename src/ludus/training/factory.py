@@ -106,9 +106,9 @@ def open_trainer(run: RunDirectory, *, ray: str | None = None, **options: Any) -
     from ludus.config.trained_here import trust_in_run
 
     trust, current = trust_in_run(config), current_trust()
-    if current.own:
+    if current.by_user:
         trust_folders([*trust.folders, *(current.folders or (os.curdir,))])
-    elif trust.own:  # code of the user's own is where it was when the run was trained
+    elif trust.by_user:  # code of the user's own is where it was when the run was trained
         trust_folders(trust.folders)
     if ray is not None:
         config = on_cluster(config, ray)
