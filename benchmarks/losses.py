@@ -172,8 +172,8 @@ class Injector:
             "collector": []
             if engine is not None
             else [collector.fleet.location(index) for index in range(NODES)],
-            "sampler": [] if engine is None else engine.places,
-            "learner": self._trainer.ranks.places,
+            "sampler": [] if engine is None else engine.locations,
+            "learner": self._trainer.ranks.locations,
         }
         hit = (
             [place for where in places.values() for place in where]
