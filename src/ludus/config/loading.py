@@ -87,8 +87,8 @@ def load_config(
 
     `source` is a preset's name or a file: Ludus's own YAML or JSON, or a foreign format (see `importers`).
     `overrides` are `key=value` texts with dotted keys, as typed; `flags` are canonical dotted keys set by
-    command-line options. Later ones win. Raises ConfigError with the line at fault, or UnknownName when the
-    source is neither a file nor a preset.
+    command-line options. Flags replace overrides, overrides replace the file. Raises ConfigError with the line, or
+    UnknownName if the source is neither a file nor a preset.
     """
     require_types(
         "load_config",

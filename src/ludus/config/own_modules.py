@@ -59,7 +59,7 @@ class Trust:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Apply this to all names that are looked up meanwhile, in this thread."""
+        """Apply this to all names that are looked up inside the with-block, in this thread."""
         token = _inner.set(self)
         try:
             yield

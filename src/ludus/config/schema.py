@@ -424,7 +424,7 @@ class TrainerConfig(Section):
         return find_algorithm(self.algorithm, LANGUAGE)
 
     def typed_hyperparams(self) -> LearningHyperparameters:
-        """The algorithm's own hyperparameters: its defaults with what was given on top, checked.
+        """Return the algorithm's hyperparameters: its defaults, replaced by the given values, validated.
 
         Raises ConfigError.
         """
@@ -469,7 +469,7 @@ class TrainerConfig(Section):
         )
 
     def ignored_hyperparams(self) -> list[str]:
-        """Common hyperparameters that were given but that this algorithm does not have."""
+        """Return the given common hyperparameters that this algorithm does not have."""
         model = self.algorithm_entry().hyperparameters
         return (
             sorted(SHARED_FIELDS & set(self.hyperparams.given()) - set(model.model_fields)) if model else []
@@ -551,9 +551,9 @@ def _put(data: dict[str, Any], path: tuple[str, ...], value: Any, alias: str) ->
 
 
 def get_default_config(algorithm: str = "PPO", engine: str = "native") -> TrainerConfig:
-    """A config for `algorithm` with every hyperparameter filled in with that algorithm's default.
+    """Return a config for `algorithm` with every hyperparameter set to the algorithm's default.
 
-    `engine` "language" gives one with a language section; its games are the user's to name.
+    With `engine="language"` the config has a language section; set its `games` before training.
     """
     entry = find_algorithm(algorithm, engine)
     values = entry.hyperparameters().model_dump() if entry.hyperparameters else {}

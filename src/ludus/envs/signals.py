@@ -69,9 +69,9 @@ _registry: list[_Registered] = []
 
 
 def register_signals(pattern: str, signals: Iterable[Signal], actions: ActionNames = ()) -> None:
-    """Name the signals, and perhaps the actions, of every env whose id fits `pattern` (`MyEnv-v*`).
+    """Register the signals, and optionally the action names, of every env whose id matches `pattern` (`MyEnv-v*`).
 
-    The newest fitting registration counts. An env without an id is known by the name of its class. `actions` may
+    The newest matching registration is used. An env without an id is matched by the name of its class. `actions` may
     be a function of the env. UserError when two signals share a name.
     """
     require_types("register_signals", pattern=(pattern, (str,)), signals=(signals, (Iterable,)))

@@ -33,7 +33,7 @@ Preprocess = Callable[[ObservationTensor, gym.Space[Any]], ObservationTensor]
 
 
 class BaseFeaturesExtractor(nn.Module):
-    """Base class of custom extractors: made from the observation space, puts out [B, features_dim].
+    """Base class of custom extractors: created from the observation space, returns [B, features_dim].
 
     Observations arrive as in Stable-Baselines3: float32, images channels first and scaled to 0..1, Discrete and
     MultiDiscrete one-hot; a dict of these for a Dict space.
@@ -61,7 +61,7 @@ class BaseFeaturesExtractor(nn.Module):
         return self._features_dim
 
     def forward(self, observations: Any) -> Tensor:
-        """Features [B, features_dim]."""
+        """Return features [B, features_dim]."""
         raise NotImplementedError
 
 

@@ -188,7 +188,7 @@ class CheckpointManager:
         return Checkpoint.open(final)
 
     def list(self) -> list[Checkpoint]:
-        """Every checkpoint with a readable manifest, oldest step first."""
+        """Return every checkpoint with a readable manifest, oldest step first."""
         found = []
         for path in self._scan().values():
             with contextlib.suppress(CheckpointError):
@@ -196,7 +196,7 @@ class CheckpointManager:
         return found
 
     def latest(self) -> Checkpoint | None:
-        """The checkpoint of the highest step, resumable or not; one without a readable manifest is skipped.
+        """Return the checkpoint of the highest step, resumable or not. Without a readable manifest it is skipped.
 
         CheckpointFormatError if that one was written by a newer Ludus.
         """

@@ -27,10 +27,9 @@ def create_trainer(
 ) -> RLTrainer:
     """Return a trainer for `config`'s algorithm.
 
-    `env` is an id, a function returning a new env (replicated `n_envs` times), an env object (stepped itself, with
-    copies next to it where `n_envs` was set), or a vector env (Gymnasium's or SB3's, stepped as it is); None takes
-    `config.env`. `config` may also be a dict of its keys, or the
-    name of an algorithm. `options` go to the trainer (`display`).
+    `env` is an id; a function that returns a new env (called `n_envs` times); an env object (with copies of it if
+    `n_envs` is set); or a vector env of Gymnasium or Stable-Baselines3. None uses `config.env`. `config` may also be a
+    dict of its keys, or the name of an algorithm. `options` are passed to the trainer (`display`).
     """
     config = _as_config(config)
     if config.language is not None:
