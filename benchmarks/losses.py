@@ -171,9 +171,9 @@ class Injector:
         places = {
             "collector": []
             if engine is not None
-            else [collector.fleet.place(index) for index in range(NODES)],
-            "sampler": [] if engine is None else engine.places,
-            "learner": self._trainer.ranks.places,
+            else [collector.fleet.location(index) for index in range(NODES)],
+            "sampler": [] if engine is None else engine.locations,
+            "learner": self._trainer.ranks.locations,
         }
         hit = (
             [place for where in places.values() for place in where]

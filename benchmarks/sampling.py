@@ -28,7 +28,7 @@ from ludus.language.models.models import find_model, load_language_model
 from ludus.language.models.sampling import Completion, Request
 from ludus.language.models.shape import Shape, as_config
 from ludus.language.models.tokenizer import ByteTokenizer
-from ludus.language.models.weights import places
+from ludus.language.models.weights import tensors_by_name
 
 SMOLLM2 = Shape(
     family="llama",
@@ -191,7 +191,7 @@ def with_transformers(model: LlamaModel, asked: argparse.Namespace) -> dict[str,
     config = transformers.LlamaConfig(**as_config(model.shape))
     theirs = transformers.LlamaForCausalLM(config).to(model.device, model.dtype).eval()
     with torch.no_grad():
-        for name, weight in places(model.shape, model.base).items():
+        for name, weight in tensors_by_name(model.shape, model.base).items():
             theirs.get_parameter(name).copy_(weight)
     rates = []
     for repeat in range(asked.repeats + 1):

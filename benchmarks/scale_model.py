@@ -202,8 +202,8 @@ class Bench:
             ticket = first.ask.remote("collect", put)
             ray.wait([ticket], fetch_local=True)
             taken.append(timed(lambda ticket=ticket: join([ray.get(ticket).experience] * 2), 1) / 2)
-        call = timed(lambda: ray.get(first.place.remote()))
-        calls = timed(lambda: ray.get([self.actors[i % self.cores].place.remote() for i in range(21)]), 5)
+        call = timed(lambda: ray.get(first.location.remote()))
+        calls = timed(lambda: ray.get([self.actors[i % self.cores].location.remote() for i in range(21)]), 5)
         update = [timed(partial(learner.update, join([harvest.experience]), 0.0), 1) for harvest in alone]
         return Costs(
             step=statistics.median(harvest.seconds for harvest in alone) / samples,

@@ -153,7 +153,7 @@ def look_every_second(root: Path) -> None:
         time.sleep(0.2)
     watched = Watched(run)
     while True:
-        watched.look()
+        watched.refresh()
         console = Console(file=io.StringIO(), width=120, height=40, force_terminal=True)
         console.print(frame(watched, 120, 40), height=40)
         time.sleep(1.0)

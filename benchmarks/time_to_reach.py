@@ -136,7 +136,7 @@ def one(library: str, preset: str, seed: int, options: argparse.Namespace, cores
     row["reached"] = row["best"] is not None and row["best"] >= AIMS[preset].reward
     if row["reached"] or limit == options.limit:  # else another call may give it more
         path.write_text(json.dumps(row))
-    print(f"{preset} {library} {seed}: {_told(row)}", flush=True)
+    print(f"{preset} {library} {seed}: {_in_words(row)}", flush=True)
     return row
 
 
@@ -151,12 +151,12 @@ def table(rows: list[dict]) -> str:
         cells = [f"`{preset}`", f"{AIMS[preset].reward:g}"]
         for library in used:
             mine = [row for row in rows if (row["preset"], row["library"]) == (preset, library)]
-            cells.append("; ".join(_told(row) for row in sorted(mine, key=lambda row: row["seed"])))
+            cells.append("; ".join(_in_words(row) for row in sorted(mine, key=lambda row: row["seed"])))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _told(row: dict) -> str:
+def _in_words(row: dict) -> str:
     spent = f"{row['seconds']:,.1f} s ({row['steps']:,} steps)"
     if row["reached"]:
         return spent

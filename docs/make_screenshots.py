@@ -68,7 +68,7 @@ def shoot_watch(run: RunDirectory) -> list[Path]:
     from ludus.reports.terminal.watched import Watched
 
     watched = Watched(run)
-    watched.look()
+    watched.refresh()
     console = Console(record=True, width=100, height=30, file=io.StringIO(), force_terminal=True)
     console.print(frame(watched, 100, 30), height=30)
     text = console.export_html(

@@ -1,9 +1,8 @@
 """Compiled kernels: where they are kept, and a message while they are compiled.
 
-A place for compiled kernels where neither the installation nor the home directory can be written to.
-
-numba keeps what it compiles beside the source, else below the home directory, and refuses to work where it can do
-neither. What it keeps is run when it is read back, so the place must be nobody else's to write.
+numba stores compiled kernels next to the source, or else below the home directory. If it can write to neither, it
+raises an error: then Ludus chooses another folder. Stored kernels are executed when they are loaded, so nobody else may
+be able to write to that folder.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Files that somebody else may have written: taken only where they are plain, and only up to a size.
+"""Read files that may come from another person: only plain files, and only up to a maximum size.
 
-A pipe in the place of a file would be waited at for ever, a link would lead to files that are none of the sender's
-business, and a file of any length would be any amount of memory.
+Reading a pipe could block forever, a link could lead to files that the sender must not reach, and a very large file
+could fill the memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def open_plain(path: Path | str, *, links: bool = False) -> BinaryIO:
-    """Open a plain file for reading; OSError where there is none, or it is something else.
+    """Open a plain file for reading. OSError if it does not exist or is not a plain file.
 
     `links`: the last part of `path` may be a link, as everything in the cache of a model hub is.
     """
@@ -53,14 +53,14 @@ def read_plain(path: Path | str, limit: int, *, links: bool = False) -> bytes:
 
 
 def way_out(folder: Path, *, besides: str = "") -> Path | None:
-    """Of what lies in `folder`, something by which one would leave it: a link that leads out, a pipe, a device.
+    """Return a path in `folder` that is a link to the outside, a pipe or a device; None if there is no such path.
 
-    Into its folder `besides`, which somebody else keeps, nobody looks.
+    The subfolder `besides`, which another program owns, is not searched.
     """
     inside = os.path.realpath(folder)
     pending = [inside]
     while pending:
-        # a folder that is gone meanwhile, or closed to us, leads nowhere
+        # a folder that was removed, or cannot be opened, leads nowhere
         with contextlib.suppress(FileNotFoundError, PermissionError), os.scandir(pending.pop()) as entries:
             for entry in entries:
                 if entry.is_symlink():

@@ -125,7 +125,7 @@ def test_with_lambda_zero_an_advantage_is_its_own_surprise() -> None:
     np.testing.assert_allclose(advantages, surprise, atol=1e-6)
 
 
-def test_envs_do_not_hear_of_each_other() -> None:
+def test_envs_do_not_affect_each_other() -> None:
     rollout = random_rollout(5)
     together, _ = gae(**rollout, gamma=0.99, gae_lambda=0.95)
     for n in range(together.shape[1]):

@@ -66,7 +66,7 @@ def test_rows_are_what_the_extractor_makes(space: spaces.Space[Any]) -> None:
     expected = flatten(to_tensor(obs, "cpu"), space).numpy()
     inputs = InputRows(space)
     np.testing.assert_array_equal(inputs.rows(obs), expected)
-    starts, columns, values = inputs.listed(obs)
+    starts, columns, values = inputs.nonzero_entries(obs)
     for i, row in enumerate(expected):
         found = np.zeros_like(row)
         found[columns[starts[i] : starts[i + 1]]] = values[starts[i] : starts[i + 1]]

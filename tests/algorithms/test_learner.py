@@ -121,7 +121,7 @@ def test_the_fused_step_that_is_captured_on_a_gpu_is_the_plain_one(max_norm: flo
     torch.testing.assert_close(ends[0], ends[1])
 
 
-def test_a_pulled_brake_holds_every_later_step() -> None:
+def test_closed_step_gate_stops_every_later_step() -> None:
     net = network()
     optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
     step_gate = StepGate(torch.device("cpu"))

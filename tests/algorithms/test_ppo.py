@@ -107,7 +107,7 @@ def test_masks_are_part_of_the_distribution_that_is_trained() -> None:
     ("ratio", "advantage", "moves"),
     [(1.5, 1.0, False), (0.5, -1.0, False), (1.5, -1.0, True), (0.5, 1.0, True), (1.1, 1.0, True)],
 )
-def test_the_clip_holds_back_on_both_sides_and_never_the_way_home(
+def test_clipping_limits_the_ratio_on_both_sides_and_never_a_step_back(
     ratio: float, advantage: float, moves: bool
 ) -> None:
     settings = ONE_STEP | {"normalize_advantage": False, "ent_coef": 0.0, "vf_coef": 0.0}

@@ -75,6 +75,6 @@ def test_full_observations_take_the_other_kernels() -> None:
 def test_a_row_without_a_legal_action_allows_all() -> None:
     masks = np.zeros((2, 5), dtype=bool)
     masks[1, 3] = True
-    starts, columns = listing.listed_actions(masks)
+    starts, columns = listing.legal_lists(masks)
     assert starts.tolist() == [0, 5, 6]
     assert columns.tolist() == [0, 1, 2, 3, 4, 3]

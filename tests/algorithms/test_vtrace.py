@@ -26,7 +26,7 @@ def column(*values: float) -> Array:
 NEVER = np.zeros((3, 1), dtype=bool)
 
 
-def test_three_steps_by_hand() -> None:
+def test_vtrace_of_three_steps_matches_hand_computation() -> None:
     """Deltas are 1, -0.5 and 1; ratios count as 0.5, 1 and 0.25; gamma is a half."""
     advantages, targets = vtrace(
         column(1, 0, 2), column(1, 2, 3), column(2, 3, 4), NEVER, NEVER, column(0.5, 2, 0.25), 0.5, 1.0
@@ -63,7 +63,7 @@ def plain_vtrace(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_it_is_the_sum_of_the_paper(seed: int) -> None:
+def test_vtrace_equals_the_sum_of_the_paper(seed: int) -> None:
     rng = np.random.default_rng(seed)
     T, N = 20, 3
     r, v, nv = rng.normal(size=(3, T, N))

@@ -123,7 +123,7 @@ def test_config_shows_the_foreign_key_that_each_value_came_from(ludus: Command) 
 def test_a_file_that_is_not_foreign_is_not_converted(ludus: Command) -> None:
     Path("mine.yaml").write_text("env: CartPole-v1\n")
     refused = ludus("convert", "mine.yaml")
-    assert refused.code == EXIT_USER_ERROR and "no foreign format" in refused.err
+    assert refused.code == EXIT_USER_ERROR and "unknown config format" in refused.err
     assert "there is no config file 'nobody.py'" in ludus("train", "nobody.py").err
 
 
@@ -156,7 +156,7 @@ class Arena(gym.Env[np.ndarray, int]):
         return np.zeros(3, np.float32), 1.0, self.steps == 10, False, {}
 
 
-def test_diambra_settings_write_to_the_folders_they_configure_and_go_on(
+def test_diambra_settings_write_to_their_folders_and_resume(
     ludus: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(gym.registry, "diambra/sfiii3n", EnvSpec("diambra/sfiii3n", Arena))

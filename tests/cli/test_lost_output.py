@@ -52,7 +52,7 @@ def test_a_process_whose_output_is_full_ends_with_0(tmp_path: Path, streams: lis
     assert len(alarms(finished(tmp_path))) >= 1
 
 
-def test_a_pipe_that_nobody_reads_any_more(tmp_path: Path) -> None:
+def test_closed_output_pipe_does_not_end_the_run(tmp_path: Path) -> None:
     with subprocess.Popen(
         [*PYTHON, *TRAIN, "--verbose"],
         cwd=tmp_path,

@@ -51,7 +51,7 @@ def test_the_table_of_a_match_fits_a_terminal(ludus: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "what", "fix"),
     [
-        (("random", "minimax"), "neither of the two says which game", "--env"),
+        (("random", "minimax"), "neither player was trained on one", "--env"),
         (("random", "minmax", "--env", "TicTacToe-v0"), "unknown policy 'minmax'", "did you mean 'minimax'?"),
         (("random", "random", "--env", "TicTacTo-v0"), "unknown game 'TicTacTo-v0'", "TicTacToe-v0"),
         (("minimax", "random", "--env", "KuhnPoker-v0"), "does not play KuhnPoker-v0", "equilibrium"),

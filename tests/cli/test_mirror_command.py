@@ -44,7 +44,7 @@ def test_a_run_goes_there_and_back_and_is_resumed(ludus: Command, tmp_path: Path
         (("mirror", "RUN", "ftp://x/y"), "a mirror is s3://"),
         (("mirror", "RUN", "file:///tmp/x", "--bandwidth", "fast"), "a bandwidth is written"),
         (("pull", "file:///nothing/here"), "mirrored run not found"),
-        (("pull", "s3://me:secret@bucket/x"), "holds no user, key or option"),
+        (("pull", "s3://me:secret@bucket/x"), "must not contain a user, key or option"),
         (("pull", "wandb:me/p/a", "--bandwidth", "1 MB/s"), "--bandwidth is for mirrored runs"),
     ],
 )

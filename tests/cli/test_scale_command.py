@@ -38,7 +38,7 @@ def test_new_settings_are_kept_next_to_the_earlier_ones(ludus: Command, tmp_path
     ],
     ids=["a run without Ray", "no number", "a run that samples itself"],
 )
-def test_what_cannot_be_is_said_in_three_lines(
+def test_impossible_requests_are_errors_of_three_lines(
     ludus: Command, tmp_path: Path, fields: dict[str, object], words: tuple[str, ...], expected: str
 ) -> None:
     run = run_of(tmp_path, **fields)

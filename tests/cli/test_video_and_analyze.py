@@ -50,7 +50,7 @@ def test_a_bot_given_with_a_run_plays_the_runs_env(ludus: Command, run: Path) ->
     [
         (["RUN", "--output", "a.avi"], "'a.avi'", ".mp4"),
         (["RUN", "--gif", "--output", "a.mp4"], "'a.mp4'", ".gif"),
-        (["RUN@best", "--checkpoint", "latest"], "already says which checkpoint", "leave --checkpoint out"),
+        (["RUN@best", "--checkpoint", "latest"], "already names a checkpoint", "leave --checkpoint out"),
         (["RUN", "--checkpoint", "77"], "unknown checkpoint", ""),
         (["RUN", "--overlays"], "unknown option '--overlays'", "--overlay"),
         (["no-such-run"], "unknown run", ""),

@@ -63,11 +63,11 @@ def test_where_a_run_is_copied_to_is_not_what_it_asks_for() -> None:
     ("text", "rate"),
     [("500 kB/s", 5e5), ("5 MB/s", 5e6), ("5mb", 5e6), ("1.5 GiB/s", 1.5 * 2**30), ("100 B/s", 100.0)],
 )
-def test_bandwidths(text: str, rate: float) -> None:
+def test_valid_bandwidths_are_parsed(text: str, rate: float) -> None:
     assert bytes_per_second(text) == rate
 
 
 @pytest.mark.parametrize("text", ["", "fast", "0 MB/s", "-1 MB/s", "5 Mbit/s", "5"])
-def test_no_bandwidths(text: str) -> None:
+def test_invalid_bandwidths_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="bandwidth"):
         bytes_per_second(text)

@@ -64,7 +64,7 @@ def test_an_episode_follows_from_its_seed_alone_whatever_was_played_before(start
     env.close()
 
 
-def test_closing_tells_the_engine_and_frees_it_for_the_next(start: Start) -> None:
+def test_closing_notifies_the_engine_and_frees_it(start: Start) -> None:
     (engine,) = start(1)
     env = _make()
     with pytest.raises(SimulatorsTaken, match="all 1 DIAMBRA engines are in use"):
@@ -120,7 +120,7 @@ def test_recordings_are_written_for_each_engine_apart(start: Start, tmp_path: Pa
     env.close()
     import threading
 
-    for thread in threading.enumerate():  # the client writes beside the game
+    for thread in threading.enumerate():  # the client writes in another thread
         if type(thread).__name__ == "ParallelPickleWriter":
             thread.join()
     assert [path.suffix for path in (folder / "engine-0").iterdir()] == [".diambra"]

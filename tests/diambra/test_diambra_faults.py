@@ -136,7 +136,7 @@ def test_an_engine_that_dies_is_gone(start: Start) -> None:
     env.close()
 
 
-def test_nobody_there_and_somebody_else_there_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_engine_and_other_server_give_different_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ludus.games.diambra.engines._GRACE_SECONDS", 0.1)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))

@@ -208,7 +208,7 @@ def test_a_wrong_number_of_engines_is_three_lines_with_the_line_of_the_file(
     assert "settings.yaml, line 2 (env_settings.env_num)" in where and "n_envs=2" in fix
 
 
-def test_ctrl_c_saves_and_closes_the_engines_and_the_run_goes_on(start: Start, tmp_path: Path) -> None:
+def test_ctrl_c_saves_and_closes_the_engines_and_the_run_can_be_resumed(start: Start, tmp_path: Path) -> None:
     engines = start(2)
     config = {
         **_config(tmp_path, total_timesteps=1_000_000).model_dump(mode="json", exclude_unset=True),
@@ -313,7 +313,7 @@ def _address_of(engine: subprocess.Popen[str]) -> str:
     return engine.stdout.readline().split(" at ")[1].split(",")[0]
 
 
-def test_a_training_goes_on_while_one_engine_dies_and_another_hangs_and_has_both_back(
+def test_training_continues_while_one_engine_dies_and_another_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with _engine_processes(3) as (addresses, engines):

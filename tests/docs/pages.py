@@ -75,7 +75,7 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return the blocks of a page. Raises ValueError for a comment that is none of those above."""
+    """Return the blocks of a page. Raises ValueError for an unknown comment."""
     text, found = page.read_text("utf-8"), []
     for match in _BLOCK.finditer(text):
         block = Block(text.count("\n", 0, match.start("code")), match["language"], match["code"])

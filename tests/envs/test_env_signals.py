@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from ludus.envs import signals as module
 from ludus.envs.make import EnvSpec
-from ludus.envs.signals import MOST_COMPONENTS, Signal, register_signals, signals_of
+from ludus.envs.signals import MAX_COMPONENTS, Signal, register_signals, signals_of
 from ludus.errors import UserError
 
 
@@ -133,7 +133,7 @@ def test_other_envs_show_their_observation_by_index_and_pictures_nothing() -> No
     seen = {"pair": np.array([1.0, 2.0]), "which": 2, "frame": np.zeros((8, 8, 3)), "action_mask": [1, 1]}
     assert now(Odd(parts), seen, {}) == {"pair[0]": 1.0, "pair[1]": 2.0, "which": 2.0}
     assert signals_of(Odd(spaces.Box(0, 255, (8, 8, 3), np.uint8))).names == ()
-    assert len(signals_of(Odd(spaces.Box(-1, 1, (100,), np.float32))).names) == MOST_COMPONENTS
+    assert len(signals_of(Odd(spaces.Box(-1, 1, (100,), np.float32))).names) == MAX_COMPONENTS
 
 
 def test_a_users_signals_come_by_pattern_and_the_newest_counts() -> None:

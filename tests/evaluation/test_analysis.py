@@ -91,7 +91,7 @@ def test_rows_record_every_step() -> None:
         "signal reward": [0, -1, -2, 0, -1, -2, -3, -4],
     }
     assert {name: columns[name].tolist() for name in expected} == expected
-    assert np.isnan(columns["value"]).all() and not recording.tells_values
+    assert np.isnan(columns["value"]).all() and not recording.has_values
     assert [(one.seed, one.reward, one.length, one.ended) for one in recording.episodes] == [
         (3, 6.0, 3, "terminated"),
         (5, 15.0, 5, "truncated"),

@@ -94,7 +94,7 @@ def test_latest_checkpoint_is_loaded_without_a_best(root: Path) -> None:
         ("my-ppo@65", UnknownName, "unknown checkpoint '000000000065'"),
         ("my-dqn@best", CheckpointError, "no checkpoint of the run is marked as the best"),
         ("preset:other", UserError, "no run of the preset 'other'"),
-        ("random", UserError, "needs to know the env"),
+        ("random", UserError, "needs an env"),
     ],
 )
 def test_unknown_policy_name_raises(root: Path, ref: str, kind: type[UserError], message: str) -> None:

@@ -11,8 +11,8 @@ from gymnasium import spaces
 from ludus.envs.signals import Signal, Signals
 from ludus.evaluation.episode_trace import TraceStep
 from ludus.evaluation.overlay import ink
-from ludus.evaluation.overlay.data import MOST_BARS, PanelData, PanelFeed, number, signal_number
-from ludus.evaluation.overlay.panel import BELOW_HEIGHT, BESIDE_WIDTH, Panel
+from ludus.evaluation.overlay.data import MAX_BARS, PanelData, PanelFeed, number, signal_number
+from ludus.evaluation.overlay.panel import BELOW_HEIGHT, RIGHT_WIDTH, Panel
 from ludus.evaluation.policy_outputs import PolicyOutput
 from ludus.types import Array
 
@@ -65,7 +65,7 @@ def test_panel_shows_the_numbers_of_the_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrangement", "size"), [("beside", (BESIDE_WIDTH, 400)), ("below", (600, BELOW_HEIGHT))]
+    ("arrangement", "size"), [("right", (RIGHT_WIDTH, 400)), ("below", (600, BELOW_HEIGHT))]
 )
 def test_numbers_are_found_in_the_picture(arrangement: Any, size: tuple[int, int]) -> None:
     data = feed().take(trace_step())
@@ -93,14 +93,14 @@ def test_last_frame_has_no_value_and_keeps_the_last_action() -> None:
     before = panel_feed.take(trace_step())
     data = panel_feed.take(TraceStep(8, -100.0, -68.5, (0.0, 0.0), None, None, "terminated"))
     assert data.value is None and data.ended == "terminated" and data.bars == before.bars
-    assert holds(Panel(before, 400, 400, "beside").draw(data), ink.text_tile("ended", 12, ink.AMBER))
+    assert holds(Panel(before, 400, 400, "right").draw(data), ink.text_tile("ended", 12, ink.AMBER))
 
 
 def test_likeliest_choices_and_the_chosen_one_are_shown() -> None:
     chances = np.full(50, 0.01)
     chances[[40, 3]] = 0.3, 0.2
     data = feed(spaces.Discrete(50)).take(trace_step(action=17, output=PolicyOutput(None, tuple(chances))))
-    assert len(data.bars) == MOST_BARS and [bar.label for bar in data.bars[:2]] == ["40", "3"]
+    assert len(data.bars) == MAX_BARS and [bar.label for bar in data.bars[:2]] == ["40", "3"]
     assert [bar.label for bar in data.bars if bar.chosen] == ["17"]
 
 
@@ -140,14 +140,14 @@ def test_every_action_space_has_bars(space: Any, action: Any, weights: Any, text
     )
     assert [bar.text for bar in data.bars] == texts
     assert data.plots[1].name == "return"  # there is no value to plot
-    Panel(data, 400, 400, "beside").draw(data)
+    Panel(data, 400, 400, "right").draw(data)
     Panel(data, 600, BELOW_HEIGHT, "below").draw(data)
 
 
 def test_signals_that_do_not_fit_are_counted() -> None:
     many = Signals(tuple(Signal(f"signal {i}", lambda e, o, i: 0.0) for i in range(40)))
     data: PanelData = feed(signals=many).take(trace_step(signals=tuple(range(40))))
-    for arrangement, size in (("beside", (400, 400)), ("below", (600, BELOW_HEIGHT))):
+    for arrangement, size in (("right", (400, 400)), ("below", (600, BELOW_HEIGHT))):
         picture = Panel(data, *size, arrangement).draw(data)  # type: ignore[arg-type]
         assert any(holds(picture, ink.text_tile(f"{n} more", 12, ink.FAINT)) for n in range(1, 40))
 
@@ -156,7 +156,7 @@ def test_nan_is_drawn_as_a_gap() -> None:
     panel_feed = feed()
     for value in (np.nan, np.inf, 1.0):
         data = panel_feed.take(trace_step(reward=value, signals=(value, 0.0)))
-        Panel(data, 400, 400, "beside").draw(data)
+        Panel(data, 400, 400, "right").draw(data)
     assert number(np.nan) == number(None) == number(-np.inf) == "-"
 
 

@@ -181,7 +181,7 @@ def test_overlay_shows_the_recorded_numbers_in_every_frame(tmp_path: Path) -> No
     decoded = frames(video.path)
     assert len(shown) == 52 and len(decoded) == video.frames == 52 + 25
     assert decoded[0].shape == (400, 1000, 3) and video.rewards == recording.rewards
-    panel = Panel(shown[0], 400, 400, "beside")
+    panel = Panel(shown[0], 400, 400, "right")
     drawn = [panel.draw(data).astype(int) for data in shown]
     for at in (
         0,

@@ -135,7 +135,7 @@ def test_fixed_comparison_with_one_more_seed_trains_only_missing_runs(
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        ([], "there is nothing to compare"),
+        ([], "no configs to compare"),
         (["--algos", "ppo"], "--algos needs an env"),
         (["--env", "CartPole-v1", "--algos", "pppo"], "did you mean 'PPO'?"),
         (
@@ -147,7 +147,7 @@ def test_fixed_comparison_with_one_more_seed_trains_only_missing_runs(
         (["--env", "CartPole-v1", "--algos", "ppo", "hyperparams.n_stepps=3"], "n_steps"),
         (["nothing.yaml"], "there is no config file 'nothing.yaml'"),
         (["--resume", "nowhere"], "no comparison found in 'nowhere'"),
-        (["--resume", "nowhere", "--algos", "ppo"], "--resume takes everything from its folder"),
+        (["--resume", "nowhere", "--algos", "ppo"], "--resume cannot be combined with other arguments"),
     ],
 )
 def test_mistakes_are_answered_in_three_lines(

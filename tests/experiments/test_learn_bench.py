@@ -109,14 +109,14 @@ def test_scores_are_interquartile_means_over_seeds_of_mean_rewards() -> None:
     assert one.mean.value == 20.0  # of 10, 20 and 30
     assert one.quartiles == (10.0, 30.0)
     assert one.mean.low <= 20.0 <= one.mean.high
-    assert one.beside == ""
+    assert one.ludus_is == ""
 
 
 @pytest.mark.parametrize(("own", "expected"), [(100.0, "within"), (90.0, "below"), (120.0, "above")])
 def test_score_compares_ludus_with_the_interval(own: float, expected: str) -> None:
     trials = [trial("ludus", 1, (own,)), trial("sb3", 1, (100.0,)), trial("sb3", 2, (100.0,))]
     mine, theirs = score(trials)
-    assert (mine.beside, theirs.beside) == ("", expected)
+    assert (mine.ludus_is, theirs.ludus_is) == ("", expected)
 
 
 def test_curves_are_drawn_against_steps_and_against_seconds() -> None:

@@ -215,7 +215,7 @@ def test_resume_is_exact(algorithm: str, tmp_path: Any) -> None:
         assert (result.run / "checkpoints" / name / "learner.safetensors").read_bytes() == content, name
 
 
-def test_a_number_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_is_reported_with_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
     envs: Any = make_vectorized_env("CartPole-v1", 4, "envpool")
     stepper = Stepper(envs, lambda barrier, index: index)
     stepper.barrier(0)

@@ -1,7 +1,7 @@
 """Trains the run at RUN with the config CONFIG until it ends or is killed: `python driver.py RUN CONFIG [seconds]`.
 
-Goes on from the newest checkpoint where there is one. `seconds` are slept after every vector step, so that whoever
-kills it has time to choose a moment; that changes nothing else.
+Resumes from the newest checkpoint if there is one. It sleeps `seconds` after every vector step, so that a
+test can kill it at a chosen moment; results do not change.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def survives(whole: Path, run: Path, name: str, said: list[str]) -> str:
             return "--checkpoint cannot continue after the existing rows"
         return ""
     if name.startswith(UNCHECKED) or (name in ("metrics.jsonl", "episodes.jsonl") and not said):
-        # rows behind the newest checkpoint are written anew; an older one would have been said
+        # rows behind the newest checkpoint are written again; an older checkpoint would have been reported
         if step != newest_step:
             return f"resumed from {step}, not {newest_step}"
     elif not any(_is_named(name, text) for text in said):
@@ -211,7 +211,7 @@ def test_one_cut_and_one_flip_in_every_file(whole: Path, tmp_path: Path, said: l
     ("damage", "tries", "fault"),
     [(cut, 100, "file of a run cut short"), (flip, 500, "bit flipped in a file of a run")],
 )
-def test_over_every_file_of_a_run(
+def test_damage_in_every_file_of_a_run_is_handled(
     whole: Path, tmp_path: Path, said: list[str], record_fault: Any, damage: Damage, tries: int, fault: str
 ) -> None:
     trouble = torment(whole, tmp_path, damage, tries, said)

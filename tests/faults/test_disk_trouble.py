@@ -90,7 +90,7 @@ def test_a_disk_that_fails_twice_costs_two_checkpoints_and_nothing_else(
     alarms = [record.getMessage() for record in caplog.records if "ALARM" in record.getMessage()]
     assert len(alarms) == 2
     assert "step 1,024 could not be saved" in alarms[0] and "No space left on device" in alarms[0]
-    assert disk.attempts == [512, 1024, 1536, 2048, 2560, 3072, 3584, 4096]  # tried anew when due, not before
+    assert disk.attempts == [512, 1024, 1536, 2048, 2560, 3072, 3584, 4096]  # retried when due, not before
     saved = [c.step for c in CheckpointManager(tmp_path / "run" / "checkpoints").list()]
     assert saved == [512, 2048, 2560, 3072, 3584, 4096]
     # the barriers took place all the same: the run is, to the byte, the one that had no trouble
@@ -103,7 +103,7 @@ def test_failures_that_are_not_in_a_row_never_end_the_run(tmp_path: Path, disk: 
     assert train(tmp_path / "run", config_for(tmp_path)).status == "finished"
 
 
-def test_the_third_failure_in_a_row_ends_it_and_says_how_to_go_on(tmp_path: Path, disk: Disk) -> None:
+def test_third_failure_in_a_row_ends_the_run_with_the_resume_command(tmp_path: Path, disk: Disk) -> None:
     run, config = tmp_path / "run", config_for(tmp_path, evaluation={"every": 4096, "episodes": 2})
     train(tmp_path / "whole", config)
     disk.full = lambda step: step > 1024
@@ -150,7 +150,7 @@ def test_a_best_policy_that_cannot_be_saved_is_not_replaced_by_a_later_one(
     assert not (tmp_path / "run" / "checkpoints" / "best.json").exists()
 
 
-def test_metrics_that_cannot_be_written_end_the_run_with_the_way_to_go_on(
+def test_metrics_that_cannot_be_written_end_the_run_with_the_resume_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = JsonlWriter.flush

@@ -34,7 +34,9 @@ def check(command: Marked, name: str, number: int, record_fault: Any) -> None:
 @pytest.mark.parametrize("worked", [0.0, 6.0])  # seconds: while it imports, and while it trains
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.faults
-def test_a_benchmark(number: int, worked: float, tmp_path: Path, record_fault: Any) -> None:
+def test_benchmark_leaves_no_process_when_killed(
+    number: int, worked: float, tmp_path: Path, record_fault: Any
+) -> None:
     command = Marked(tmp_path, "-m", "ludus", "bench", "speed", "ppo-cartpole", "--steps", "100_000_000")
     command.wait_for(lambda: any(seconds_of(pid) >= worked for pid in command.others()))
     check(command, "bench", number, record_fault)
@@ -63,21 +65,25 @@ def test_a_benchmark(number: int, worked: float, tmp_path: Path, record_fault: A
         ("sweep", ["sweep", "--algo", "a2c", "--env", "CartPole-v1", "--jobs", "2", *PROCESS]),
     ],
 )
-def test_a_training(name: str, arguments: list[str], tmp_path: Path, record_fault: Any) -> None:
+def test_training_leaves_no_process_when_killed(
+    name: str, arguments: list[str], tmp_path: Path, record_fault: Any
+) -> None:
     command = Marked(tmp_path, "-m", "ludus", *arguments)
     command.wait_for(has_rows(tmp_path))
     check(command, name, signal.SIGKILL, record_fault)
 
 
 @pytest.mark.faults
-def test_self_play(tmp_path: Path, record_fault: Any) -> None:
+def test_self_play_leaves_no_process_when_killed(tmp_path: Path, record_fault: Any) -> None:
     command = Marked(tmp_path, "-m", "ludus", "train", "tictactoe-tiny")
     command.wait_for(lambda: list(tmp_path.rglob("train.log")))  # its first row would take a while
     check(command, "self-play", signal.SIGKILL, record_fault)
 
 
 @pytest.mark.faults
-def test_a_comparison_whose_envs_hang(tmp_path: Path, record_fault: Any) -> None:
+def test_comparison_with_hanging_envs_leaves_no_process_when_killed(
+    tmp_path: Path, record_fault: Any
+) -> None:
     """The runs cannot save and stop: they are in an env that sleeps for an hour, in their own process."""
     (tmp_path / "sleepy.py").write_text(SLEEPY)
     arguments = ["--env", "sleepy:Sleepy-v0", "--algos", "ppo,a2c", "--seeds", "1", "--jobs", "2", *SMALL]
@@ -112,7 +118,7 @@ gym.register("Sleepy-v0", Sleepy)
 
 @pytest.mark.faults
 @pytest.mark.parametrize("name", ["ui", "watch"])
-def test_a_dashboard(name: str, tmp_path: Path, record_fault: Any) -> None:
+def test_dashboard_leaves_no_process_when_killed(name: str, tmp_path: Path, record_fault: Any) -> None:
     """The run belongs to another command: it continues, and no process of the dashboard is left."""
     run = Marked(tmp_path, "-m", "ludus", "train", "--algo", "a2c", "--env", "CartPole-v1", *SMALL)
     try:
@@ -128,7 +134,7 @@ def test_a_dashboard(name: str, tmp_path: Path, record_fault: Any) -> None:
 
 @pytest.mark.faults
 @pytest.mark.skipif(not (ROOT / ".venv-scale/bin/python").exists(), reason="there is no .venv-scale")
-def test_a_training_on_ray(tmp_path: Path, record_fault: Any) -> None:
+def test_training_on_ray_leaves_no_process_when_killed(tmp_path: Path, record_fault: Any) -> None:
     command = Marked(
         tmp_path,
         *["-m", "ludus", "train", "--algo", "ppo", "--env", "CartPole-v1", *SMALL],

@@ -170,7 +170,7 @@ def new_output(alarms: list[str], capsys: pytest.CaptureFixture[str]) -> Callabl
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("stays", "every"), [(False, 1), (True, 3)])
-def test_at_every_operation(
+def test_failure_of_every_operation_loses_no_checkpoint(
     stays: bool, every: int, disk: Disk, new_output: Callable[[], str], tmp_path: Path, record_fault: Any
 ) -> None:
     fail_everywhere(
@@ -180,7 +180,7 @@ def test_at_every_operation(
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("stays", "every"), [(False, 2), (True, 7)])
-def test_in_self_play(
+def test_failing_calls_in_self_play_lose_no_checkpoint(
     stays: bool, every: int, disk: Disk, new_output: Callable[[], str], tmp_path: Path, record_fault: Any
 ) -> None:
     pytest.importorskip("textarena")

@@ -55,7 +55,9 @@ def test_the_cases_of_make_faults_are_a_million() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_few_cases_of_each(name: str, record_fault: Callable[..., None]) -> None:
+def test_few_fuzz_cases_of_each_target_raise_only_expected_errors(
+    name: str, record_fault: Callable[..., None]
+) -> None:
     target = fuzz_targets.TARGETS[name]()
     assert any(target.run(seed) for seed in target.seeds), "no valid input is among the seeds"
     found = fuzz_targets.fuzz(target, max(100, CASES[name] // 1_000), seed=1)
@@ -65,7 +67,9 @@ def test_a_few_cases_of_each(name: str, record_fault: Callable[..., None]) -> No
 
 @pytest.mark.faults
 @pytest.mark.parametrize("name", CASES)
-def test_many_cases_of_each(name: str, record_fault: Callable[..., None]) -> None:
+def test_many_fuzz_cases_of_each_target_raise_only_expected_errors(
+    name: str, record_fault: Callable[..., None]
+) -> None:
     ended = subprocess.run(
         [sys.executable, str(_SCRIPT), name, str(CASES[name]), "2"], capture_output=True, text=True
     )

@@ -57,20 +57,20 @@ def ask(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("name", sorted(set(BEHAVIOURS) - set(QUICK)))
-def test_it_is_given_up_in_time(
+def test_every_hostile_model_is_abandoned_in_time(
     name: str, monkeypatch: pytest.MonkeyPatch, record_fault: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     ask(name, monkeypatch, record_fault, caplog)
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_the_worst_of_them(
+def test_selected_hostile_models_are_abandoned_in_time(
     name: str, monkeypatch: pytest.MonkeyPatch, record_fault: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     ask(name, monkeypatch, record_fault, caplog)
 
 
-def test_its_matches_are_skipped_and_counted_and_it_is_heard_once_it_is_well(
+def test_matches_of_a_failing_model_are_skipped_until_it_answers(
     monkeypatch: pytest.MonkeyPatch, record_fault: Any
 ) -> None:
     spec = GameSpec("TicTacToe-v0")
@@ -92,7 +92,7 @@ def test_its_matches_are_skipped_and_counted_and_it_is_heard_once_it_is_well(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("name", ["answers 500", "drips the body", "answers no JSON"])
-def test_a_training_plays_on_with_those_who_answer(
+def test_training_continues_with_the_models_that_answer(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_fault: Any
 ) -> None:
     game = {"id": "TicTacToe-v0", "template": {"prompt": "{position}"}}

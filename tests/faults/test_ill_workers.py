@@ -28,8 +28,8 @@ from ludus.training.factory import create_trainer
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 STORM_SECONDS = float(os.environ.get("LUDUS_STORM_SECONDS", "60"))
 CAUSES = {
-    "sleep in step": "gave no answer for 1 s in step",
-    "sleep in reset": "gave no answer for 1 s in step",  # which begins the next episode
+    "sleep in step": "did not answer for 1 s in step",
+    "sleep in reset": "did not answer for 1 s in step",  # which begins the next episode
     "raise": "failed: step() raised RuntimeError: the board is gone",
     "exit": "exited with code 7",
     "crash": "was killed by SIGSEGV",
@@ -56,7 +56,7 @@ class Audit:
         assert (step.rewards[step.valid] == after[step.valid, 0]).all()
         assert (after[:, 1] == before[:, 1]).all(), "an env took the place of another"
         assert (step.rewards[~step.valid] == 0).all()
-        assert (after[~step.valid, 0] == 0).all(), "a replaced env begins anew"
+        assert (after[~step.valid, 0] == 0).all(), "a replaced env starts a new episode"
         assert not step.ended[~step.valid].any()
         self.counted += int(step.valid.sum())
         self.not_counted += int((~step.valid).sum())
@@ -85,7 +85,7 @@ def falls_ill(ill: str, tmp_path: Path, record_fault: Any, caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("ill", ["raise", "write to sockets"])
-def test_one_that_falls_ill(
+def test_one_faulty_worker_is_replaced(
     ill: str, tmp_path: Path, record_fault: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     falls_ill(ill, tmp_path, record_fault, caplog)
@@ -93,7 +93,7 @@ def test_one_that_falls_ill(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("ill", sorted(set(CAUSES) - {"raise", "write to sockets"}))
-def test_the_others_that_fall_ill(
+def test_other_faulty_workers_are_replaced(
     ill: str, tmp_path: Path, record_fault: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     falls_ill(ill, tmp_path, record_fault, caplog)
@@ -120,7 +120,7 @@ def test_one_that_sleeps_in_close_is_replaced_at_a_barrier_and_left_behind_at_th
     envs = ProcessVectorEnv(
         [Counted, partial(Ill, "sleep in close", str(tmp_path / "was-ill"))], n_workers=2, deadline=1.0
     )
-    audit = Audit(envs)  # a barrier closes every env and builds it anew
+    audit = Audit(envs)  # a barrier closes every env and builds it again
     for _ in range(100):
         audit.step()
     began = time.monotonic()
@@ -128,7 +128,7 @@ def test_one_that_sleeps_in_close_is_replaced_at_a_barrier_and_left_behind_at_th
     took = time.monotonic() - began
     record_fault("env worker: sleep in close", 2, int(envs.respawned == 1) + int(took < 5))
     assert (envs.respawned, envs.dropped_episodes, audit.counted, audit.not_counted) == (1, 0, 200, 0)
-    assert "gave no answer for 1 s in rebuild" in caplog.text
+    assert "did not answer for 1 s in rebuild" in caplog.text
     assert took < 5
 
 
@@ -152,7 +152,7 @@ def test_an_env_that_raises_again_and_again_ends_the_run_with_its_own_traceback(
     assert audit.counted == 119 + 119
 
 
-def test_a_worker_is_killed_for_want_of_memory_before_its_driver_is() -> None:
+def test_worker_is_killed_before_its_driver_when_out_of_memory() -> None:
     envs = ProcessVectorEnv([Counted], n_workers=1)
     envs.reset(seed=0)
     try:
@@ -224,9 +224,7 @@ def test_a_storm_of_kills_and_every_sample_is_one_that_was_played(
 
 
 @pytest.mark.faults
-def test_a_training_goes_on_through_kills_and_counts_what_it_learnt_from(
-    tmp_path: Path, record_fault: Any
-) -> None:
+def test_training_continues_through_kills_and_counts_its_samples(tmp_path: Path, record_fault: Any) -> None:
     settings = TrainerConfig.model_validate(
         {
             "algorithm": "PPO",

@@ -131,7 +131,7 @@ def an_env_gives_it(
 @pytest.mark.parametrize("value", [math.nan, -math.inf])
 @pytest.mark.parametrize("kernels", [True, False])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_what_an_env_gives(
+def test_values_of_an_env_that_are_not_finite_end_the_run(
     algorithm: str, kernels: bool, value: float, place: str, tmp_path: Path, record_fault: Any
 ) -> None:
     an_env_gives_it(tmp_path / "run", algorithm, kernels, value, place, record_fault)
@@ -141,7 +141,7 @@ def test_what_an_env_gives(
     ("algorithm", "kernels", "place"),
     [("PPO", True, "observation"), ("DQN", True, "reward"), ("SAC", False, "last observation")],
 )
-def test_three_of_what_an_env_gives(
+def test_three_kinds_of_env_values_that_are_not_finite_end_the_run(
     algorithm: str, kernels: bool, place: str, tmp_path: Path, record_fault: Any
 ) -> None:
     an_env_gives_it(tmp_path / "run", algorithm, kernels, math.inf, place, record_fault)
@@ -201,20 +201,22 @@ def learning_comes_upon_it(
 @pytest.mark.faults
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize(("place", "poison"), [("loss", poison_loss), ("gradient", poison_gradient)])
-def test_a_loss_or_a_gradient(
+def test_loss_or_gradient_that_is_not_finite_ends_the_run(
     algorithm: str, place: str, poison: Any, tmp_path: Path, record_fault: Any
 ) -> None:
     learning_comes_upon_it(tmp_path / "run", algorithm, False, place, poison, record_fault)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_loss_in_the_kernels(algorithm: str, tmp_path: Path, record_fault: Any) -> None:
+def test_loss_that_is_not_finite_in_the_kernels_ends_the_run(
+    algorithm: str, tmp_path: Path, record_fault: Any
+) -> None:
     learning_comes_upon_it(tmp_path / "run", algorithm, True, "loss", poison_rewards, record_fault)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_reward_that_slipped_in(algorithm: str, tmp_path: Path, record_fault: Any) -> None:
+def test_undetected_nan_reward_ends_the_update(algorithm: str, tmp_path: Path, record_fault: Any) -> None:
     learning_comes_upon_it(tmp_path / "run", algorithm, False, "loss", poison_rewards, record_fault)
 
 
@@ -284,7 +286,7 @@ class AlwaysIll(Poisoned):
     "backend",
     ["batched", "process", "serial", pytest.param("remote", marks=pytest.mark.faults)],
 )
-def test_every_backend(backend: str, record_fault: Any) -> None:
+def test_every_backend_reports_values_that_are_not_finite(backend: str, record_fault: Any) -> None:
     envs = backends()[backend]()
     stepper = Stepper(envs, lambda barrier, index: 70 + index)
     stepper.barrier(0)
@@ -359,7 +361,9 @@ def language_trainer(run: Path, algorithm: str, **fields: Any) -> Any:
     "algorithm",
     [pytest.param(name, marks=pytest.mark.faults) for name in ("A2C", "PPO", "GRPO")] + ["REINFORCE"],
 )
-def test_a_gradient_of_a_language_model(algorithm: str, tmp_path: Path, record_fault: Any) -> None:
+def test_gradient_of_a_language_model_that_is_not_finite_ends_the_run(
+    algorithm: str, tmp_path: Path, record_fault: Any
+) -> None:
     run = tmp_path / "run"
     trainer = language_trainer(run, algorithm)
     trainer.create_model()

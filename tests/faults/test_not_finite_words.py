@@ -93,7 +93,9 @@ LANGUAGE_PLACES: dict[str, tuple[Any, str]] = {
         if place != "value" or algorithm in ("A2C", "PPO")
     ],
 )
-def test_a_loss_of_a_language_model(algorithm: str, place: str, tmp_path: Path, record_fault: Any) -> None:
+def test_loss_of_a_language_model_that_is_not_finite_ends_the_run(
+    algorithm: str, place: str, tmp_path: Path, record_fault: Any
+) -> None:
     run = tmp_path / "run"
     trainer = language_trainer(run, algorithm)
     trainer.create_model()

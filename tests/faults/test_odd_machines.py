@@ -80,7 +80,7 @@ ODD_NAMES = ["with  two spaces", "Ümläut-日本-🂡", "it's; $(rm -rf x) & 'q
 
 @pytest.mark.faults
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_a_folder_of_any_name(
+def test_run_tolerates_a_folder_of_any_name(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_fault: Any
 ) -> None:
     folder = tmp_path / name
@@ -102,7 +102,7 @@ def test_a_folder_of_any_name(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("forced", [False, True])
-def test_a_locale_without_utf8(forced: bool, tmp_path: Path, record_fault: Any) -> None:
+def test_run_tolerates_a_locale_without_utf8(forced: bool, tmp_path: Path, record_fault: Any) -> None:
     """Python reads UTF-8 there by default; with UTF-8 mode off, other scripts are refused with an error."""
     locale = {"LC_ALL": "C", "LANG": "C"} | (
         {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"} if forced else {}
@@ -168,7 +168,7 @@ def test_a_read_only_home_and_installation_and_no_shared_memory(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("most", [6, 12, 24, 48, 96, 256])
-def test_few_file_descriptors(most: int, tmp_path: Path, record_fault: Any) -> None:
+def test_run_tolerates_few_file_descriptors(most: int, tmp_path: Path, record_fault: Any) -> None:
     done = ludus(tmp_path, *TRAIN, "vector=process", "n_envs=8", limits={resource.RLIMIT_NOFILE: most})
     worked = works_or_says_why(done, tmp_path)
     record_fault("few file descriptors", 1, 1, "nothing")
@@ -191,7 +191,7 @@ def test_a_limit_of_open_files_is_raised_as_far_as_it_may_be(monkeypatch: pytest
 
 @pytest.mark.faults
 @pytest.mark.parametrize("mebibytes", [300, 700, 1050, 1500, 3000])
-def test_a_low_limit_of_memory(mebibytes: int, tmp_path: Path, record_fault: Any) -> None:
+def test_run_works_or_reports_a_low_memory_limit(mebibytes: int, tmp_path: Path, record_fault: Any) -> None:
     done = ludus(tmp_path, *TRAIN, "vector=serial", limits={resource.RLIMIT_AS: mebibytes << 20})
     worked = works_or_says_why(done, tmp_path)
     record_fault("a low limit of memory", 1, 1)
@@ -223,7 +223,9 @@ def test_a_replay_buffer_that_can_never_fit_is_refused_before_the_start(tmp_path
 
 
 @pytest.mark.faults
-def test_a_clock_that_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_fault: Any) -> None:
+def test_run_tolerates_a_clock_that_jumps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_fault: Any
+) -> None:
     """By years, forwards and backwards, at every look; what is measured in seconds is not measured by it."""
     rng = random.Random(3)
     true = time.time
@@ -252,7 +254,9 @@ def test_a_clock_that_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rec
 
 
 @pytest.mark.faults
-def test_a_disk_that_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_fault: Any) -> None:
+def test_run_tolerates_a_slow_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_fault: Any
+) -> None:
     """A moment for every write, sync and rename: all is later, and otherwise the same."""
     monkeypatch.chdir(tmp_path)
     assert main([*TRAIN, "vector=serial", "run_dir=quick"]) == 0

@@ -91,7 +91,7 @@ def check_end(run: Path, code: int, said: str) -> int:
 
 
 @alone
-def test_a_disk_that_fills_up(small_disk: Path, tmp_path: Path, record_fault: Any) -> None:
+def test_full_disk_is_reported(small_disk: Path, tmp_path: Path, record_fault: Any) -> None:
     config, run = config_for(tmp_path), small_disk / "run"
     drive(str(tmp_path / "whole"), str(config))
     child = type_in_child(tmp_path / "said", "train", str(config), f"run_dir={run}")
@@ -108,7 +108,7 @@ def test_a_disk_that_fills_up(small_disk: Path, tmp_path: Path, record_fault: An
 
 
 @alone
-def test_permission_that_is_lost(record_fault: Any) -> None:
+def test_lost_write_permission_is_reported(record_fault: Any) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can become somebody else, who may be refused")
     folder = Path("/tmp") / f"ludus-permission-{os.getpid()}"  # pytest's own folders are closed to others

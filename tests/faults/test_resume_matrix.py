@@ -169,7 +169,7 @@ drive(whole, config)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_killed_and_resumed_it_ends_the_same(case: str, tmp_path: Path, record_fault: Any) -> None:
+def test_killed_and_resumed_run_ends_the_same(case: str, tmp_path: Path, record_fault: Any) -> None:
     if case.startswith("self-play"):
         pytest.importorskip("textarena")
     if case.startswith("sb3"):

@@ -68,11 +68,13 @@ def storm(folder: Path, kills: int, seed: str, record_fault: Any) -> None:
         assert learned(run)[part] == value, f"{part} differs after the storm"
 
 
-def test_ten_kills(tmp_path: Path, record_fault: Any) -> None:
+def test_run_killed_ten_times_ends_with_the_same_bytes(tmp_path: Path, record_fault: Any) -> None:
     storm(tmp_path, kills=10, seed="ten", record_fault=record_fault)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("seed", ["first", "second", "third", "fourth", "fifth"])
-def test_a_hundred_and_ninety_more(tmp_path: Path, seed: str, record_fault: Any) -> None:
+def test_run_killed_190_more_times_ends_with_the_same_bytes(
+    tmp_path: Path, seed: str, record_fault: Any
+) -> None:
     storm(tmp_path, kills=38, seed=seed, record_fault=record_fault)

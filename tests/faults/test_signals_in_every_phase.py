@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP, once and twice, while a run collects, learns, evaluates, saves and films.
+"""SIGINT, SIGTERM and SIGHUP, once and twice, while a run collects, learns, evaluates, saves and records a video.
 
 Who stops a container waits ten seconds and then kills: what is not over by then has failed here.
 """
@@ -40,7 +40,7 @@ pytestmark = [
 GRACE = 10.0
 LONGEST = 120.0  # until a run is in its phase
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
-PHASES = ("collecting", "updating", "evaluating", "saving", "filming")
+PHASES = ("collecting", "updating", "evaluating", "saving", "recording")
 
 
 def config_for(folder: Path, **fields: Any) -> Path:
@@ -84,7 +84,7 @@ class Caller:
             self._watch(match._Match, "tick", slow=1.0)
         elif phase == "saving":
             self._watch(atomic, "sync")
-        elif phase == "filming":
+        elif phase == "recording":
             self._watch(VideoWriter, "write", slow=1.0)
 
     def _watch(self, place: Any, name: str, slow: float = 0.0) -> None:

@@ -107,7 +107,7 @@ def rounds(folder: Path, number: int, record_fault: Any) -> None:
 
 @pytest.mark.faults
 @alone
-def test_started_together_fifty_times(tmp_path: Path, record_fault: Any) -> None:
+def test_one_of_two_resumes_started_together_trains_fifty_times(tmp_path: Path, record_fault: Any) -> None:
     rounds(tmp_path, 50, record_fault)
 
 

@@ -1,4 +1,4 @@
-"""Writes the golden curves anew: `python tests/golden/regenerate.py [ALGORITHM …]`.
+"""Regenerate the golden curves: `python tests/golden/regenerate.py [ALGORITHM …]`.
 
 Do so only when the numbers are meant to change, and say why in the commit.
 """

@@ -1,4 +1,4 @@
-"""Algorithms of one name for envs and for language models are told apart by the config's language section."""
+"""Algorithms of one name for envs and for language models are distinguished by the config's language section."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_other_engine_does_not_train_language_models() -> None:
         TrainerConfig(algorithm="PPO", engine="sb3", language={}).algorithm_entry()
 
 
-def test_a_default_config_for_language_models() -> None:
+def test_default_config_for_language_models_is_valid() -> None:
     config = get_default_config("GRPO", "language")
     assert config.language == LanguageConfig() and config.engine == "native"
     assert config.typed_hyperparams() == TrainerConfig(algorithm="GRPO", language={}).typed_hyperparams()
@@ -61,7 +61,7 @@ def test_network_layers_are_no_error_but_are_not_taken() -> None:
         ({"rewards": {"final": ["rolle"]}}, "unknown final transform 'rolle'"),
     ],
 )
-def test_what_cannot_be_is_named(given: dict[str, Any], message: str) -> None:
+def test_impossible_values_are_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises((ConfigError, UnknownName)) as caught:
         TrainerConfig(algorithm="GRPO", language={}, **given).typed_hyperparams()
     assert message in str(caught.value)

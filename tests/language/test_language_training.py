@@ -1,4 +1,4 @@
-"""Language runs: what is trained on is what was sampled, and a run that goes on ends where it would have ended."""
+"""Language runs train on exactly the sampled turns, and a resumed run ends like an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_that_goes_on_ends_as_one_that_never_stopped(case: str, tmp_path: Path) -> None:
+def test_resumed_run_ends_like_an_uninterrupted_one(case: str, tmp_path: Path) -> None:
     config = config_of(tmp_path / "whole", **CASES[case])
     whole = trained(config)
     cut = trained(config.model_copy(update={"save_dir": str(tmp_path / "cut")}))
@@ -206,7 +206,7 @@ def test_the_log_of_a_run_has_its_course(tmp_path: Path) -> None:
     assert found == list(beginnings)
 
 
-def test_a_collapsed_run_goes_back_and_slows_down(tmp_path: Path) -> None:
+def test_collapsed_run_is_rolled_back_with_a_lower_learning_rate(tmp_path: Path) -> None:
     limits = {"kl": 1e-12, "invalid_rate": None, "anchor_drop": None}  # any change at all is too much
     guard = limits | {"patience": 2, "slow_down": 0.5, "rollbacks": 1}
     trainer = trainer_of(config_of(tmp_path, guard=guard, total_timesteps="9 updates"))
@@ -247,7 +247,7 @@ def test_going_back_leads_to_a_version_from_before_the_first_sign(
     assert not caplog.messages  # nothing was measured: there is nothing to say
 
 
-def test_who_fails_is_told_the_command_to_go_on(tmp_path: Path) -> None:
+def test_failure_reports_the_command_to_resume(tmp_path: Path) -> None:
     trainer = trainer_of(config_of(tmp_path, total_timesteps="1 updates", evaluation=None))
     result = trainer.train()
     trainer.close()
@@ -522,7 +522,7 @@ def test_settings_without_effect_are_named(tmp_path: Path, caplog: pytest.LogCap
         ({"league": {"train": ["minmax"]}}, LudusError, "minimax"),
     ],
 )
-def test_what_cannot_be_trained_is_said_before_a_run_exists(
+def test_config_that_cannot_be_trained_is_reported_before_a_run_exists(
     fields: dict[str, Any], error: type[Exception], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error) as caught:

@@ -14,7 +14,7 @@ from ludus.cli.app import app
 from ludus.config.schema import TrainerConfig
 from ludus.training.factory import create_trainer
 
-GAME = {"id": "KuhnPoker-v0", "template": {"prompt": "{position}"}}  # seat 1 begins, whoever sits there
+GAME = {"id": "KuhnPoker-v0", "template": {"prompt": "{position}"}}  # seat 1 begins
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_a_pretrained_model_that_is_not_there_is_refused(tmp_path: Path) -> None
         trainer.create_model()
 
 
-def test_a_run_can_go_on_after_its_pretrained_model_is_gone(tmp_path: Path) -> None:
+def test_run_resumes_without_its_pretrained_model(tmp_path: Path) -> None:
     first = trained(tiny(tmp_path / "first"))
     second = trained(tiny(tmp_path / "second", pretrained_model=str(first.path)))
     shutil.rmtree(first.path)
@@ -105,7 +105,7 @@ def test_save_model_without_a_path_saves_into_the_run(tmp_path: Path) -> None:
     trainer.close()
 
 
-def test_loaded_weights_stay_when_training_goes_on(tmp_path: Path) -> None:
+def test_loaded_weights_do_not_change_when_training_continues(tmp_path: Path) -> None:
     first = trained(tiny(tmp_path / "first", seed=3, normalize_obs=False))
     still = {"hyperparams": {"learning_rate": 0.0}, "normalize_obs": False}
     trainer = trainer_for(tiny(tmp_path / "second", **still))

@@ -36,7 +36,7 @@ def league(**settings: object) -> League:
     return made
 
 
-def test_the_reward_of_a_seat_goes_to_whoever_sat_there() -> None:
+def test_reward_of_a_seat_goes_to_its_player() -> None:
     both = league()
     both.record(match(("random", "me"), (-1.0, 1.0)))
     both.record(match(("me", "random"), (1.0, -1.0)))
@@ -100,7 +100,7 @@ def test_a_single_player_game_is_rated_against_the_reference() -> None:
     assert set(solo.members) == {"me", "random"}
 
 
-def test_a_version_inherits_its_learners_rating_with_twice_the_doubt() -> None:
+def test_version_inherits_its_learners_rating_with_doubled_deviation() -> None:
     growing = league()
     growing.ratings["me"] = Rating(33.0, 1.5)
     version, gone = growing.freeze("me", 10)
@@ -222,7 +222,7 @@ def test_a_version_without_a_game_is_last_and_one_that_was_drawn_has_its_rating_
     assert "league/rating/me@2" not in metrics  # it was not met yet
 
 
-def test_a_league_comes_back_from_json_and_goes_on_to_the_same_end() -> None:
+def test_league_restored_from_json_continues_to_the_same_end() -> None:
     settings = {"opponents": "prioritised", "train": ["random", {"minimax": 2.0}], "versions": 2}
     first = league(**settings)
     first.add("minimax", "bot", plays=["TicTacToe-v0"])
@@ -258,7 +258,7 @@ def test_a_resumed_league_takes_weights_and_list_from_the_config_of_today() -> N
     assert after.probabilities("me", "TicTacToe-v0") == {"minimax": 1.0}
 
 
-def test_whoever_the_config_names_anew_joins_a_league_that_goes_on() -> None:
+def test_new_opponents_in_the_config_join_a_resumed_league() -> None:
     before = league()
     before.record(match(("me", "random"), (1.0, -1.0)))
     after = league(train=["greedy"])

@@ -92,7 +92,7 @@ def test_seats_rotate_and_every_seed_is_played_from_both() -> None:
     ]
 
 
-def test_whoever_begins_a_race_of_rows_wins_and_the_reward_is_theirs() -> None:
+def test_first_player_of_a_race_of_rows_wins_and_gets_the_reward() -> None:
     # each fills a row of its own: the one who begins has three in a row first
     top, middle = top_row(), middle_row()
     result = play(top, middle, TICTACTOE, 6)
@@ -117,7 +117,7 @@ def test_records_replay_to_the_same_end() -> None:
         assert game.over and game.outcome().rewards == record.rewards
 
 
-def test_a_game_lost_by_an_invalid_move_is_lost_by_whoever_made_it() -> None:
+def test_player_who_makes_an_invalid_move_loses_the_game() -> None:
     stubborn = Scripted("stubborn", lambda turn: "[nowhere]")
     result = play(stubborn, bot("random", TICTACTOE), TICTACTOE, 6)
     assert result.total == WinTally(losses=6)
@@ -181,11 +181,11 @@ def test_alone_both_play_the_same_seeds_and_are_compared() -> None:
 
 def test_a_fault_skips_the_game_and_only_that_one() -> None:
     flaky = Scripted("flaky", lambda turn: None if turn.match == 2 else first_free(range(9))(turn))
-    told: list[MatchRecord | None] = []
-    result = play(flaky, middle_row(), TICTACTOE, 6, ended=told.append)
+    ended: list[MatchRecord | None] = []
+    result = play(flaky, middle_row(), TICTACTOE, 6, ended=ended.append)
     assert result.skipped == ("no connection",)
     assert result.total.games == 5 and [record.match for record in result.records] == [0, 1, 3, 4, 5]
-    assert told.count(None) == 1 and len(told) == 6
+    assert ended.count(None) == 1 and len(ended) == 6
 
 
 def test_a_match_that_is_hopeless_is_given_up_early() -> None:

@@ -18,7 +18,7 @@ def openskill_says(ratings: list[Rating], ranks: list[float]) -> list[tuple[floa
     return [(one.mu, one.sigma) for [one] in model.rate(teams, ranks=ranks)]
 
 
-def test_a_win_moves_two_strangers_as_weng_and_lin_say() -> None:
+def test_win_between_two_new_players_changes_ratings_as_in_weng_and_lin() -> None:
     ratings = Ratings()
     ratings.rate({"a": 1.0, "b": -1.0})
     # by hand, algorithm 4 for two equals: omega = sigma^2 / c * 1/2, delta = gamma * sigma^2 / c^2 * 1/4
@@ -65,7 +65,7 @@ def test_a_draw_brings_unequal_players_nearer_and_leaves_equals_where_they_are()
     assert ratings["new"].mu == ratings["newer"].mu == pytest.approx(25)
 
 
-def test_a_version_inherits_the_mean_and_twice_the_doubt_but_no_more_than_a_stranger_has() -> None:
+def test_version_inherits_mean_and_doubled_deviation_up_to_that_of_a_new_player() -> None:
     assert Rating(31.5, 2.0).inherited() == Rating(31.5, 4.0)
     assert Rating(31.5, 5.0).inherited() == Rating(31.5, 25 / 3)
 

@@ -36,7 +36,7 @@ def test_no_page_or_message_installs_the_other_project() -> None:
 
 
 def test_the_readme_names_every_extra_and_its_pictures_by_address() -> None:
-    """A package index shows the page without the files beside it."""
+    """A package index shows the page without the other files of the repository."""
     readme = (_ROOT / "README.md").read_text("utf-8")
     extras = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     assert [extra for extra in extras if f"`{extra}`" not in readme] == []

@@ -63,7 +63,7 @@ trainer.close()
     assert done.stdout.strip() == "GridWalkExtractor", done.stderr
 
 
-def test_its_command_and_env_are_listed(installed: dict[str, str], tmp_path: Path) -> None:
+def test_command_and_env_of_the_plugin_are_listed(installed: dict[str, str], tmp_path: Path) -> None:
     assert "Print a grid of GridWalk." in run(installed, tmp_path, "--help")
     assert run(installed, tmp_path, "gridwalk", "--seed", "3").count("\n") == 6
     assert ENV in run(installed, tmp_path, "envs", "gridwalk")

@@ -239,7 +239,7 @@ def test_an_argument_the_class_does_not_take_is_named() -> None:
 
 def test_a_wrong_output_shape_says_what_was_expected_and_what_came() -> None:
     register_extractor("Transposed", Transposed)
-    with pytest.raises(ConfigError, match=r"put out \(9, 2\) for a batch of 2; expected \(2, 9\)"):
+    with pytest.raises(ConfigError, match=r"returned \(9, 2\) for a batch of 2; expected \(2, 9\)"):
         make_extractor("Transposed", VECTOR, 9, {})
 
 

@@ -21,22 +21,22 @@ def test_statistics_of_two_workers_after_a_common_start_are_merged_once(long_bef
     one.update(first)
     other.update(second)
     before = common.moments()
-    common.become(one.moments())
-    common.merge(other.moments().beyond(before))
+    common.set_to(one.moments())
+    common.merge(other.moments().since(before))
     everything.update(first)
     everything.update(second)
     for name, wanted in everything.named_buffers():
         np.testing.assert_allclose(dict(common.named_buffers())[name].numpy(), wanted.numpy(), rtol=1e-9)
 
 
-def test_beyond_returns_the_moments_of_later_samples_only() -> None:
+def test_since_returns_the_moments_of_later_samples_only() -> None:
     rng = np.random.default_rng(2)
     running = RunningMoments((2,))
     running.update(rng.normal(size=(10, 2)))
     before = running.moments()
     later = rng.normal(4.0, 3.0, size=(25, 2))
     running.update(later)
-    seen = running.moments().beyond(before)
+    seen = running.moments().since(before)
     assert seen.count == pytest.approx(25)
     np.testing.assert_allclose(seen.mean, later.mean(axis=0))
     np.testing.assert_allclose(seen.var, later.var(axis=0))
@@ -46,5 +46,5 @@ def test_merging_no_samples_changes_nothing() -> None:
     running = RunningMoments(())
     running.update(np.arange(5.0))
     before = running.moments()
-    running.merge(running.moments().beyond(before))
+    running.merge(running.moments().since(before))
     assert running.moments() == before

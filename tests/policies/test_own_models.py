@@ -138,7 +138,7 @@ def test_a_wrong_output_shows_both_shapes_and_the_last_layer(folder: Path) -> No
     drop(folder / "mine.py", WRONG_OUTPUT)
     with pytest.raises(ConfigError) as caught:
         make_extractor("Mine", SPACE, 8, {})
-    assert "put out (2, 5) for a batch of 2; expected (2, 8)" in caught.value.what
+    assert "returned (2, 5) for a batch of 2; expected (2, 8)" in caught.value.what
     assert "its last layer is 'head' Linear(in_features=4, out_features=5, bias=True)" in caught.value.what
 
 

@@ -119,7 +119,7 @@ def test_damaged_rows_are_counted_and_skipped(tmp_path: Path) -> None:
             file.write(row + b"\n")
         found, summary, watched = read_metrics(run), summarize(run), Watched(run)
         assert (found.rows, found.damaged, found.series["a"].values.tolist()) == (1, 1, [2.5])
-        watched.look()
+        watched.refresh()
         assert (watched.damaged, watched.number("a")) == (1, 2.5) and watched.fraction == 0
         assert summary.status == "running" and summary.seconds in (None, 1.0)
 

@@ -43,7 +43,7 @@ LEAGUE = {
 def shown(run: RunDirectory, width: int = 80, height: int = 24) -> list[str]:
     """Return the lines of the dashboard."""
     watched = Watched(run)
-    watched.look()
+    watched.refresh()
     out = io.StringIO()
     console = Console(file=out, width=width, height=height, legacy_windows=False)
     console.print(frame(watched, width, height), height=height)
@@ -89,7 +89,9 @@ def test_self_play_has_four_panes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("metrics", [{}, LEAGUE])
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (120, 30), (200, 60), (20, 5)])
-def test_it_fits_every_terminal(tmp_path: Path, metrics: dict[str, float], size: tuple[int, int]) -> None:
+def test_dashboard_fits_every_terminal(
+    tmp_path: Path, metrics: dict[str, float], size: tuple[int, int]
+) -> None:
     run = training(tmp_path, name="a run with quite a long name " * 3, metrics=metrics)
     lines = shown(run, *size)
     assert len(lines) <= size[1]
@@ -116,7 +118,7 @@ def test_problems_of_files_and_mirror_are_shown(tmp_path: Path) -> None:
     assert lines[-2].startswith("mirror: it is full, 3 files are missing there (s3://bucket/long/")
     assert lines[-2].rstrip().endswith("…")
     watched = Watched(run)
-    watched.look()
+    watched.refresh()
     output = watched.snapshot()
     assert output["damaged_rows"] == 1 and output["mirror"]["trouble"] == "it is full"
 
@@ -141,17 +143,17 @@ def test_control_sequences_in_a_run_are_removed(tmp_path: Path, capsys: pytest.C
 def test_dashboard_follows_the_run_and_a_resume(tmp_path: Path) -> None:
     run = training(tmp_path)
     watched = Watched(run)
-    watched.look()
+    watched.refresh()
     before = run.metrics_path.read_bytes()
     with run.metrics_path.open("a") as file:
         file.write(
             '{"step": 150000, "updates": 75, "rollout/ep_rew_mean": 777.0, "time/seconds": 17.0}\n{"st'
         )
-    watched.look()
+    watched.refresh()
     assert watched.number("rollout/ep_rew_mean") == 777.0
     assert watched.fraction == 0.75
     run.metrics_path.write_bytes(before)
-    watched.look()
+    watched.refresh()
     assert watched.fraction == 0.5
     assert watched.number("rollout/ep_rew_mean") != 777.0
 
@@ -166,7 +168,7 @@ def test_running_run_is_chosen_before_a_newer_one(tmp_path: Path) -> None:
 def test_dashboard_is_printed_once_without_a_terminal(tmp_path: Path) -> None:
     run = training(tmp_path)
     watched = Watched(run)
-    watched.look()
+    watched.refresh()
     out = io.StringIO()
     print_frame(watched, Console(file=out, width=80, height=24, force_terminal=False))
     lines = out.getvalue().splitlines()

@@ -63,7 +63,7 @@ def test_tensors_of_every_dtype_are_restored_exactly(store: CheckpointManager) -
     assert saved.tensors("nothing") == {}
     assert saved.has("policy")
     assert not saved.has("learner")
-    with pytest.raises(CheckpointError, match="holds no 'learner'"):
+    with pytest.raises(CheckpointError, match="has no 'learner'"):
         saved.tensors("learner")
 
 

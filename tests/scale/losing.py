@@ -60,4 +60,4 @@ class Injector(BaseCallback):
         assert isinstance(collector, ShardedCollector)
         index = self._random.randrange(len(collector.fleet))
         with suppress(ProcessLookupError):
-            os.kill(pid_of(collector.fleet.place(index)), signal.SIGKILL)
+            os.kill(pid_of(collector.fleet.location(index)), signal.SIGKILL)

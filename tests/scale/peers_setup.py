@@ -68,7 +68,7 @@ def obey(learner: Any) -> None:
     """Run the first learner's orders until it ends."""
     while True:
         try:
-            what, arguments = learner.peers.hear()
+            what, arguments = learner.peers.receive_call()
         except PeerLost:
             return
         getattr(learner, what)(*arguments)

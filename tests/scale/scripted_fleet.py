@@ -18,7 +18,7 @@ class ScriptedFleet:
         self.slowness = slowness
         self.left: dict[int, int] = {}
         self.asked: dict[int, tuple[int, Any]] = {}
-        self.told: list[tuple[int, str]] = []
+        self.calls: list[tuple[int, str]] = []
         self.queues: list[list[int]] = [[] for _ in slowness]
         self.serial = 0
         self.dies: set[int] = set()
@@ -34,7 +34,7 @@ class ScriptedFleet:
 
     def ask(self, index: int, method: str, *args: Any) -> Any:
         self.serial += 1
-        self.told.append((index, method))
+        self.calls.append((index, method))
         self.asked[self.serial] = (index, args[0].number if method == "collect" else None)
         self.left[self.serial] = self.slowness[index] if method == "collect" else 0
         if method == "collect":
@@ -78,7 +78,7 @@ class ScriptedFleet:
         self.absent[index] -= 1
         return self.absent[index] < 0
 
-    def place(self, index: int) -> str:
+    def location(self, index: int) -> str:
         return "nowhere"
 
 

@@ -22,7 +22,7 @@ def requests(*adapters: str) -> list[Request]:
 def who(assignment: Assignment, asked: list[Request]) -> list[int]:
     """The sampler of each request, in order."""
     parts = assignment.deal(asked)
-    owners = {place: sampler for sampler, part in parts.items() for place in part.places}
+    owners = {index: sampler for sampler, part in parts.items() for index in part.indices}
     return [owners[place] for place in range(len(asked))]
 
 
@@ -37,7 +37,7 @@ def test_an_adapter_that_few_ask_for_stays_with_one() -> None:
     asked = requests("new", "new", "old", "new", "new", "new")
     for _ in range(5):
         parts = assignment.deal(asked)
-        assert max(len(part.places) for part in parts.values()) == 2
+        assert max(len(part.indices) for part in parts.values()) == 2
     assert len(assignment.holders("old")) == 1
 
 

@@ -42,7 +42,7 @@ def test_no_collection_is_older_than_the_bound_and_none_is_lost_or_used_twice(
     assert worst <= bound
     assert len(set(learnt)) == len(learnt)
     collector.rest()
-    kept = [outing.ticket for outing in collector._outings]
+    kept = [pending.ticket for pending in collector._pending]
     assert sorted([*learnt, *kept]) == list(range(1, len(learnt) + len(kept) + 1))
 
 
@@ -127,7 +127,7 @@ def test_collectors_leave_the_learner_a_core_and_make_way_for_it(four_nodes: Any
         fleet = trainer.collector.fleet
         ours = os.getpriority(os.PRIO_PROCESS, 0)
         for index in range(2):
-            assert os.getpriority(os.PRIO_PROCESS, pid_of(fleet.place(index))) > ours
+            assert os.getpriority(os.PRIO_PROCESS, pid_of(fleet.location(index))) > ours
     finally:
         trainer.close()
 

@@ -91,7 +91,7 @@ def test_the_token_is_made_for_its_owner_alone(own_cluster: dict[str, Any]) -> N
     assert stat.S_IMODE(token.stat().st_mode) == 0o600 and len(token.read_text()) == 64
 
 
-def test_no_dashboard_listens_anywhere(own_cluster: dict[str, Any]) -> None:
+def test_ray_dashboard_does_not_listen(own_cluster: dict[str, Any]) -> None:
     assert own_cluster["ports"] and 8265 not in own_cluster["ports"]
 
 

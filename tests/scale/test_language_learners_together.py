@@ -56,8 +56,8 @@ def made(case: str, full: bool, peers: Any = None) -> LanguageLearner[Any]:
         **settings,
     )
     if peers is None or peers.leads:  # the league's doing, where there is one
-        playing = own.place.whole_model
-        playing.add_adapter("learner@0", own.place.language.adapter)
+        playing = own.context.whole_model
+        playing.add_adapter("learner@0", own.context.language.adapter)
         playing.load_adapter_tensors("learner@0", playing.adapter_tensors("learner"))
     return own
 
@@ -71,7 +71,7 @@ def stage(case: str, full: bool) -> LanguageModel:
 
 
 def state(own: LanguageLearner[Any]) -> dict[str, torch.Tensor]:
-    tensors = {f"w.{k}": v.clone() for k, v in own.place.whole_model.adapter_tensors("learner").items()}
+    tensors = {f"w.{k}": v.clone() for k, v in own.context.whole_model.adapter_tensors("learner").items()}
     return tensors | {k: v.clone() for k, v in own.tensors().items()}
 
 
@@ -111,7 +111,7 @@ def test_two_learners_end_where_one_does(case: str, full: bool, sharded: bool) -
     assert gap == pytest.approx(ours, rel=0.1 if rounds else 1e-4)
     # one learner continues from the state that two have saved
     successor = made(case, full)
-    model = successor.place.model
+    model = successor.context.model
     model.load_adapter_tensors("learner", {k[2:]: v for k, v in after.items() if k.startswith("w.")})
     successor.load({k: v for k, v in after.items() if not k.startswith("w.")}, values)
     successor._shuffle.bit_generator.state = alone._shuffle.bit_generator.state

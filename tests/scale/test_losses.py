@@ -39,6 +39,6 @@ def test_a_run_that_lost_a_shard_at_a_checkpoint_can_be_stopped_or_continues() -
     with pytest.raises(CollectionStopped):
         collected(collector)
 
-    collector.step_hook, fleet.absent, fleet.told = None, {1: 0}, []
+    collector.step_hook, fleet.absent, fleet.calls = None, {1: 0}, []
     assert collected(collector).steps == 2
-    assert [method for index, method in fleet.told if index == 1] == ["barrier", "collect"]
+    assert [method for index, method in fleet.calls if index == 1] == ["barrier", "collect"]

@@ -85,7 +85,7 @@ def test_what_writes_the_logs_of_a_dead_driver_is_ended_and_its_folder_removed(
     assert [other.poll() for other in others] == [None, None]
 
 
-def test_of_a_driver_that_lives_nothing_is_ended(cluster: Cluster) -> None:
+def test_processes_of_a_living_driver_are_not_ended(cluster: Cluster) -> None:
     writer = cluster.holder(cluster.logs / "raylet.out", "w")
     time.sleep(3 * ray_cleanup._LOOK_SECONDS + ray_cleanup._POLITE_SECONDS)
     assert writer.poll() is None

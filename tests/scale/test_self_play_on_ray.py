@@ -100,7 +100,7 @@ def test_a_lost_sampler_costs_nothing_but_time(tmp_path: Path) -> None:
     trainer = trainer_of(scaled(tmp_path, scale=SCALE | {"num_learners": 1}))
     try:
         trainer.create_model()
-        assassin = Assassin(lambda: trainer._engine.places[1], after=5)
+        assassin = Assassin(lambda: trainer._engine.locations[1], after=5)
         result = trainer.train(callback=assassin)
         assert assassin.killed_at and trainer._engine.lost == 1
         assert result.status == "finished"
@@ -118,7 +118,7 @@ def test_a_lost_learner_takes_the_run_back_to_its_last_checkpoint_and_no_further
     trainer = trainer_of(scaled(tmp_path))
     try:
         trainer.create_model()
-        assassin = Assassin(lambda: trainer.ranks.places[0], after=6)
+        assassin = Assassin(lambda: trainer.ranks.locations[0], after=6)
         result = trainer.train(callback=assassin)
         assert assassin.killed_at
     finally:
@@ -131,7 +131,7 @@ def test_a_run_that_loses_too_many_ends_and_says_why(tmp_path: Path) -> None:
     try:
         trainer.create_model()
         with pytest.raises(CollectorsLost, match=r"sampler 0 .* was lost"):
-            trainer.train(callback=Assassin(lambda: trainer._engine.places[0], after=3))
+            trainer.train(callback=Assassin(lambda: trainer._engine.locations[0], after=3))
         assert trainer.run is not None
         info = json.loads((trainer.run.path / "run.json").read_text())
         assert info["status"] == "failed" and "was lost" in info["error"]

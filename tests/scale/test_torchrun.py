@@ -35,7 +35,7 @@ CASES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_two_processes_come_to_the_end_of_one(case: str, tmp_path: Path) -> None:
+def test_two_processes_end_with_the_result_of_one(case: str, tmp_path: Path) -> None:
     make, train, fields = CASES[case]
     alone = train(make(tmp_path / "one", **fields))
     together = torchrun(make(tmp_path / "two", **fields), tmp_path)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hostile_runs import _SAID, Attack, _config, _link, lying_safetensors, newest, pickles, put
+from hostile_runs import _HOSTILE_TEXT, Attack, _config, _link, lying_safetensors, newest, pickles, put
 
 _DEEP = 900
 """As deep as JSON can be read; what walks through it in Python gives up earlier."""
@@ -137,23 +137,23 @@ LEAGUE_ATTACKS: dict[str, Attack] = {
         }
     ),
     "league: nested deeply": _league({"members": _nested(), "ratings": {}, "pairs": []}),
-    "league: a name with commands": _member(name=_SAID),
+    "league: a name with commands": _member(name=_HOSTILE_TEXT),
     "league: a name with markup": _member(name=_MARKUP),
     "league: half a character as a name": _member(name=_BROKEN),
-    "league: a name that is none": _member(name=[1]),
-    "league: a kind that is none": _member(kind=["learner"]),
+    "league: a name that is not text": _member(name=[1]),
+    "league: a kind that is not text": _member(kind=["learner"]),
     "league: counts without end": _member(games=10**400, chosen=-(10**400)),
-    "league: counts that are none": _member(games="many", chosen={}),
+    "league: counts that are not numbers": _member(games="many", chosen={}),
     "learners: none": _state(lambda state: state.update(learners=[])),
     "learners: numbers": _state(lambda state: state.update(learners=[1])),
     "learners: of another kind": _state(lambda state: state.update(learners={"a": 1})),
     "learners: a way up": _state(lambda state: state.update(learners=["../../outside/x"])),
-    "learners: names with commands": _state(lambda state: state.update(learners=[_SAID])),
+    "learners: names with commands": _state(lambda state: state.update(learners=[_HOSTILE_TEXT])),
     "progress: of another kind": _state(lambda state: state.update(progress=[1])),
     "progress: text": _state(lambda state: state["progress"].update(updates="x")),
     "roster: a list": _roster([1]),
     "roster: of another kind": _roster({"learner@1": 7, "learner@2": None}),
-    "roster: a version that is none": _roster({"learner@1": {"sha256": "0", "version": "x"}}),
+    "roster: a version that is not a number": _roster({"learner@1": {"sha256": "0", "version": "x"}}),
     "roster: a way up": _roster_outside("../../outside/learner@9"),
     "roster: an absolute path": _roster_outside("OUTSIDE/learner@9"),
     "roster: 20,000 versions": _roster(
@@ -174,25 +174,31 @@ LEAGUE_ATTACKS: dict[str, Attack] = {
     "link: games": _link("games/train/00000001.jsonl", "secret.json"),
     "link: the sums of the games": _link("games/SHA256SUMS", "secret.txt"),
     "pipe: games": _games_pipe,
-    "games: names with commands": _game(game=_SAID, players=[_SAID, _SAID], reason=_SAID),
+    "games: names with commands": _game(
+        game=_HOSTILE_TEXT, players=[_HOSTILE_TEXT, _HOSTILE_TEXT], reason=_HOSTILE_TEXT
+    ),
     "games: names with markup": _game(game=_MARKUP, players=[_MARKUP, _MARKUP], reason=_MARKUP),
     "games: half a character": _game(game=_BROKEN, players=[_BROKEN, _BROKEN], reason=_BROKEN),
     "games: of other kinds": _game(players="x", rewards={"a": 1}, moves=7, turns="x"),
     "games: seats that are not there": _game(moves=[[99, "x"], [-99, "x"]]),
     "games: moves of other kinds": _game(moves=[[], [1], "xy", [0, [1]]]),
     "games: numbers without end": _game(rewards=[10**400, -(10**400)], length=10**4000),
-    "games: numbers that are none": _game(rewards=[None, None]),
+    "games: rewards that are not numbers": _game(rewards=[None, None]),
     "games: nested deeply": _game(extra=_nested()),
     "games: nested too deeply": _games_file("00000009.jsonl", '{"match": ' + "[" * 100_000 + "\n"),
     "games: no rows": _games_file("00000009.jsonl", "\0" * 100_000),
     "games: a number that int does not know": _games_file("\u00b2.jsonl", "{}\n"),
     "games: a file for every update to come": _games_file("9" * 200 + ".jsonl", "{}\n"),
     "turns: of other kinds": _turn(prompt=7, reward_parts=[1], entropy="x"),
-    "turns: numbers that are none": _turn(entropy=None, reward_parts={"game": None, _SAID: 10**400}),
-    "turns: texts with commands": _turn(text=_SAID, observation=_SAID + _BROKEN, reward_parts={_SAID: 1}),
+    "turns: values that are not numbers": _turn(
+        entropy=None, reward_parts={"game": None, _HOSTILE_TEXT: 10**400}
+    ),
+    "turns: texts with commands": _turn(
+        text=_HOSTILE_TEXT, observation=_HOSTILE_TEXT + _BROKEN, reward_parts={_HOSTILE_TEXT: 1}
+    ),
     "turns: nested deeply": _turn(reward_parts={"a": _nested()}),
     "metrics: ratings of names with commands": _metrics(
-        **{f"league/rating/{_SAID}": 25.0, f"games/{_SAID}": 1}
+        **{f"league/rating/{_HOSTILE_TEXT}": 25.0, f"games/{_HOSTILE_TEXT}": 1}
     ),
     "metrics: half a character": _metrics(**{f"league/rating/{_BROKEN}": 25.0, f"train/{_BROKEN}": 1.0}),
     "metrics: ratings without end": _metrics(**{"league/rating/a": 1e308, "league/sigma/a": -1e308}),

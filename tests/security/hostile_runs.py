@@ -163,7 +163,7 @@ def _bytes(name: str, content: bytes) -> Attack:
     return lambda run, outside, mark: put(run, name, content)
 
 
-def _beside(*names: str) -> Attack:
+def _next_to(*names: str) -> Attack:
     def attack(run: Path, outside: Path, mark: Path) -> None:
         content = list(pickles(mark).values())
         for number, name in enumerate(names):
@@ -196,14 +196,14 @@ def _alias_bomb(outside: Path, mark: Path) -> str:
     return "\n".join(lines)
 
 
-def _film(run: Path, outside: Path, mark: Path) -> None:
+def _text_as_video(run: Path, outside: Path, mark: Path) -> None:
     (run / "videos").mkdir(exist_ok=True)
     (run / "videos" / "000000000032.mp4").write_bytes(pickles(mark)["pickle, protocol 4"])
 
 
 _DEEP = "[" * 100_000
 _WIDE = 1_000_000_000
-_SAID = "\x1b[2J\x1b]0;pwned\x07<script>alert(1)</script>\r../../outside/x"
+_HOSTILE_TEXT = "\x1b[2J\x1b]0;pwned\x07<script>alert(1)</script>\r../../outside/x"
 
 ATTACKS: dict[str, Attack] = {
     **{f"weights: {kind}": _tensors("policy.safetensors", kind) for kind in pickles(Path("unused"))},
@@ -212,11 +212,11 @@ ATTACKS: dict[str, Attack] = {
         for kind in ("pickle, protocol 4", "torch.save")
     },
     "state: pickle": _tensors("state.json", "pickle, protocol 0"),
-    "pickles beside the weights": _beside("policy.pt", "optimizer.pkl", "data.joblib", "sitecustomize.py"),
-    "pickles in the run": _beside(
+    "pickles next to the weights": _next_to("policy.pt", "optimizer.pkl", "data.joblib", "sitecustomize.py"),
+    "pickles in the run": _next_to(
         "models/policy.pt", "vecnormalize/x.pkl", "logs/evil.py", "checkpoints/model.zip"
     ),
-    "Python beside the config": _beside(
+    "Python next to the config": _next_to(
         "./conftest.py", "./sitecustomize.py", "./ludus.py", "./gymnasium.py"
     ),
     **{
@@ -267,9 +267,13 @@ ATTACKS: dict[str, Attack] = {
     "config: an env that is a module": _config(env__id="antigravity:Evil-v0"),
     "config: a starting policy elsewhere": _config(pretrained_model="OUTSIDE"),
     "config: a network of 10^18 weights": _config(hyperparams__policy_net_arch=[_WIDE, _WIDE]),
-    "config: a name with commands": _config(name=_SAID),
+    "config: a name with commands": _config(name=_HOSTILE_TEXT),
     "run.json: names with commands": _info(
-        name=_SAID, env_id=_SAID, algorithm=_SAID, tags=[_SAID], preset=_SAID
+        name=_HOSTILE_TEXT,
+        env_id=_HOSTILE_TEXT,
+        algorithm=_HOSTILE_TEXT,
+        tags=[_HOSTILE_TEXT],
+        preset=_HOSTILE_TEXT,
     ),
     "run.json: nested deeply": _text("run.json", lambda o, m: _DEEP),
     "run.json: of other kinds": _info(
@@ -282,10 +286,10 @@ ATTACKS: dict[str, Attack] = {
         "metrics.jsonl", lambda o, m: '{"step": ' + _DEEP + "\n" + '{"step": 1, "a": 1}\n'
     ),
     "metrics: names with commands": _text(
-        "metrics.jsonl", lambda o, m: json.dumps({"step": 1, _SAID: 1.0}) + "\n"
+        "metrics.jsonl", lambda o, m: json.dumps({"step": 1, _HOSTILE_TEXT: 1.0}) + "\n"
     ),
     "games.json: of other kinds": _text(
         "games.json", lambda o, m: '{"games": "x", "hands": [1], "jokers": {"a": []}}'
     ),
-    "a video that is none": _film,
+    "a text file as video": _text_as_video,
 }

@@ -18,7 +18,7 @@ from ludus.envs.wrapper_names import register_wrapper
 from ludus.errors import UserError
 from ludus.training.factory import requests_of
 
-STRANGER = Trust(own=False)
+STRANGER = Trust(by_user=False)
 HARMLESS: list[Any] = [None, True, 0, 1.5, [1, [2.5, None]], (3,), [], {}]
 ASKED: list[Any] = [
     "firefox",
@@ -60,9 +60,9 @@ def test_a_nested_argument_is_shown_whole_and_allowed_as_a_whole(installed_env: 
     with STRANGER.applied(), pytest.raises(UserError) as caught:
         require_all(spec.requests(), "config.yaml")
     assert shown in caught.value.what and f"--allow '{shown}'" in caught.value.fix
-    with Trust(own=False, allowed=frozenset({"sh", "-c", "id"})).applied(), pytest.raises(UserError):
+    with Trust(by_user=False, allowed=frozenset({"sh", "-c", "id"})).applied(), pytest.raises(UserError):
         require_all(spec.requests(), "config.yaml")
-    with Trust(own=False, allowed=frozenset({shown})).applied():
+    with Trust(by_user=False, allowed=frozenset({shown})).applied():
         require_all(spec.requests(), "config.yaml")
 
 
@@ -126,11 +126,11 @@ def test_training_notes_text_arguments_so_that_the_run_is_known_here(
         assert own_modules.named_code()
         remember_trained(config)
     with own_modules.command():
-        assert trust_in_run(config).own
+        assert trust_in_run(config).by_user
         other = config.model_copy(
             update={"env": config.env.model_copy(update={"kwargs": {"launcher": "sh"}})}
         )
-        assert not trust_in_run(other).own
+        assert not trust_in_run(other).by_user
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
-        assert not trust_in_run(config).own  # maps/one is another file here
+        assert not trust_in_run(config).by_user  # maps/one is another file here

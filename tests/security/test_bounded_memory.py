@@ -183,7 +183,7 @@ def _measure(words: list[str], folder: Path) -> tuple[int, float, str]:
 def test_points_beyond_those_that_can_be_shown_are_thinned_as_they_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "_MOST_POINTS", 10_000)
+    monkeypatch.setattr(following, "_MAX_POINTS", 10_000)
     columns = following.Columns(clock="time/seconds")
     for step in range(50_000):
         peak = {20_001: 7.0, 30_003: -9.0}.get(step, step % 2)
@@ -196,7 +196,7 @@ def test_points_beyond_those_that_can_be_shown_are_thinned_as_they_come(
 
 
 def test_names_beyond_a_few_thousand_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "_MOST_NAMES", 10)
+    monkeypatch.setattr(following, "_MAX_NAMES", 10)
     columns = following.Columns()
     for step in range(100):
         columns.take({"step": step, f"name-{step}": 1.0, "x" * 600: 1.0})

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.long
 
 PLAYS: dict[str, list[str]] = {
     "eval": ["eval", "received", "--episodes", "1"],
-    "play": ["play", "received", "--video", "film.mp4"],
+    "play": ["play", "received", "--video", "clip.mp4"],
     "video": ["video", "received", "--length", "2", "--episodes", "1", "--no-overlay"],
     "analyze": ["analyze", "received", "--episodes", "1"],
     "export": ["export", "received", "--to", "torchscript"],
@@ -269,8 +269,8 @@ def attacks(canary: Canary) -> dict[str, dict[str, Any]]:
         "a wrapper that writes": {
             "env.wrappers": [{"stable_baselines3.common.monitor:Monitor": {"filename": f"{outside}/monitor"}}]
         },
-        "a wrapper that films": {
-            "env.wrappers": [{"gymnasium.wrappers:RecordVideo": {"video_folder": f"{outside}/films"}}]
+        "a wrapper that records videos": {
+            "env.wrappers": [{"gymnasium.wrappers:RecordVideo": {"video_folder": f"{outside}/videos"}}]
         },
         "a network": {"policy.features_extractor": "canary_code:Net"},
         "a network in models/": {"policy.features_extractor": "Net"},
@@ -310,7 +310,7 @@ def test_security_md_lists_every_command_that_takes_a_run() -> None:
 
 
 @pytest.mark.parametrize("command", PLAYS)
-def test_a_hostile_run_does_nothing_outside(command: str, canary: Canary) -> None:
+def test_hostile_run_has_no_effect_outside_it(command: str, canary: Canary) -> None:
     failed = {}
     for attack, changes in attacks(canary).items():
         if command == "resume" and attack == "whatever training would use":

@@ -143,7 +143,7 @@ def _reopen(port: int, held: list[socket.socket], ended: threading.Event) -> Non
 def test_the_oldest_that_wait_are_closed_and_a_stream_that_was_let_in_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 80)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 80)
     with serving(tmp_path, token=TOKEN) as site:
         stream = begin(site.port, b"GET /api/events HTTP/1.1\r\n" + WITH_TOKEN + b"\r\n")
         assert stream.recv(65536).startswith(b"HTTP/1.1 200")
@@ -157,7 +157,7 @@ def test_the_oldest_that_wait_are_closed_and_a_stream_that_was_let_in_stays(
 def test_a_request_sent_late_is_answered_when_newer_connections_are_opened_in_between(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 192)  # the limit with 256 open files
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 192)  # the limit with 256 open files
     write_run(tmp_path, "one", [1.0])
     with serving(tmp_path, token=TOKEN) as site, begin(site.port, b"") as connection:
         held = [begin(site.port, HALF_SENT[2]) for _ in range(100)]
@@ -171,7 +171,7 @@ def test_a_request_sent_late_is_answered_when_newer_connections_are_opened_in_be
 def test_when_all_were_let_in_the_idle_and_then_the_oldest_make_room(tmp_path: Path) -> None:
     write_run(tmp_path, "one", [1.0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connections, "MOST_CONNECTIONS", 16)
+        patch.setattr(connections, "MAX_CONNECTIONS", 16)
         with serving(tmp_path) as site:
             whole = b"GET %s HTTP/1.1\r\n" + HOST + b"\r\n"
             idle = begin(site.port, whole % b"/api/runs")

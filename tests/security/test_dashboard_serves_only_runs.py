@@ -67,7 +67,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("logs", "videos", "games"):
         (run / name).mkdir()
     (run / "logs" / "train.log").write_text("fine")
-    (run / "videos" / "film.mp4").write_text("fine")
+    (run / "videos" / "clip.mp4").write_text("fine")
     return folder
 
 
@@ -110,7 +110,7 @@ def test_no_way_of_writing_dots_leads_out(site: Site, step: str) -> None:
 def test_the_files_that_are_served_are_served(site: Site) -> None:
     run = site.id_of("one")
     assert fetch(site, f"/api/runs/{run}/logs/train.log") == (200, b'{"text":"fine"}')
-    assert fetch(site, f"/api/runs/{run}/videos/film.mp4") == (200, b"fine")
+    assert fetch(site, f"/api/runs/{run}/videos/clip.mp4") == (200, b"fine")
 
 
 def test_links_out_of_the_folder_are_not_followed(place: Path) -> None:
@@ -166,7 +166,7 @@ def test_pipes_and_devices_are_not_opened(tmp_path: Path) -> None:
         RunsFolder(tmp_path).read("large", limit=99)
 
 
-def test_a_bomb_in_a_config_is_not_set_off(place: Path) -> None:
+def test_alias_bomb_in_a_config_is_not_expanded(place: Path) -> None:
     root = place / "bombs"
     lines = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
     for one, two in zip("abcdefgh", "bcdefghi", strict=True):

@@ -76,7 +76,7 @@ ATTACKS = {
 
 @pytest.mark.parametrize("command", ["train", "config", "convert", "play"])
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_no_payload_creates_its_file(
+def test_no_payload_of_a_foreign_config_is_run(
     attack: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

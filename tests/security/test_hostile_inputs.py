@@ -211,7 +211,7 @@ def test_no_path_in_a_mirror_leads_out(path: str, watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("name", ["../outside/secret.txt", "/etc/hostname", "link"])
-def test_no_name_of_a_file_in_a_mirror_does_either(name: str, watch: Watch) -> None:
+def test_no_file_name_in_a_mirror_leads_out(name: str, watch: Watch) -> None:
     import hashlib
 
     secret = (watch.outside / "secret.txt").read_bytes()
@@ -292,7 +292,7 @@ def _models(mark: Path) -> dict[str, tuple[Any, dict[str, bytes]]]:
             _LLAMA,
             {"model.gguf": b"GGUF" + b"\xff" * 60, "model.safetensors": b"GGUF" + b"\xff" * 60},
         ),
-        "stops that are none": (
+        "stop tokens nested deeply": (
             _LLAMA,
             {"model.safetensors": good, "generation_config.json": b"[" * 100_000},
         ),
@@ -333,7 +333,7 @@ def _adapters(mark: Path) -> dict[str, bytes]:
         ),
         "pickle called safetensors": packed(config, pickles(mark)["pickle, protocol 4"]),
         "a rank no memory holds": packed(config | {"r": 10**12}),
-        "a rank that is none": packed(config | {"r": -1}),
+        "a negative rank": packed(config | {"r": -1}),
         "settings nested deeply": packed(b"[" * 100_000),
         "names that slip": _zip(
             {"../../outside/adapter_config.json": b"{}", "/adapter_model.safetensors": good}
@@ -347,7 +347,7 @@ def _adapters(mark: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.faults
-def test_no_adapter_does(watch: Watch, record_fault: Callable[..., None]) -> None:
+def test_no_adapter_runs_code_or_fills_the_memory(watch: Watch, record_fault: Callable[..., None]) -> None:
     adapters = _adapters(watch.mark)
     for content in adapters.values():
         Path("evil.zip").write_bytes(content)

@@ -130,13 +130,15 @@ def test_the_commands_work_on_a_language_run_that_does_no_harm(
 
 @pytest.mark.parametrize("attack", SOME)
 @pytest.mark.parametrize("command", ["league", "games", "games --match", "watch", "resume"])
-def test_some_do_nothing_and_lead_nowhere(attack: str, command: str, watch: Watch, begun: Path) -> None:
+def test_some_commands_on_hostile_language_runs_have_no_effect_outside(
+    attack: str, command: str, watch: Watch, begun: Path
+) -> None:
     attempt(attack, command, watch, begun)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_command_does(
+def test_no_command_on_a_hostile_language_run_has_an_effect_outside_it(
     command: str, watch: Watch, trained: Path, record_fault: Callable[..., None]
 ) -> None:
     failed = {}

@@ -22,8 +22,8 @@ COMMANDS: dict[str, list[str]] = {
     "resume": ["resume", "received", "--steps", "96", "-q"],
     "report": ["report", "received", "--output", "page.html"],
     "analyze": ["analyze", "received", "--episodes", "1", "--output", "analysed"],
-    "play": ["play", "received", "--episodes", "1", "--video", "film.mp4"],
-    "video": ["video", "received", "--length", "4", "--output", "film.mp4"],
+    "play": ["play", "received", "--episodes", "1", "--video", "clip.mp4"],
+    "video": ["video", "received", "--length", "4", "--output", "clip.mp4"],
     "export": ["export", "received", "--to", "torchscript", "--out", "exported.pt"],
     "runs": ["runs", "list", "--root", "received"],
     "runs pin": ["runs", "pin", "received@latest"],
@@ -45,8 +45,8 @@ SOME = [
     "weights: pickle, protocol 4",
     "weights: torch.save",
     "weights: a shape of 2^62 numbers",
-    "pickles beside the weights",
-    "Python beside the config",
+    "pickles next to the weights",
+    "Python next to the config",
     "state: of another kind",
     "manifest: a way up",
     "link: metrics",
@@ -116,13 +116,13 @@ def test_the_commands_work_on_a_run_that_does_no_harm(command: str, watch: Watch
 
 
 @pytest.mark.parametrize("attack", SOME)
-def test_to_resume_it_runs_nothing_and_leads_nowhere(attack: str, watch: Watch) -> None:
+def test_resuming_a_hostile_run_has_no_effect_outside_it(attack: str, watch: Watch) -> None:
     attempt(attack, "resume", watch)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_command_does(
+def test_no_command_on_a_hostile_run_has_an_effect_outside_it(
     command: str, watch: Watch, trained: Path, record_fault: Callable[..., None]
 ) -> None:
     failed = {}
@@ -145,7 +145,9 @@ def test_no_command_does(
 
 
 @pytest.mark.faults
-def test_nor_does_the_dashboard(watch: Watch, trained: Path, record_fault: Callable[..., None]) -> None:
+def test_dashboard_of_a_hostile_run_has_no_effect_outside_it(
+    watch: Watch, trained: Path, record_fault: Callable[..., None]
+) -> None:
     pytest.importorskip("uvicorn")
     from dashboard_site import serving
 

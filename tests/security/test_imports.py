@@ -47,13 +47,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 # The working directory
 
-# Runs in a process of its own: before Python looks for any module, one of that name is put into the stranger's folders.
+# Runs in a process of its own: before Python looks for any module, one of that name is created in the received run.
 _HOSTILE = """
 import os, signal, sys, time
 from pathlib import Path
 sys.argv[0] = "ludus"
-stranger, mark = Path(sys.argv[1]), sys.argv[2]
-folders = [stranger, stranger / "videos", stranger.parent]
+received, mark = Path(sys.argv[1]), sys.argv[2]
+folders = [received, received / "videos", received.parent]
 
 class Shadow:
     seen = set()
@@ -80,7 +80,7 @@ for line in sys.stdin.read().splitlines():
     code = main(words)
     signal.setitimer(signal.ITIMER_REAL, 0)
     print("RESULT", code, *words, file=sys.stderr)
-    looked = [entry for entry in sys.path_importer_cache if entry.startswith((str(stranger.parent), "."))]
+    looked = [entry for entry in sys.path_importer_cache if entry.startswith((str(received.parent), "."))]
     assert looked == [], (words, looked)
     assert not os.path.exists(mark), (words, Path(mark).read_text())
 if "numba" in sys.modules:
@@ -88,8 +88,8 @@ if "numba" in sys.modules:
     assert "stolen" not in str(numba.config.CACHE_DIR)
 assert {"org", "orjson"} & Shadow.seen, "no optional import was tried"
 # the modules are there, and would have been found
-sys.path.append(str(stranger))
-import some_module_of_the_stranger
+sys.path.append(str(received))
+import some_module_of_the_sender
 assert os.path.exists(mark)
 print("DONE", len(Shadow.seen))
 """
@@ -97,7 +97,7 @@ print("DONE", len(Shadow.seen))
 # each command with arguments that make it open the run; "." is the run, ".." the run from a folder of it
 LOOKING: dict[str, list[str]] = {
     "eval": ["eval", "RUN", "--episodes", "1"],
-    "play": ["play", "RUN", "--episodes", "1", "--video", "OUT/film.mp4"],
+    "play": ["play", "RUN", "--episodes", "1", "--video", "OUT/clip.mp4"],
     "video": ["video", "RUN", "--length", "4", "--output", "OUT/film2.mp4"],
     "analyze": ["analyze", "RUN", "--episodes", "1", "--output", "OUT/analysed"],
     "match": ["match", "RUN", "random", "--env", "TicTacToe-v0", "--games", "1"],
@@ -137,23 +137,23 @@ def test_every_command_is_tried() -> None:
 @pytest.mark.long
 def test_no_command_looks_for_modules_in_the_working_directory(trained: Path, tmp_path: Path) -> None:
     """The run as working directory, below it, next to it, and linked to; with a shadow of every import there is."""
-    stranger = tmp_path / "received" / "stranger"
-    shutil.copytree(trained, stranger)
-    (stranger / "videos").mkdir(exist_ok=True)
-    (stranger / ".numba_config.yaml").write_text("cache_dir: stolen\n")
-    (stranger / "matplotlibrc").write_text("backend: module://some_module_of_the_stranger\n")
-    (stranger / "some_module_of_the_stranger.py").write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')")
+    received = tmp_path / "downloads" / "received"
+    shutil.copytree(trained, received)
+    (received / "videos").mkdir(exist_ok=True)
+    (received / ".numba_config.yaml").write_text("cache_dir: stolen\n")
+    (received / "matplotlibrc").write_text("backend: module://some_module_of_the_sender\n")
+    (received / "some_module_of_the_sender.py").write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')")
     linked = tmp_path / "linked"
-    linked.symlink_to(stranger)
+    linked.symlink_to(received)
     out = tmp_path / "out"
     out.mkdir()
     lines = []
-    for folder, run in ((stranger, "."), (stranger / "videos", ".."), (stranger.parent, "stranger")):
+    for folder, run in ((received, "."), (received / "videos", ".."), (received.parent, "received")):
         few = LOOKING | TRAINING if run == "." else {name: LOOKING[name] for name in ("eval", "report")}
         lines += [_line(folder, run, out, words) for words in few.values()]
     lines.append(_line(linked, ".", out, LOOKING["eval"]))
     done = subprocess.run(
-        [sys.executable, "-P", "-c", _HOSTILE, str(stranger), str(tmp_path / "pwned")],
+        [sys.executable, "-P", "-c", _HOSTILE, str(received), str(tmp_path / "pwned")],
         input="\n".join(lines),
         capture_output=True,
         text=True,
@@ -461,14 +461,15 @@ def test_a_config_with_relative_paths_is_known_only_where_it_was_trained(
     absolute = TrainerConfig.model_validate({"env": {"id": "CartPole-v1", "kwargs": {"path": "/opt/game"}}})
     with own_modules.command():
         for config in (relative, absolute):
-            assert not trust_in_run(config).own
+            assert not trust_in_run(config).by_user
             remember_trained(config)
-            assert trust_in_run(config).own
+            assert trust_in_run(config).by_user
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
-        assert not trust_in_run(relative).own and trust_in_run(absolute).own
+        assert not trust_in_run(relative).by_user and trust_in_run(absolute).by_user
         monkeypatch.setenv("XDG_STATE_HOME", "state_of_a_stranger")
         remember_trained(absolute)
         assert (
-            not trust_in_run(absolute).own and not (tmp_path / "elsewhere" / "state_of_a_stranger").exists()
+            not trust_in_run(absolute).by_user
+            and not (tmp_path / "elsewhere" / "state_of_a_stranger").exists()
         )

@@ -72,7 +72,7 @@ def found() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("text", BANNED)
-def test_the_rule_fires(text: str, found: dict[str, set[str]]) -> None:
+def test_lint_rule_reports_the_banned_call(text: str, found: dict[str, set[str]]) -> None:
     assert BANNED[text] in found[text]
 
 

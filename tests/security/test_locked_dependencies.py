@@ -23,7 +23,7 @@ def test_every_package_is_pinned_with_its_hashes_and_no_address() -> None:
     assert "://" not in text and "index-url" not in text and "find-links" not in text
 
 
-def test_it_pins_what_the_constraints_pin() -> None:
+def test_lock_file_pins_what_the_constraints_pin() -> None:
     locked = {_canonical(n): v for n, v in _PIN.findall((_ROOT / "requirements.lock").read_text("utf-8"))}
     constrained = {_canonical(n): v for n, v in _PIN.findall((_ROOT / "constraints.txt").read_text("utf-8"))}
     differing = {
@@ -34,7 +34,7 @@ def test_it_pins_what_the_constraints_pin() -> None:
     assert differing == {}
 
 
-def test_every_direct_dependency_is_in_it() -> None:
+def test_lock_file_has_every_direct_dependency() -> None:
     import tomllib
 
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]

@@ -88,7 +88,7 @@ def test_a_run_that_somebody_sent_runs_none_of_its_files(
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_neither_do_files_beside_a_run_in_what_was_downloaded(attack: str, trained: Path, here: Path) -> None:
+def test_files_next_to_a_downloaded_run_are_not_run(attack: str, trained: Path, here: Path) -> None:
     mark = here / "pwned"
     download = here / "models" / "walker-latest"
     download.mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_neither_do_files_beside_a_run_in_what_was_downloaded(attack: str, train
     assert not mark.exists()
 
 
-def test_code_of_ones_own_is_imported_for_it_with_consent(trained: Path, here: Path) -> None:
+def test_user_code_is_imported_for_a_downloaded_run_with_consent(trained: Path, here: Path) -> None:
     mark = here / "ran"
     _receive(trained, here / "received", "an env", mark)
     (here / "received" / "evil.py").rename(here / "mine.py")

@@ -277,7 +277,7 @@ def test_a_secret_is_hidden_as_it_is_as_python_writes_it_and_as_an_address_does(
     assert without_secrets("?key=a%20b%2Fc%0A%27long%27&x") == "?key=***&x"
 
 
-def test_what_counts_as_secret_is_said_by_the_name() -> None:
+def test_secrets_are_recognised_by_their_key() -> None:
     given = {
         "OPENAI_API_KEY": "0123456789",
         "DB_PASSWORD": "abcdefgh",
@@ -290,7 +290,7 @@ def test_what_counts_as_secret_is_said_by_the_name() -> None:
     assert secret_values(given) == ["0123456789", "abcdefgh"]
 
 
-def test_a_log_hides_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_hides_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ludus.tracking.logs import attach_log_file, detach
 
     monkeypatch.setenv("WANDB_API_KEY", CANARIES["WANDB_API_KEY"])

@@ -85,7 +85,7 @@ def test_every_character_that_is_not_visible_is_written_out() -> None:
     assert printable("a\nb\tc\r", keep="\n\t") == "a\nb\tc\\r"
 
 
-def test_what_an_env_raises(run: Run) -> None:
+def test_exceptions_of_an_env_are_reported(run: Run) -> None:
     gym.register("Hostile-v0", Hostile)
     code, said = run(
         "train", "--algo", "ppo", "--env", "Hostile-v0", "--steps", "64", "n_envs=1", "vector=serial",
@@ -137,7 +137,7 @@ def test_what_a_run_says_of_itself(run: Run, tmp_path: Path) -> None:
         assert_harmless(said)
 
 
-def test_what_is_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_are_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     setup_logging()
     file = attach_log_file(tmp_path / "train.log")
     logger = logging.getLogger("ludus")
@@ -193,7 +193,7 @@ def test_what_an_opponent_says_in_a_game() -> None:
     assert_harmless(screen.getvalue())
 
 
-def test_what_a_stranger_is_quoted_with_in_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_quotes_untrusted_text_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     from ludus.cli.failures import report
 
     error = UserError(HOSTILE, where=HOSTILE, fix=HOSTILE)

@@ -189,26 +189,26 @@ def _samples_and_trains(folder: Path, adapter: AdapterConfig | None, theirs: Any
         model.add_adapter("learner", adapter, torch.Generator().manual_seed(0))
         runs.append(learner("REINFORCE", model, learning_rate=1e-2))
     one, other = runs
-    data = _played(one.place.model)
+    data = _played(one.context.model)
     for sampled in data.turns:
         ids = torch.tensor([[*sampled.prompt, *sampled.completion]])
         with torch.no_grad():
             expected = theirs(ids).logits[0].float().log_softmax(-1)[len(sampled.prompt) - 1 : -1]
         expected = expected.gather(1, torch.tensor(sampled.completion)[:, None])[:, 0]
         torch.testing.assert_close(torch.tensor(sampled.log_probs), expected, atol=1e-3, rtol=0)
-    start = [weight.clone() for weight in one.place.model.trainable("learner")]
+    start = [weight.clone() for weight in one.context.model.trainable("learner")]
     assert one.update(data, 0.0)["train/grad_norm"] > 0
-    weights = one.place.model.trainable("learner")
+    weights = one.context.model.trainable("learner")
     assert any(not torch.equal(a, b) for a, b in zip(start, weights, strict=True))
-    other.place.model.load_adapter_tensors("learner", one.place.model.adapter_tensors("learner"))
+    other.context.model.load_adapter_tensors("learner", one.context.model.adapter_tensors("learner"))
     other.load({key: value.clone() for key, value in one.tensors().items()}, one.values())
-    other.place.streams.load_state_dict(*one.place.streams.state_dict())
-    again = _played(one.place.model, version=1)
+    other.context.streams.load_state_dict(*one.context.streams.state_dict())
+    again = _played(one.context.model, version=1)
     gap = one.agreement("learner", again.turns)["train/log_prob_gap_max"]
     assert gap < 1e-3, f"the sampler and the learner differ by {gap}"
     for run in (one, other):
         run.update(again, 0.0)
-    for a, b in zip(weights, other.place.model.trainable("learner"), strict=True):
+    for a, b in zip(weights, other.context.model.trainable("learner"), strict=True):
         assert torch.equal(a, b), "a resumed learner differs"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ludus.config.schema import TrainerConfig
 
-# short, and yet: buffers are filled and begin anew, targets are updated, episodes end, updates follow each other
+# long enough for full buffers, target updates, ends of episodes and several updates
 _REPLAY: dict[str, Any] = {"batch_size": 16, "buffer_size": 120}
 _DISCRETE: dict[str, Any] = {**_REPLAY, "learning_starts": 40, "target_update_interval": 40}
 _CONTINUOUS: dict[str, Any] = {**_REPLAY, "learning_starts": 24}

@@ -56,7 +56,7 @@ def trained(config: TrainerConfig, env: Any = None, callback: Any = None) -> Run
 
 
 def resumed(run: RunDirectory, checkpoint: int | None = None, total: Any = None) -> int:
-    """Go on with `run` to its end; the step it went on from."""
+    """Resume `run` to its end. Return the step from which it was resumed."""
     trainer = open_trainer(run)
     try:
         step = trainer.resume(run, checkpoint).step

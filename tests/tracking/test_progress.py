@@ -241,7 +241,7 @@ def test_numbers_are_short(value: float | str | None, text: str) -> None:
     assert number(value) == text
 
 
-def test_durations() -> None:
+def test_durations_are_formatted() -> None:
     assert [duration(s) for s in (0, 42.4, 61, 3599.6, 36_061)] == [
         "0:00",
         "0:42",

@@ -95,7 +95,7 @@ def test_stopping_in_the_first_collection_leaves_a_run_that_can_resume(tmp_path:
     assert trainer.run.info()["steps"] == 1024
 
 
-def test_none_is_not_false(tmp_path: Path) -> None:
+def test_none_is_distinguished_from_false(tmp_path: Path) -> None:
     calls: list[int] = []
 
     def count(local: dict[str, Any], global_: dict[str, Any]) -> None:

@@ -93,7 +93,7 @@ def test_a_named_env_gets_the_command_to_type(tmp_path: Path) -> None:
     assert trainer.run is not None and steps_of(trainer.run) == [256]
 
 
-def test_a_reset_that_raises_in_training(tmp_path: Path) -> None:
+def test_reset_that_raises_in_training_is_an_env_fault(tmp_path: Path) -> None:
     fault, run = fault_of(failing(tmp_path, fails_at=5, fails_in="reset"))
     assert "reset() raised RuntimeError: the door is locked" in str(fault)
     assert run.info()["status"] == "failed"

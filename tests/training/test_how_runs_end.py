@@ -28,7 +28,7 @@ def test_a_total_ends_the_run_with_the_update_that_reaches_it(tmp_path: Path, to
     assert steps_of(run) == [steps] and rows(run)[-1]["step"] == steps
 
 
-def test_a_total_in_episodes(tmp_path: Path) -> None:
+def test_total_in_episodes_ends_the_run(tmp_path: Path) -> None:
     run = trained(tiny(tmp_path, total_timesteps="9 episodes"))
     last = rows(run)[-1]
     assert last["episodes"] >= 9 and last["episodes"] == len(run.episodes_path.read_text().splitlines())
@@ -36,7 +36,7 @@ def test_a_total_in_episodes(tmp_path: Path) -> None:
     assert all(count < 9 for count in before)
 
 
-def test_a_total_in_time(tmp_path: Path) -> None:
+def test_total_in_time_ends_the_run(tmp_path: Path) -> None:
     trainer = trainer_for(tiny(tmp_path, total_timesteps="0.2 seconds"))
     result = trainer.train()
     trainer.close()

@@ -1,4 +1,4 @@
-"""Checkpoints that cannot be listed or read now: no message says that there are none, or to start again."""
+"""Checkpoints that cannot be listed or read now: no message says that there are no checkpoints, or to start again."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def language(**sampler: Any) -> LanguageConfig:
 
 
 class Stage:
-    """A learner's model and vLLM beside it."""
+    """A learner's model, and vLLM in the same test."""
 
     def __init__(self) -> None:
         self.language = language()
@@ -178,7 +178,7 @@ def test_an_engine_that_dies_is_started_again_with_its_adapters(stage: Stage) ->
     assert stage.engine.restarts == before + 1
 
 
-def test_what_vllm_cannot_play_is_said_before_it_starts() -> None:
+def test_settings_that_vllm_does_not_support_are_reported_before_it_starts() -> None:
     with pytest.raises(ConfigError, match="low-rank"):
         VLLMEngine(load_language_model(LanguageConfig(), "cpu"), LanguageConfig(adapter=None))
     with pytest.raises(ValueError, match="top_p"):

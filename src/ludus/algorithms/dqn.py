@@ -50,7 +50,7 @@ class DQNHyperparameters(OffPolicyHyperparameters):
     )
     tau: PositiveFraction = constant(1.0)
     exploration_fraction: float = Field(
-        default=0.1, gt=0, le=1, description="of the run, to reach the final rate"
+        default=0.1, gt=0, le=1, description="fraction of the run over which epsilon falls"
     )
     exploration_initial_eps: float = Field(default=1.0, ge=0, le=1)
     exploration_final_eps: float = Field(default=0.05, ge=0, le=1)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from ludus.algorithms.backends.numba.rollouts import see_observations, see_rewards
+from ludus.algorithms.backends.numba.rollouts import normalize_observations, normalize_rewards
 from ludus.algorithms.gradient_step import StepGate
 from ludus.algorithms.peers import ALONE, Peers, sharded_like, whole
 from ludus.config.hyperparameters import Hyperparameters
@@ -166,9 +166,9 @@ class Learner(ABC, Generic[E, H]):
 
     def _use_normalising_kernels(self) -> None:
         if self.policy.obs_normalizer is not None:
-            self.policy.obs_normalizer.kernel = see_observations
+            self.policy.obs_normalizer.kernel = normalize_observations
         if self.context.reward_normalizer is not None:
-            self.context.reward_normalizer.kernel = see_rewards
+            self.context.reward_normalizer.kernel = normalize_rewards
 
     def lasting_tensors(self) -> Iterator[torch.Tensor]:
         """Yield what a captured update changes: the policy, the optimizers' state, the step gate."""

@@ -147,7 +147,7 @@ def check_replay(config: TrainerConfig, h: OffPolicyHyperparameters) -> None:
         raise ConfigError(
             f"buffer_size {h.buffer_size} is smaller than one collection (train_freq * n_envs)",
             key="hyperparams.buffer_size",
-            fix=f"at least {h.train_freq * config.n_envs}",
+            fix=f"set buffer_size to at least {h.train_freq * config.n_envs}",
         )
 
 

@@ -49,8 +49,8 @@ class Peers:
         """Return True if other ranks wait for orders of this one."""
         return False
 
-    def tell(self, what: str, *arguments: Any) -> None:
-        """Have the other ranks run the method `what` too."""
+    def send_call(self, what: str, *arguments: Any) -> None:
+        """Have the other ranks call the method `what` too."""
 
     def share(self, items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
         """Divide `items` among the peers, so that the sums of their `sizes` are about equal."""
@@ -94,13 +94,13 @@ class DistributedPeers(Peers):
     def leads(self) -> bool:
         return self.rank == 0
 
-    def tell(self, what: str, *arguments: Any) -> None:
+    def send_call(self, what: str, *arguments: Any) -> None:
         if self.leads:
             with losing_peers():
                 dist.broadcast_object_list([what, arguments], src=0, group=self._orders)
 
-    def hear(self) -> tuple[str, tuple[Any, ...]]:
-        """Return the next order of the first peer: a method and its arguments. PeerLost when the peer is gone."""
+    def receive_call(self) -> tuple[str, tuple[Any, ...]]:
+        """Return the next call from the first peer: a method and its arguments. PeerLost if the peer is gone."""
         order: list[Any] = [None, None]
         with losing_peers():
             dist.broadcast_object_list(order, src=0, group=self._orders)
@@ -110,10 +110,10 @@ class DistributedPeers(Peers):
         # longest item first, to the peer with the least: all peers compute the same shares without communication
         shares: list[list[T]] = [[] for _ in range(self.size)]
         loads = [0] * self.size
-        for place in sorted(range(len(items)), key=lambda i: -sizes[i]):
+        for index in sorted(range(len(items)), key=lambda i: -sizes[i]):
             least = loads.index(min(loads))
-            shares[least].append(items[place])
-            loads[least] += sizes[place]
+            shares[least].append(items[index])
+            loads[least] += sizes[index]
         return shares
 
     def add_up(self, tensor: Tensor) -> Tensor:
@@ -162,9 +162,9 @@ def losing_peers() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # gloo's own errors have no class of their own
-        said = str(error)
-        if isinstance(error, dist.DistError) or "gloo" in said or "NCCL" in said:
-            raise PeerLost(f"a learner was lost: {said.splitlines()[0]}") from error
+        message = str(error)
+        if isinstance(error, dist.DistError) or "gloo" in message or "NCCL" in message:
+            raise PeerLost(f"a learner was lost: {message.splitlines()[0]}") from error
         raise
 
 
@@ -186,7 +186,7 @@ def on_all_ranks(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate
         if self.peers.size == 1:
             return method(self, *arguments, **named)
         with losing_peers():
-            self.peers.tell(method.__name__, *arguments)
+            self.peers.send_call(method.__name__, *arguments)
             return method(self, *arguments, **named)
 
     return on_every_rank

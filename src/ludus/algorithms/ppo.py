@@ -155,7 +155,7 @@ def _check(config: TrainerConfig, h: PPOHyperparameters) -> None:
     if size % h.batch_size:
         divisors = [d for d in range(2, size + 1) if size % d == 0]
         nearest = min(divisors, key=lambda d: abs(d - h.batch_size), default=None)
-        advice = f"batch_size: {nearest} would; or change n_steps or n_envs" if nearest else "raise n_steps"
+        advice = f"batch_size: {nearest}, or change n_steps or n_envs" if nearest else "raise n_steps"
         raise ConfigError(
             f"batch_size {h.batch_size} does not divide n_steps * n_envs = {h.n_steps} * {config.n_envs} = {size}",
             key="hyperparams.batch_size",

@@ -47,7 +47,7 @@ def analyze(
     ] = False,
     to: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Where to; default: into the run's analysis/."),
+        typer.Option("--output", "-o", metavar="DIR", help="Output folder; default: analysis/ in the run."),
     ] = None,
     env: EnvId = None,
     seed: Seed = 0,
@@ -72,7 +72,7 @@ def analyze(
     meant = resolve_policy(policy, root, env)
     if checkpoint is not None and "@" in meant.policy:
         raise UserError(
-            f"'{meant.policy}' already says which checkpoint",
+            f"'{meant.policy}' already names a checkpoint",
             where="command line: --checkpoint",
             fix="name the run alone, or leave --checkpoint out",
         )

@@ -35,12 +35,15 @@ bench_app = typer.Typer(
 )
 
 Workloads = Annotated[
-    list[str] | None, typer.Argument(metavar="[WORKLOAD]…", help="Such as ppo-cartpole; default: all.")
+    list[str] | None,
+    typer.Argument(metavar="[WORKLOAD]…", help="Name of a workload, such as ppo-cartpole; default: all."),
 ]
 Peers = Annotated[str, typer.Option(metavar="A,B", help="Libraries to compare with: sb3, sbx.")]
 Algos = Annotated[str, typer.Option(metavar="A,B", help="Only workloads of these algorithms.")]
 Envs = Annotated[str, typer.Option(metavar="A,B", help="Only workloads on these envs.")]
-Repeats = Annotated[int, typer.Option(metavar="N", min=1, help="Runs of each; the median counts.")]
+Repeats = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Runs of each workload; the median is reported.")
+]
 Steps = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Env steps; default: those of each workload.")
 ]
@@ -99,7 +102,7 @@ def learn(
     peers: Peers = "",
     algos: Algos = "",
     envs: Envs = "",
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Trainings of each, from seed 1 on.")] = 5,
+    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Number of seeds, from seed 1 on.")] = 5,
     episodes: Annotated[
         int, typer.Option(metavar="N", min=1, help="Deterministic episodes of each final policy.")
     ] = 100,
@@ -189,7 +192,7 @@ def _score_table(scores: Sequence[Score]) -> Table:
             f"{one.mean.low:.1f}…{one.mean.high:.1f}",
             f"{one.quartiles[0]:.1f}…{one.quartiles[1]:.1f}",
             f"{one.seconds:,.1f}",
-            one.beside,
+            one.ludus_is,
         )
     return table
 
@@ -204,7 +207,9 @@ def _numbers(listed: str, option: str) -> list[int]:
 
     found = words(listed)
     if not found or not all(word.isdecimal() and int(word) > 0 for word in found):
-        raise UserError(f"'{listed}' is not a list of positive numbers", where=option, fix="such as 8,64,512")
+        raise UserError(
+            f"'{listed}' is not a list of positive numbers", where=option, fix="write it as 8,64,512"
+        )
     return [int(word) for word in found]
 
 

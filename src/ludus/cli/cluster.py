@@ -44,12 +44,16 @@ def up(
         typer.Option("--join", metavar="HOST:PORT", help="Join the cluster of this first machine."),
     ] = None,
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=1, max=65_535, help="Of the first machine.")
+        int, typer.Option("--port", metavar="N", min=1, max=65_535, help="Port of the first machine.")
     ] = 6379,
     client_port: Annotated[
         int,
         typer.Option(
-            "--client-port", metavar="N", min=1, max=65_535, help="For ray:// from outside the cluster."
+            "--client-port",
+            metavar="N",
+            min=1,
+            max=65_535,
+            help="Port for ray:// connections from outside the cluster.",
         ),
     ] = 10_001,
     cpus: Annotated[

@@ -19,7 +19,7 @@ from ludus.errors import ConfigError, UnknownName
 from ludus.plugins import CommandEntry, load
 
 Json = Annotated[bool, typer.Option("--json", help="End with one JSON object on stdout, for scripts.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the result.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print every metric row and debug messages.")]
 Root = Annotated[str, typer.Option("--root", "-C", metavar="DIR", help="Folder of the runs.")]
 
@@ -50,7 +50,9 @@ SeedOrText = Annotated[
 Stochastic = Annotated[
     bool, typer.Option("--stochastic", help="Sample actions as in training, instead of the likeliest.")
 ]
-Episodes = Annotated[int, typer.Option("--episodes", "-n", metavar="N", min=1, help="How many to play.")]
+Episodes = Annotated[
+    int, typer.Option("--episodes", "-n", metavar="N", min=1, help="Number of episodes to play.")
+]
 MaxSteps = Annotated[
     int | None,
     typer.Option(

@@ -32,7 +32,10 @@ The same command again continues where it was stopped, and repeats nothing that 
 def compare(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CONFIG|PRESET]… [KEY=VALUE]…", help="What to compare; keys are set in all."),
+        typer.Argument(
+            metavar="[CONFIG|PRESET]… [KEY=VALUE]…",
+            help="Configs to compare, and keys to set in all of them.",
+        ),
     ] = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="ID", help="For --algos; may be given several times.")
@@ -40,12 +43,15 @@ def compare(
     algos: Annotated[
         str | None, typer.Option("--algos", metavar="A,B", help="Algorithms; engine:NAME for another engine.")
     ] = None,
-    seeds: Annotated[str, typer.Option("--seeds", metavar="N|A,B", help="How many, or which ones.")] = "3",
+    seeds: Annotated[
+        str, typer.Option("--seeds", metavar="N|A,B", help="Number of seeds, or a list of seeds.")
+    ] = "3",
     steps: Annotated[
-        str | None, typer.Option("--steps", metavar="N|TIME", help="Env steps of each run, or a time.")
+        str | None, typer.Option("--steps", metavar="N|TIME", help="Env steps of each run, or a duration.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="Runs at a time; default: cores.")
+        int | None,
+        typer.Option("--jobs", "-j", metavar="N", min=1, help="Parallel runs; default: number of cores."),
     ] = None,
     out: Annotated[
         str | None, typer.Option("--out", metavar="DIR", help="Default: a folder below comparisons/.")
@@ -64,7 +70,10 @@ def compare(
     trust_config(*(sources or []))
     if resume is not None:
         if sources or algos or env or out:
-            raise UserError("--resume takes everything from its folder", fix="leave the other arguments out")
+            raise UserError(
+                "--resume cannot be combined with other arguments: the folder has the settings",
+                fix="leave the other arguments out",
+            )
         comparison = Comparison.open(resume)
     else:
         with naming_options():
@@ -148,7 +157,7 @@ def _configs(
             configs.append(_experiment(loaded, chosen, name=loaded.config.name))
     if not configs:
         raise UserError(
-            "there is nothing to compare",
+            "no configs to compare",
             fix="name configs, or: ludus compare --env CartPole-v1 --algos ppo,a2c,dqn --seeds 3",
         )
     return configs

@@ -1,4 +1,4 @@
-"""`ludus config`: the config as Ludus understands it, and where each value came from."""
+"""`ludus config`: print the resolved config and the origin of each value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ludus.config.loading import Key, LoadedConfig
 
-_COMMENT_COLUMN = 48  # at most: a longer value pushes only its own comment to the right
+_COMMENT_COLUMN = 48  # maximum; after a longer value, only that comment moves to the right
 
 
 EXAMPLES = examples(
@@ -41,7 +41,7 @@ def config(
         str | None, typer.Option("--engine", metavar="NAME", help="Training loop: native or sb3.")
     ] = None,
     schema: Annotated[
-        bool, typer.Option("--schema", help="The JSON schema of all config files, for editors.")
+        bool, typer.Option("--schema", help="Print the JSON schema of config files, for editors.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -84,7 +84,7 @@ def _print_schema(as_one_line: bool) -> None:
 
 
 def _resolved(loaded: LoadedConfig) -> dict[str, Any]:
-    """The config as plain data, with the algorithm's defaults filled in."""
+    """Return the config as plain data, with the algorithm's defaults filled in."""
     data = loaded.config.model_dump(mode="json")
     data["algorithm"] = loaded.config.algorithm_entry().name
     data["hyperparams"] = loaded.config.typed_hyperparams().model_dump(mode="json")
@@ -94,7 +94,7 @@ def _resolved(loaded: LoadedConfig) -> dict[str, Any]:
 
 
 def _lines(loaded: LoadedConfig) -> Iterator[tuple[str, Key, str | None]]:
-    """The YAML line by line: text, key, and the value's origin (None for the head of a section)."""
+    """Yield the lines of the YAML: text, key, and the value's origin (None for the head of a section)."""
     config = loaded.config.model_copy(update={"evaluation": loaded.config.resolved_evaluation()})
     for name in type(config).model_fields:
         if name == "hyperparams":
@@ -144,28 +144,30 @@ def _hyperparameter_lines(loaded: LoadedConfig) -> Iterator[tuple[str, Key, str 
         candidates += [("hyperparams", "algorithm_specific", word) for word in (name, *aliases)]
         origin = f"default of {loaded.config.algorithm_entry().name}"
         if name in given:
-            origin = next((_place(loaded, key) for key in candidates if key in loaded.places), "given")
+            origin = next(
+                (_short_location(loaded, key) for key in candidates if key in loaded.places), "given"
+            )
         yield f"  {name}: {inline_yaml(value)}", ("hyperparams", name), origin
 
 
 def _origin(loaded: LoadedConfig, key: Key) -> str:
     """Return the origin of a value that was set: its own key, an alias, or the section that contains it."""
     if loaded.place(key) != "default":
-        return _place(loaded, key)
+        return _short_location(loaded, key)
     if key == ("policy", "features_dim") and ("hyperparams", "features_dim") in loaded.places:
-        return _place(loaded, ("hyperparams", "features_dim"))
+        return _short_location(loaded, ("hyperparams", "features_dim"))
     for length in range(len(key) - 1, 0, -1):
         if key[:length] in loaded.places:
-            return _place(loaded, key[:length])
+            return _short_location(loaded, key[:length])
     return "follows from another key"
 
 
-def _place(loaded: LoadedConfig, key: Key) -> str:
+def _short_location(loaded: LoadedConfig, key: Key) -> str:
     """Return the origin of a value, with the path of a file as short as possible."""
-    place = loaded.place(key)
-    path, comma, line = place.rpartition(", ")
+    location = loaded.place(key)
+    path, comma, line = location.rpartition(", ")
     if not comma or not line.startswith("line "):
-        return place
+        return location
     if loaded.preset is not None:
         return f"preset {loaded.preset}, {line}"
     relative = os.path.relpath(path) if Path(path).is_absolute() else path
@@ -173,11 +175,11 @@ def _place(loaded: LoadedConfig, key: Key) -> str:
 
 
 def inline_yaml(value: Any) -> str:
-    """A value as YAML on one line."""
+    """Return a value as YAML on one line."""
     import yaml
     from pydantic_core import to_jsonable_python
 
-    if hasattr(value, "plain"):  # a schedule, a moment
+    if hasattr(value, "plain"):  # a Schedule or a When
         value = value.plain()
     text = yaml.safe_dump(to_jsonable_python(value), default_flow_style=True, width=10**6, allow_unicode=True)
     return text.strip().removesuffix("...").strip()

@@ -27,14 +27,14 @@ _MODELS = {
 
 
 @dataclass(frozen=True)
-class Meant:
+class ResolvedPolicy:
     """A policy by its name, and the folder that is searched for its run."""
 
     policy: str
     root: str
 
 
-def resolve_policy(policy: str, root: str, env: str | None) -> Meant:
+def resolve_policy(policy: str, root: str, env: str | None) -> ResolvedPolicy:
     """`policy` itself, unless it is a config file: then its run, what its play section names, or its newest run.
 
     Raises UserError when there is no such run.
@@ -44,9 +44,9 @@ def resolve_policy(policy: str, root: str, env: str | None) -> Meant:
 
     path = Path(policy)
     if path.suffix.lower() not in SUFFIXES or not path.is_file():
-        return Meant(policy, root)
+        return ResolvedPolicy(policy, root)
     if path.name == "config.yaml" and is_run(path.parent):
-        return Meant(str(path.parent), root)
+        return ResolvedPolicy(str(path.parent), root)
     from ludus.cli.foreign import without_missing_wandb
     from ludus.config.loading import config_hash, load_config
     from ludus.runs.directory import find_config_runs
@@ -55,7 +55,7 @@ def resolve_policy(policy: str, root: str, env: str | None) -> Meant:
     root = loaded.config.save_dir if root == "runs" else root
     play = None if loaded.imported is None else loaded.imported.play
     if play is not None:
-        return Meant(f"{_named_run(play, loaded, root).path}@{_checkpoint(play)}", root)
+        return ResolvedPolicy(f"{_named_run(play, loaded, root).path}@{_checkpoint(play)}", root)
     run = find_config_runs(loaded.config.run_dir or root, config_hash(loaded.config))
     if run is None:
         raise UserError(
@@ -63,7 +63,7 @@ def resolve_policy(policy: str, root: str, env: str | None) -> Meant:
             where=root,
             fix=f"train one: ludus train {shlex.quote(policy)}",
         )
-    return Meant(str(run.path), root)
+    return ResolvedPolicy(str(run.path), root)
 
 
 def _named_run(play: PlaySection, loaded: LoadedConfig, root: str) -> RunDirectory:
@@ -94,6 +94,6 @@ def _checkpoint(play: PlaySection) -> str:
         raise UserError(
             f"a run has no model called '{play.model}'",
             where=play.model_place,
-            fix="model is the last one; also best, or the step of a checkpoint",
+            fix="use model (the last checkpoint), best, or the step of a checkpoint",
         )
     return step[0]

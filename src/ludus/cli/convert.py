@@ -42,7 +42,7 @@ def convert(
     imported = loaded.imported
     if imported is None:
         raise UserError(
-            f"'{file}' is of no foreign format that Ludus knows",
+            f"'{file}' has an unknown config format",
             where=file,
             fix=f"if it is a Ludus config, use it as it is: ludus config {file}",
         )

@@ -21,7 +21,9 @@ EXAMPLES = examples(
 
 
 def envs(
-    filter: Annotated[str | None, typer.Argument(metavar="FILTER", help="Part of an id or group.")] = None,
+    filter: Annotated[
+        str | None, typer.Argument(metavar="FILTER", help="Show only ids or groups that contain this text.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """List the environments."""
@@ -57,7 +59,7 @@ def envs(
     for more in plugin_parts("env_listing"):
         listed += more(output, filter)
     if not listed and filter is not None:
-        raise UserError(f"no env is called like '{filter}'", fix="`ludus envs` lists them all")
+        raise UserError(f"no env id contains '{filter}'", fix="`ludus envs` lists them all")
     output.print("\nyour own: module:MyEnv-v0, checked by `ludus validate module:MyEnv-v0`")
     output.result({"envs": listed})
 

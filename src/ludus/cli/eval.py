@@ -35,14 +35,20 @@ def evaluate(
     episodes: Annotated[
         int | None,
         typer.Option(
-            "--episodes", "-n", metavar="N", min=1, help="How many to play; default: 100, of a text seed 1."
+            "--episodes",
+            "-n",
+            metavar="N",
+            min=1,
+            help="Number of episodes; default: 100, or 1 with a text seed.",
         ),
     ] = None,
     env: EnvId = None,
     seed: SeedOrText = "0",
     seeds: Annotated[
         Path | None,
-        typer.Option("--seeds", metavar="FILE", help="One seed per line: an episode from each, instead."),
+        typer.Option(
+            "--seeds", metavar="FILE", help="File with one seed per line; plays one episode of each."
+        ),
     ] = None,
     stochastic: Stochastic = False,
     max_steps: MaxSteps = None,
@@ -57,7 +63,7 @@ def evaluate(
     root: Root = "runs",
     json: Json = False,
     quiet: Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every episode.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every episode.")] = False,
 ) -> None:
     """Evaluate a policy."""
     from ludus.cli.configured import resolve_policy

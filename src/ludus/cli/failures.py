@@ -116,9 +116,9 @@ def _user_error(error: BaseException) -> UserError | None:
         return _usage_error(error)
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _TORCH_HAS_NONE in str(error)):
         return UserError(
-            f"there is not enough memory: {_first_line(str(error)) or 'for what was asked for'}",
+            f"out of memory: {_first_line(str(error)) or 'for what was asked for'}",
             where="this machine",
-            fix="ask for less: n_envs, hyperparams.n_steps, buffer_size, policy_net_arch",
+            fix="reduce n_envs, hyperparams.n_steps, buffer_size, policy_net_arch",
         )
     if isinstance(error, OSError) and error.errno in _REFUSALS:
         return UserError(

@@ -29,7 +29,7 @@ def without_missing_wandb(loaded: LoadedConfig, output: Output | None = None) ->
     return replace(loaded, config=loaded.config.model_copy(update={"tracking": without}))
 
 
-def tell_import(imported: Imported, source: str | None, output: Output) -> None:
+def print_import(imported: Imported, source: str | None, output: Output) -> None:
     """Print the format and each key that is lost; keys that need no counterpart are only counted."""
     output.print(f"{source}: {imported.kind}")
     if imported.lost:

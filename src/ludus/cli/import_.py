@@ -18,31 +18,32 @@ EXAMPLES = examples(
 
 
 def import_model(
-    file: Annotated[Path, typer.Argument(metavar="MODEL.ZIP", help="What model.save() wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="MODEL.ZIP", help="Zip file written by model.save().")],
     env: Annotated[
         str | None,
         typer.Option(
-            "--env", metavar="ID", help="The env it was trained on; a zip does not say.", callback=typed_env
+            "--env",
+            metavar="ID",
+            help="The env it was trained on; the zip does not contain it.",
+            callback=typed_env,
         ),
     ] = None,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="You know where the file comes from, and that it is what it says.")
-    ] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Load the file: you trust its origin.")] = False,
     algo: Annotated[
         str | None,
-        typer.Option("--algo", metavar="NAME", help="PPO, A2C, DQN or SAC, if it is not found out."),
+        typer.Option("--algo", metavar="NAME", help="PPO, A2C, DQN or SAC, if Ludus cannot detect it."),
     ] = None,
     vecnormalize: Annotated[
         Path | None,
         typer.Option(
             "--vecnormalize",
             metavar="FILE",
-            help="Statistics of VecNormalize. A .pkl can run code as it is read. "
+            help="Statistics of VecNormalize. A .pkl file can run code when it is loaded. "
             "Default: those that `ludus export` saved next to the zip.",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="TEXT", help="The run's name.")] = None,
-    root: Annotated[str, typer.Option("--root", "-C", metavar="DIR", help="Where the run is put.")] = "runs",
+    root: Annotated[str, typer.Option("--root", "-C", metavar="DIR", help="Folder of the runs.")] = "runs",
     json: Json = False,
 ) -> None:
     """Turn a model of Stable-Baselines3 into a run."""
@@ -52,12 +53,14 @@ def import_model(
     command = shlex.join(["ludus", "import", str(file), "--env", env or "ID", "--trust"])
     if not trust:
         raise UserError(
-            f"'{file.name}' may hold pickle, with which a file can run any code when it is loaded",
+            f"'{file.name}' may contain pickle data, which can run code when it is loaded",
             where=str(file.absolute()),
             fix=f"if you know where it comes from: {command} (it reads the weights and plain settings only)",
         )
     if env is None:
-        raise UserError("a zip does not say which env it is for", fix=f"name it: {command}")
+        raise UserError(
+            "the env of the model is unknown: a zip does not contain it", fix=f"name it: {command}"
+        )
 
     from ludus.cli.player import open_spec
     from ludus.envs.make import EnvSpec

@@ -128,7 +128,7 @@ def init(
         ) from None
     except FileNotFoundError:
         raise UserError(
-            f"there is no folder '{file.parent}'", where=str(file.absolute()), fix="make it first"
+            f"folder not found: '{file.parent}'", where=str(file.absolute()), fix="create it first"
         ) from None
     output.pairs([("wrote", str(file)), ("next", f"ludus train {_quoted(file)}")])
     output.result({"file": str(file), "algorithm": algorithm.name, "engine": engine, "env": env})

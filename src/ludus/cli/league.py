@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = ("rating", "±", "games", "won", "drawn", "lost", "met")
 _TOKENS = ("tokens in", "tokens out", "cost")
-_MOST_ROWS = 500
+_MAX_ROWS = 500
 _LOOK = {"learner": "bold", "bot": "cyan", "policy": "green", "model": "green", "remote": "magenta"}
 
 
@@ -41,13 +41,13 @@ def league(
     numbers = (*_NUMBERS, *_TOKENS) if remote else _NUMBERS
     columns = ("  player", "kind", *numbers)
     table = plain_table(*columns, right=numbers, wrap=columns[:1])
-    for row in rows[:_MOST_ROWS]:
+    for row in rows[:_MAX_ROWS]:
         cells = [*_cells(row), *(_token_cells(row) if remote else ())]
         table.add_row(Text(f"  {row.name}", _LOOK.get(row.kind, "")), *cells)
     output.print(f"{found.name} at step {checkpoint.step:,}")
     output.print(table)
-    if len(rows) > _MOST_ROWS:
-        output.print(f"  and {len(rows) - _MOST_ROWS:,} more, which --json lists")
+    if len(rows) > _MAX_ROWS:
+        output.print(f"  and {len(rows) - _MAX_ROWS:,} more, which --json lists")
     output.print("  rating: OpenSkill's mean, ± its standard deviation; a new player has 25 ± 8.3")
     output.print("  met: share of the learner's opponents in training, itself included")
     if remote:
@@ -71,9 +71,9 @@ def _read(ref: str, root: str) -> tuple[RunDirectory, Checkpoint, list[Standing]
     state = checkpoint.state().get("league")
     if state is None:
         raise UserError(
-            "this checkpoint has no league: only those of language runs have one, and not all of theirs",
+            "this checkpoint has no league: only checkpoints of language runs can have one",
             where=str(checkpoint.path),
-            fix=f"`ludus eval {ref.partition('@')[0]}` says how good a run on an env is",
+            fix=f"`ludus eval {ref.partition('@')[0]}` evaluates a run on an env",
         )
     made = League(LeagueConfig())
     with checkpoint.understood():

@@ -37,30 +37,30 @@ EXAMPLES = examples(
 
 def match(
     first: Annotated[str, typer.Argument(metavar="A", help=_NAMES)],
-    second: Annotated[
-        str, typer.Argument(metavar="B", help="Likewise. The result is reported from A's side.")
-    ],
+    second: Annotated[str, typer.Argument(metavar="B", help="The opponent. Results are those of A.")],
     env: Annotated[
         str | None,
         typer.Option(
-            "--env", metavar="GAME", help="Default: what a given run was trained on.", callback=typed_env
+            "--env", metavar="GAME", help="The game; default: that of the given run.", callback=typed_env
         ),
     ] = None,
     games: Annotated[
         int | None,
-        typer.Option("--games", "-n", metavar="N", min=1, help="How many; default: 100, with a human 2."),
+        typer.Option("--games", "-n", metavar="N", min=1, help="Games; default: 100, with a human 2."),
     ] = None,
     players: Annotated[
-        int | None, typer.Option("--players", metavar="N", min=1, help="Seats; the second fills all but one.")
+        int | None,
+        typer.Option("--players", metavar="N", min=1, help="Seats; B fills all but one."),
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, help="The first game's; the next ones follow.")
+        int,
+        typer.Option("--seed", metavar="N", min=0, help="Seed of the first game; the others follow."),
     ] = 0,
     stochastic: Stochastic = False,
     root: Root = "runs",
     json: Json = False,
     quiet: Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every game.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every game.")] = False,
 ) -> None:
     """Play two policies against each other at a game."""
     import torch
@@ -82,12 +82,12 @@ def match(
             ref,
             [game.spec()],
             streams=streams,
-            stream=f"player {place}",
+            stream=f"player {number}",
             root=root,
             deterministic=not stochastic,
             screen=sys.stderr if json else sys.stdout,
         )
-        for place, ref in enumerate((first, second))
+        for number, ref in enumerate((first, second))
     )
     shown = output.console.is_terminal and not (quiet or human or verbose)
     with output.console.status("playing") if shown else nullcontext() as status:
@@ -159,7 +159,7 @@ def _game(env: str | None, players: int | None, refs: tuple[str, str], root: str
         game = next((game for game in own if game is not None), None)
         if game is None:
             raise UserError(
-                "neither of the two says which game to play",
+                "no game is given, and neither player was trained on one",
                 fix=f"give one with --env, such as TicTacToe-v0; {_ALONE}",
             )
     else:
@@ -173,7 +173,7 @@ def _game(env: str | None, players: int | None, refs: tuple[str, str], root: str
             raise UserError(
                 f"'{env}' has no seats: one policy plays it alone",
                 where=f"command line: --env {env}",
-                fix=f"take a game with seats, such as TicTacToe-v0; {_ALONE}",
+                fix=f"choose a game with seats, such as TicTacToe-v0; {_ALONE}",
             ) from None
     if players is not None:
         game = game.model_copy(update={"players": players})

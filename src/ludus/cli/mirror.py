@@ -26,7 +26,9 @@ def mirror(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A path, a run's name, or latest.")],
     url: Annotated[
         str | None,
-        typer.Argument(metavar="URL", help="s3://…, gs://…, gdrive://…, file:///…. Default: where it was."),
+        typer.Argument(
+            metavar="URL", help="s3://…, gs://…, gdrive://…, file:///…. Default: the previous address."
+        ),
     ] = None,
     bandwidth: Bandwidth = None,
     root: Root = "runs",

@@ -38,7 +38,8 @@ def play(
     episodes: Episodes = 1,
     human: Annotated[bool, typer.Option("--human", help="Play yourself, by keyboard.")] = False,
     video: Annotated[
-        Path | None, typer.Option("--video", metavar="FILE", help="Film it instead of opening a window.")
+        Path | None,
+        typer.Option("--video", metavar="FILE", help="Record a video instead of opening a window."),
     ] = None,
     env: EnvId = None,
     seed: SeedOrText = "0",
@@ -142,9 +143,7 @@ def _human_spec(policy: str | None, env: str | None, root: str) -> EnvSpec:
     if env is not None:
         return open_spec(EnvSpec(env), env)
     if policy in (None, _HUMAN):
-        raise UserError(
-            "which env do you want to play?", fix="give one with --env, as in --env LunarLander-v3"
-        )
+        raise UserError("no env is given", fix="give one with --env, as in --env LunarLander-v3")
     from ludus.evaluation.load import load
 
     return load(str(policy), root).env_spec().resolve()

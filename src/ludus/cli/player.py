@@ -46,11 +46,11 @@ class PolicyOnEnv:
 
 
 def seat(
-    name: str, env_id: str | None, root: str, seed: int, beside: PolicyOnEnv | None = None
+    name: str, env_id: str | None, root: str, seed: int, partner: PolicyOnEnv | None = None
 ) -> PolicyOnEnv:
     """Load the policy called `name` for its own env, or for `env_id`; `seed` is for actions that are sampled.
 
-    A bot has no env of its own. It plays the env of the player `beside`.
+    A bot has no env of its own. It plays the env of the player `partner`.
 
     Raises UserError when the policy does not fit that env.
     """
@@ -68,8 +68,8 @@ def seat(
         default = find("bot_envs", name)
         if env_id is not None:
             spec = open_spec(EnvSpec(env_id), env_id)
-        elif beside is not None:
-            spec = beside.spec
+        elif partner is not None:
+            spec = partner.spec
         elif default is not None:
             spec = default().resolve()
         else:

@@ -34,7 +34,7 @@ def pull(
         typer.Option(
             "--to",
             metavar="DIR",
-            help="Where to put it; default: a run's own place below --root, models/<name> from W&B.",
+            help="Destination; default: the run's folder below --root, or models/<name> for W&B.",
         ),
     ] = None,
     bandwidth: Bandwidth = None,

@@ -32,21 +32,25 @@ def resume(
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            "--checkpoint", metavar="STEP|latest|best", help="Go back to this one; later ones are set aside."
+            "--checkpoint",
+            metavar="STEP|latest|best",
+            help="Resume from this checkpoint; later ones are moved aside.",
         ),
     ] = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="From the newest checkpoint that repeats the run to the byte.")
+        bool,
+        typer.Option("--exact", help="Resume from the newest checkpoint that gives byte-identical results."),
     ] = False,
     discard_later: Annotated[
         bool, typer.Option("--discard-later", help="Delete checkpoints later than the chosen one.")
     ] = False,
     steps: Annotated[
-        str | None, typer.Option("--steps", metavar="N|TIME", help="A new total, past steps included.")
+        str | None,
+        typer.Option("--steps", metavar="N|TIME", help="New total of env steps, including past steps."),
     ] = None,
     scale: Annotated[
         str | None,
-        typer.Option("--scale", metavar="ADDRESS", help="A run on Ray: where its cluster is now."),
+        typer.Option("--scale", metavar="ADDRESS", help="For a run on Ray: address of the cluster."),
     ] = None,
     root: Root = "runs",
     json: Json = False,
@@ -94,7 +98,7 @@ def continue_run(
     `root` is where the user looks for runs; None: the run's `save_dir`.
     """
     from ludus.cli.mirror import typed_mirror
-    from ludus.cli.training import train_and_tell
+    from ludus.cli.training import train_and_report
     from ludus.config.own_modules import consent_to
     from ludus.training.factory import open_trainer
     from ludus.training.matching import with_free_keys
@@ -118,7 +122,7 @@ def continue_run(
             output.print("to train it longer: ludus resume RUN --steps TOTAL")
         else:
             output.print(
-                f"--steps {total.in_words()} is the total of the whole run, past steps included: "
+                f"--steps {total.in_words()} is the total of the whole run, including past steps: "
                 f"to train it longer, give more than {steps:,}"
             )
         summary = {"run": str(run.path), "status": info["status"], "steps": steps, "fps": 0.0, "seconds": 0.0}
@@ -127,12 +131,12 @@ def continue_run(
     if total is not None and _is_complete(trainer, found, total):
         trainer.close()
         raise UserError(
-            f"the run is at step {found.step:,}, past a total of {total.in_words()}",
+            f"the run is already at step {found.step:,}, beyond the given total of {total.in_words()}",
             where="command line: --steps",
-            fix="--steps is the total of the whole run: give more than it has, or leave it out",
+            fix="--steps is the total of the whole run: give a larger number, or leave it out",
         )
     output.print(f"from checkpoint {found.name}, {_kind(trainer, found)}")
-    train_and_tell(trainer, output, total, root)
+    train_and_report(trainer, output, total, root)
 
 
 def _folders_above(url: str | None) -> list[str]:

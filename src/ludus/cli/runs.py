@@ -72,7 +72,7 @@ def list_all(context: typer.Context, root: Root = "runs", json: Json = False) ->
 def remove(
     context: typer.Context,
     runs: Runs,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     root: Root = "runs",
     json: Json = False,
 ) -> None:
@@ -84,7 +84,7 @@ def remove(
     found = list(dict.fromkeys(find_any_run(name, root) for name in runs))
     if not yes:
         if json or not sys.stdin.isatty():
-            raise UserError("removing runs needs a yes", fix="add --yes")
+            raise UserError("removing runs needs confirmation", fix="add --yes")
         for run in found:
             output.print(f"  {run.path}   {_size(run.path)}")
         if not typer.confirm(f"Delete {'these runs' if len(found) > 1 else 'this run'} for good?"):
@@ -102,7 +102,7 @@ def remove(
 def tag(
     context: typer.Context,
     run: Annotated[str, typer.Argument(metavar="RUN", help="A path, a run's name, or latest.")],
-    tags: Annotated[list[str], typer.Argument(metavar="TAG", help="Words to find it by.")],
+    tags: Annotated[list[str], typer.Argument(metavar="TAG", help="Tags to add.")],
     root: Root = "runs",
     json: Json = False,
 ) -> None:
@@ -148,7 +148,9 @@ def _checkpoint(name: str, root: str) -> tuple[CheckpointManager, str]:
 
     run, which = split_policy_ref(name)
     if which is None:
-        raise UserError(f"'{name}' names no checkpoint", fix=f"{name}@latest, {name}@best or {name}@STEP")
+        raise UserError(
+            f"'{name}' does not name a checkpoint", fix=f"{name}@latest, {name}@best or {name}@STEP"
+        )
     manager = CheckpointManager(find_run(run, root).checkpoints_dir)
     manager.find(which)
     return manager, which

@@ -47,7 +47,7 @@ def scale(
         raise UserError("nothing to change was given", where="ludus scale", fix="--actors N, --learners N")
     if "num_actors" in asked and config.scale.num_actors == 0:
         raise UserError(
-            "this run samples in its first learner, and has no samplers to be more or fewer",
+            "this run samples in its first learner: it has no samplers whose number could change",
             where=str(found.config_path),
             fix="start it with scale.num_actors of 1 or more",
         )

@@ -41,19 +41,21 @@ def sweep(
     algo: Annotated[str | None, typer.Option("--algo", metavar="NAME", help="PPO, A2C, DQN, SAC, …")] = None,
     env: EnvId = None,
     steps: Annotated[
-        str | None, typer.Option("--steps", metavar="N|TIME", help="Env steps of each trial, or a time.")
+        str | None, typer.Option("--steps", metavar="N|TIME", help="Env steps of each trial, or a duration.")
     ] = None,
     trials: Annotated[
-        int, typer.Option("--trials", metavar="N", min=1, help="How many in all, earlier ones included.")
+        int,
+        typer.Option("--trials", metavar="N", min=1, help="Total number of trials, including earlier ones."),
     ] = 50,
     space: Annotated[
         str | None, typer.Option("--space", metavar="FILE", help="A YAML file with the search space.")
     ] = None,
     pruning: Annotated[
-        bool, typer.Option("--pruning/--no-pruning", help="Give up trials that fall behind.")
+        bool, typer.Option("--pruning/--no-pruning", help="Stop trials that perform worse than the others.")
     ] = True,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="Trials at a time; default: cores.")
+        int | None,
+        typer.Option("--jobs", "-j", metavar="N", min=1, help="Parallel trials; default: number of cores."),
     ] = None,
     out: Annotated[
         str | None, typer.Option("--out", metavar="DIR", help="Default: a folder below sweeps/.")

@@ -13,7 +13,7 @@ from ludus.errors import UserError
 
 sync_app = typer.Typer(
     cls=Commands,
-    help="Bring a run to a tracking service, from its files.",
+    help="Upload the files of a run to a tracking service.",
     no_args_is_help=True,
     add_completion=False,
     epilog=examples("ludus sync wandb latest"),
@@ -30,11 +30,16 @@ def sync() -> None:
 def wandb(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A path, a run's name, or latest.")],
     project: Annotated[
-        str | None, typer.Option("--project", metavar="NAME", help="Default: as the run's config says.")
+        str | None,
+        typer.Option("--project", metavar="NAME", help="Project; default: that of the run's config."),
     ] = None,
     entity: Annotated[str | None, typer.Option("--entity", metavar="NAME", help="User or team.")] = None,
-    group: Annotated[str | None, typer.Option("--group", metavar="NAME", help="Shown together.")] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="May be repeated.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="NAME", help="Group of runs in W&B.")
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="TAG", help="Tag of the W&B run; can be repeated.")
+    ] = None,
     online: Annotated[
         bool | None,
         typer.Option(
@@ -42,13 +47,13 @@ def wandb(
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Into a new W&B run, from the first row on.")
+        bool, typer.Option("--again", help="Upload everything again, to a new W&B run.")
     ] = False,
     root: Root = "runs",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Upload to Weights & Biases what it lacks of a run: rows, checkpoints, videos."""
+    """Upload the rows, checkpoints and videos of a run that are not in Weights & Biases yet."""
     from ludus.config.loading import load_config
     from ludus.config.requests import require_all, wandb_request
     from ludus.config.trained_here import trust_in_run
@@ -61,31 +66,33 @@ def wandb(
 
     output = Output(json, quiet=quiet)
     require_wandb()
-    found = find_run(run, root)
-    info, config = read_info(found), read_config(found)
-    if status_of(found, info) == "running":
-        raise UserError("the run is still training", where=str(found.path), fix="wait for it to end")
+    directory = find_run(run, root)
+    info, config = read_info(directory), read_config(directory)
+    if status_of(directory, info) == "running":
+        raise UserError("the run is still training", where=str(directory.path), fix="wait for it to end")
     if again:
-        found.update_info(wandb_run_id=None, wandb_step=None)
-    seen = info.get("wandb_step")
-    seen = seen if isinstance(seen, int) and not again else -1
+        directory.update_info(wandb_run_id=None, wandb_step=None)
+    uploaded_step = info.get("wandb_step")
+    uploaded_step = uploaded_step if isinstance(uploaded_step, int) and not again else -1
     mode = None if online is None else "online" if online else "offline"
     given = {"project": project, "entity": entity, "group": group, "mode": mode}
-    settings = _settings(config, given, tag or [], found.config_path)
-    if settings != _settings({}, given, tag or [], found.config_path):
-        with trust_in_run(load_config(found.config_path).config).applied():
-            require_all([wandb_request(settings)], str(found.config_path))
-    rows = [row for row in Follower(found.metrics_path).rows() if int(row.get("step") or 0) > seen]
-    files = [file for file in RunFiles(found.path).news(last=True) if file.step > seen]
+    settings = _settings(config, given, tag or [], directory.config_path)
+    if settings != _settings({}, given, tag or [], directory.config_path):
+        with trust_in_run(load_config(directory.config_path).config).applied():
+            require_all([wandb_request(settings)], str(directory.config_path))
+    rows = [
+        row for row in Follower(directory.metrics_path).rows() if int(row.get("step") or 0) > uploaded_step
+    ]
+    files = [file for file in RunFiles(directory.path).news(last=True) if file.step > uploaded_step]
     if not rows and not files:
         output.print(
-            f"W&B has every row of {found.path} (run {info.get('wandb_run_id')}); --again begins a new one"
+            f"W&B has every row of {directory.path} (run {info.get('wandb_run_id')}); --again uploads it as a new run"
         )
         output.result(
-            {"run": str(found.path), "wandb_run_id": info.get("wandb_run_id"), "rows": 0, "files": 0}
+            {"run": str(directory.path), "wandb_run_id": info.get("wandb_run_id"), "rows": 0, "files": 0}
         )
         return
-    tracker = open_wandb(found, settings, config)
+    tracker = open_wandb(directory, settings, config)
     for row in rows:
         tracker.row(row, int(row["step"]))
     for file in files:
@@ -94,13 +101,13 @@ def wandb(
         else:
             tracker.checkpoint(file.path, file.step, best=file.best)
     tracker.close()
-    where = tracker.url or f"offline: wandb sync {found.path / 'wandb'}/offline-run-*-{tracker.run_id}"
+    where = tracker.url or f"offline: wandb sync {directory.path / 'wandb'}/offline-run-*-{tracker.run_id}"
     output.pairs(
-        [("run", str(found.path)), ("rows", f"{len(rows):,}"), ("files", str(len(files))), ("at", where)]
+        [("run", str(directory.path)), ("rows", f"{len(rows):,}"), ("files", str(len(files))), ("at", where)]
     )
     output.result(
         {
-            "run": str(found.path),
+            "run": str(directory.path),
             "wandb_run_id": tracker.run_id,
             "rows": len(rows),
             "files": len(files),
@@ -117,15 +124,15 @@ def _settings(config: dict[str, Any], given: dict[str, Any], tags: list[str], pa
     from ludus.config.schema import WandbConfig
 
     tracking = config.get("tracking")
-    own = tracking.get("wandb") if isinstance(tracking, dict) else None
-    own = own if isinstance(own, dict) else {}
-    merged = own | {key: value for key, value in given.items() if value is not None}
+    configured = tracking.get("wandb") if isinstance(tracking, dict) else None
+    configured = configured if isinstance(configured, dict) else {}
+    merged = configured | {key: value for key, value in given.items() if value is not None}
     merged["tags"] = [*(merged.get("tags") or []), *tags]
     try:
         return WandbConfig.model_validate(merged)
     except ValidationError as error:
         raise UserError(
-            f"tracking.wandb makes no sense: {error.errors()[0]['msg']}",
+            f"invalid tracking.wandb: {error.errors()[0]['msg']}",
             where=str(path),
             fix="correct the config",
         ) from None

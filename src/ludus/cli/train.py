@@ -40,19 +40,19 @@ def train(
     ] = None,
     algo: Annotated[str | None, typer.Option("--algo", metavar="NAME", help="PPO, A2C, DQN, SAC, …")] = None,
     env: EnvId = None,
-    n_envs: Annotated[int | None, typer.Option("--n-envs", metavar="N", help="Envs side by side.")] = None,
+    n_envs: Annotated[
+        int | None, typer.Option("--n-envs", metavar="N", help="Number of parallel envs.")
+    ] = None,
     steps: Annotated[
         str | None, typer.Option("--steps", metavar="N|TIME", help='Env steps in all, or "30 min".')
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Where all randomness comes from.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Random seed of the run.")] = None,
     device: Annotated[
         str | None, typer.Option("--device", metavar="D", help="auto, cpu, cuda, cuda:1, mps.")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="TEXT", help="The run's name.")] = None,
     engine: Annotated[
-        str | None, typer.Option("--engine", metavar="NAME", help="Algorithms of native or sb3.")
+        str | None, typer.Option("--engine", metavar="NAME", help="Engine: native or sb3.")
     ] = None,
     ray: Annotated[
         str | None,
@@ -94,9 +94,9 @@ def train(
             source, assignments, {key: value for key, value in flags.items() if value is not None}
         )
     if loaded.imported is not None:
-        from ludus.cli.foreign import tell_import, without_missing_wandb
+        from ludus.cli.foreign import print_import, without_missing_wandb
 
-        tell_import(loaded.imported, source, output)
+        print_import(loaded.imported, source, output)
         loaded = without_missing_wandb(loaded, output)
     if loaded.config.env is None and loaded.config.language is None:
         raise UserError(
@@ -194,7 +194,7 @@ def _chosen_despite_differences(match: RunToContinue, output: Output) -> bool:
 
 
 def _start_run(loaded: LoadedConfig, output: Output) -> None:
-    from ludus.cli.training import train_and_tell
+    from ludus.cli.training import train_and_report
     from ludus.training.factory import create_trainer
     from ludus.training.trainer import RunTrainer
 
@@ -203,4 +203,4 @@ def _start_run(loaded: LoadedConfig, output: Output) -> None:
         trainer = create_trainer(None, loaded.config, **options)
         if isinstance(trainer, RunTrainer):
             trainer.preset = loaded.preset
-        train_and_tell(trainer, output)
+        train_and_report(trainer, output)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LOOK = {"finished": "bold green", "stopped": "bold green", "interrupted": "bold yellow"}
 
 
-def train_and_tell(
+def train_and_report(
     trainer: RLTrainer, output: Output, total_timesteps: Any = None, root: str | None = None
 ) -> None:
     """Train, print the summary, and exit with the result's code when it is not 0.
@@ -108,7 +108,7 @@ def _mirror_state(result: TrainResult, config: TrainerConfig) -> MirrorState | N
 
 
 def _evaluation(result: TrainResult) -> list[str]:
-    """The last evaluation and the best one, in words; empty when there was none."""
+    """Return the last and the best evaluation as text; empty without evaluations."""
     from ludus.errors import CheckpointError
     from ludus.runs.directory import RunDirectory
     from ludus.runs.hints import Hints

@@ -30,12 +30,15 @@ def ui(
     root: Root = "runs",
     host: Annotated[
         str,
-        typer.Option("--host", metavar="ADDRESS", help="Where to listen; not this machine: with a token."),
+        typer.Option("--host", metavar="ADDRESS", help="Address to listen on; other machines need a token."),
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 takes a free one.")
+        int,
+        typer.Option(
+            "--port", metavar="N", min=0, max=65535, help="Port to listen on; 0 chooses a free one."
+        ),
     ] = PORT,
-    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    browser: Annotated[bool, typer.Option("--open", help="Open the dashboard in the browser.")] = False,
     json: Json = False,
 ) -> None:
     """View runs in the browser: live curves, comparison, videos; stop and resume them."""
@@ -80,7 +83,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.listen(128)
     except socket.gaierror:
         raise UserError(
-            f"'{host}' is not an address", where="command line: --host", fix="as 127.0.0.1"
+            f"'{host}' is not an address",
+            where="command line: --host",
+            fix="give an IP address, such as 127.0.0.1",
         ) from None
     except OSError as error:
         reason = error.strerror or str(error)

@@ -49,12 +49,12 @@ def video(
         ),
     ] = True,
     length: Annotated[
-        int | None, typer.Option("--length", metavar="N", min=1, help="Frames at most.")
+        int | None, typer.Option("--length", metavar="N", min=1, help="Maximum number of frames.")
     ] = None,
     gif: Annotated[bool, typer.Option("--gif", help="A GIF instead of an MP4.")] = False,
     to: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to; default: among the run's videos."),
+        typer.Option("--output", "-o", metavar="FILE", help="Output file; default: in the run's videos/."),
     ] = None,
     env: EnvId = None,
     seed: Seed = 0,
@@ -137,7 +137,7 @@ def _players(
         meant = resolve_policy(policy, root, env)
         if checkpoints and ("@" in meant.policy or meant.policy == "random"):
             raise UserError(
-                f"'{meant.policy}' already says which checkpoint",
+                f"'{meant.policy}' already names a checkpoint",
                 where="command line: --checkpoint",
                 fix="name the run alone, or leave --checkpoint out",
             )
@@ -147,7 +147,7 @@ def _players(
     seated: dict[int, PolicyOnEnv] = {}
     for place in sorted(range(len(names)), key=lambda place: is_bot(names[place][0])):
         name, folder = names[place]
-        seated[place] = seat(name, env, folder, seed, beside=next(iter(seated.values()), None))
+        seated[place] = seat(name, env, folder, seed, partner=next(iter(seated.values()), None))
     return [seated[place] for place in range(len(names))]
 
 

@@ -21,7 +21,7 @@ def watch(
         str | None,
         typer.Argument(metavar="RUN", help="A path, a run's name, or latest. Default: what is in training."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and leave.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the dashboard once and exit.")] = False,
     root: Root = "runs",
     json: Json = False,
 ) -> None:
@@ -37,7 +37,7 @@ def watch(
     if found is None:
         raise UserError("there is no run yet", where=root, fix="start one with `ludus train`")
     watched = Watched(found)
-    watched.look()
+    watched.refresh()
     if json:
         output.result(watched.snapshot())
         return

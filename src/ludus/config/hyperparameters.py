@@ -113,7 +113,7 @@ class HyperparameterConfig(BaseModel):
             other = first.setdefault(canonical_hyperparameter(key), spelling)
             if other != spelling:
                 raise ConfigError(
-                    f"'{other}' and '{spelling}' say the same thing and both are given",
+                    f"'{other}' and '{spelling}' are names of the same key, and both are given",
                     key=f"hyperparams.{spelling}",
                     fix="keep one",
                 )

@@ -46,7 +46,7 @@ class SamplerConfig(Section):
         default=None,
         ge=1,
         le=10**9,
-        description="room for keys and values; null: as many as the open games need",
+        description="tokens in the cache of keys and values; null: as many as the open games need",
     )
     vllm: dict[str, Any] = Field(
         default={}, description="for vLLM: further arguments of vllm.LLM, as {gpu_memory_utilization: 0.5}"
@@ -55,7 +55,9 @@ class SamplerConfig(Section):
     @model_validator(mode="after")
     def _drawn_from_the_policy(self) -> SamplerConfig:
         if self.kind == "vllm" and self.top_p < 1:
-            raise ValueError("vllm gives no log-probabilities of the policy itself where top_p is below 1")
+            raise ValueError(
+                "kind: vllm needs top_p: 1, because vLLM returns no log-probabilities of the policy below that"
+            )
         return self
 
 
@@ -106,9 +108,7 @@ class GameConfig(Section):
     id: str = Field(
         description="a TextArena id with its variant, as TicTacToe-v0 or Nim-v0-large; or gym:ID, an env of texts"
     )
-    players: int | None = Field(
-        default=None, ge=1, le=1_000, description="null: the fewest the game can be played by"
-    )
+    players: int | None = Field(default=None, ge=1, le=1_000, description="null: the minimum of the game")
     kwargs: dict[str, Any] = Field(default={}, description="keyword arguments for the game")
     template: str | dict[str, str] = Field(
         default="chat",
@@ -200,7 +200,7 @@ class LeagueConfig(Section):
     def _weighed(cls, value: list[str | dict[str, float]]) -> list[str | dict[str, float]]:
         names = [name for entry in value for name in ([entry] if isinstance(entry, str) else entry)]
         if len(set(names)) < len(names):
-            raise ValueError("every opponent is named once; give a weight to meet it more often")
+            raise ValueError("an opponent is listed twice; give it a weight to meet it more often")
         for entry in value:
             if isinstance(entry, dict) and not (entry and min(entry.values()) > 0):
                 raise ValueError("an opponent with its weight is {name: number above 0}")
@@ -210,7 +210,7 @@ class LeagueConfig(Section):
     @classmethod
     def _in_order(cls, value: tuple[int, int]) -> tuple[int, int]:
         if value[0] > value[1]:
-            raise ValueError("the youngest comes first: [1, 8]")
+            raise ValueError("the smaller number comes first, as in [1, 8]")
         return value
 
     @model_validator(mode="after")
@@ -243,29 +243,34 @@ class GuardConfig(Section):
     """Limits that define collapse. A run that collapses returns to its last healthy version and learns more slowly."""
 
     entropy: float | None = Field(
-        default=None, ge=0, le=100, description="least entropy per token while playing, in nats"
+        default=None, ge=0, le=100, description="minimum entropy per token while playing, in nats"
     )
     invalid_rate: float | None = Field(
-        default=0.5, ge=0, le=1, description="most games that the model ended by an invalid move, as a share"
+        default=0.5, ge=0, le=1, description="maximum share of games that the model ends by an invalid move"
     )
     diversity: float | None = Field(
         default=None,
         ge=0,
         le=1,
-        description="least share of distinct pairs of successive actions, and of states",
+        description="minimum share of distinct pairs of successive actions, and of states",
     )
     kl: float | None = Field(
-        default=None, gt=0, le=1e6, description="most KL divergence per token from the start"
+        default=None, gt=0, le=1e6, description="maximum KL divergence per token from the starting weights"
     )
     anchor_drop: float | None = Field(
-        default=0.3, gt=0, le=1, description="most fall of the score against the evaluation's opponents"
+        default=0.3, gt=0, le=1, description="maximum drop of the score against the evaluation's opponents"
     )
-    patience: int = Field(default=3, ge=1, le=1_000_000, description="measurements in a row before it counts")
+    patience: int = Field(
+        default=3,
+        ge=1,
+        le=1_000_000,
+        description="number of consecutive measurements beyond a limit that cause a rollback",
+    )
     slow_down: float = Field(
         default=0.5, gt=0, lt=1, description="the learning rate's factor after each rollback"
     )
     rollbacks: int = Field(
-        default=5, ge=0, le=1_000_000, description="the run stops after this number of them"
+        default=5, ge=0, le=1_000_000, description="the run stops after this number of rollbacks"
     )
 
 
@@ -277,7 +282,7 @@ class WarmupConfig(Section):
         description="a bot's name, or a CSV: observation, action (the whole completion), where wanted seat and game",
     )
     pairs: int = Field(
-        default=4_000, ge=1, le=10**8, description="observation-action pairs to train on, at most"
+        default=4_000, ge=1, le=10**8, description="maximum number of observation-action pairs to train on"
     )
     explore: float = Field(
         default=0.3,

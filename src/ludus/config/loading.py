@@ -87,8 +87,8 @@ def load_config(
 
     `source` is a preset's name or a file: Ludus's own YAML or JSON, or a foreign format (see `importers`).
     `overrides` are `key=value` texts with dotted keys, as typed; `flags` are canonical dotted keys set by
-    command-line options. Later ones win. Raises ConfigError with the line at fault, or UnknownName when the
-    source is neither a file nor a preset.
+    command-line options. Flags replace overrides, overrides replace the file. Raises ConfigError with the line, or
+    UnknownName if the source is neither a file nor a preset.
     """
     require_types(
         "load_config",
@@ -142,7 +142,7 @@ def dump_yaml(config: TrainerConfig) -> str:
 _ONE_WORD = {"env": "id", "mirror": "url"}
 
 # At its usual value a key that came later is left out of the hash: runs of older versions must still be found.
-_YOUNGER_THAN_THE_HASH: tuple[tuple[str, str, Any], ...] = (
+_KEYS_ADDED_LATER: tuple[tuple[str, str, Any], ...] = (
     ("", "precision", "auto"),
     ("evaluation", "seed", None),
     ("evaluation", "max_steps", None),
@@ -207,7 +207,7 @@ def _asked_for(config: TrainerConfig) -> dict[str, Any]:
     if config.language is None:
         for name in ("language", "games", "league", "rewards", "guard", "warmup"):
             del data[name]
-    for section, key, usual in _YOUNGER_THAN_THE_HASH:
+    for section, key, usual in _KEYS_ADDED_LATER:
         node = data
         for part in section.split(".") if section else ():
             node = node.get(part) or {}

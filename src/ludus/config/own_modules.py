@@ -47,19 +47,19 @@ _IMPORT_SYSTEM = {"importlib", "_frozen_importlib", "_frozen_importlib_external"
 
 @dataclass(frozen=True)
 class Trust:
-    """Owner of the names that are looked up: the user (`own`), or a run that a command uses.
+    """Owner of the names that are looked up: the user (`by_user`), or a run that a command uses.
 
-    `folders` hold the user's modules that are not installed; only what is `own` or `allowed` is looked for there.
+    `folders` hold the user's modules that are not installed; only what is `by_user` or `allowed` is looked for there.
     `allowed` are names the user consented to.
     """
 
-    own: bool = True
+    by_user: bool = True
     folders: tuple[str, ...] = ()
     allowed: frozenset[str] = frozenset()
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Apply this to all names that are looked up meanwhile, in this thread."""
+        """Apply this to all names that are looked up inside the with-block, in this thread."""
         token = _inner.set(self)
         try:
             yield
@@ -93,7 +93,7 @@ def command() -> Iterator[None]:
     """Treat names as those of a run that the command uses, until the command says otherwise with `trust_config`."""
     global _outer
     outer, places, guarded = _outer, dict(_places), set(_guarded)
-    _outer = Trust(own=False, folders=_working_directory())
+    _outer = Trust(by_user=False, folders=_working_directory())
     try:
         yield
     finally:
@@ -117,14 +117,14 @@ def trust_config(*sources: str | Path | None) -> None:
 def distrust_run(*names: str) -> None:
     """Treat names as those of a run again, except for `names`: the command continues with a run that it has found."""
     global _outer
-    _outer = replace(_outer, own=False)
+    _outer = replace(_outer, by_user=False)
     consent_to(*names)
 
 
 def trust_folders(folders: Iterable[str]) -> None:
     """As `trust_config`, with the folders to look in."""
     global _outer
-    _outer = replace(_outer, own=True, folders=tuple(dict.fromkeys(folders)))
+    _outer = replace(_outer, by_user=True, folders=tuple(dict.fromkeys(folders)))
 
 
 def _working_directory() -> tuple[str, ...]:
@@ -143,7 +143,7 @@ def consent_to(*names: str) -> None:
 def is_allowed(*names: str) -> bool:
     """Return whether the names are the user's own, or the user consented to one of them."""
     trust = current_trust()
-    return trust.own or not trust.allowed.isdisjoint(names)
+    return trust.by_user or not trust.allowed.isdisjoint(names)
 
 
 def require_consent(what: str, *names: str, where: str) -> None:
@@ -273,7 +273,7 @@ def _refuse_foreign(folder: Path, name: str) -> None:
 def _in_foreign(name: str, folder: Path) -> ConfigError:
     kind = "a download" if (folder / DOWNLOADED).is_file() else "a run"
     return ConfigError(
-        f"the module '{name}' is in {kind}, and what comes with one is never run",
+        f"the module '{name}' is in {kind}, and code from there is never run",
         where=str(folder),
         fix="if it is your own code, move it to a folder of its own",
     )
@@ -345,7 +345,7 @@ def exported() -> str:
     return json.dumps(
         {
             "path": [str(entry) for entry in sys.path],
-            "own": trust.own,
+            "by_user": trust.by_user,
             "folders": trust.folders,
             "allowed": sorted(trust.allowed),
             "places": _places,
@@ -359,7 +359,7 @@ def adopt(text: str) -> None:
     """Apply the policy that another process `exported`."""
     global _outer
     found = json.loads(text)
-    _outer = Trust(found["own"], tuple(found["folders"]), frozenset(found["allowed"]))
+    _outer = Trust(found["by_user"], tuple(found["folders"]), frozenset(found["allowed"]))
     for name, folder in found["places"].items():
         place(name, folder)
     for package in found["guarded"]:

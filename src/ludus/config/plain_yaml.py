@@ -55,7 +55,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Key, str]]:
         raise ConfigError(
             f"{path.name} is larger than a config can be ({MAX_BYTES:,} bytes)",
             where=str(path),
-            fix="give a config; data belongs in files of their own",
+            fix="check that this file is a config, and store data elsewhere",
         )
     places: dict[Key, str] = {}
     try:
@@ -119,7 +119,7 @@ def _check_plain(root: yaml.Node, path: Path) -> None:
             )
         if node.tag == _TAG + "int" and len(node.value) > MAX_DIGITS:
             raise ConfigError(
-                f"a number with {len(node.value):,} digits is not a value that any key takes: {node.value:.20}…",
+                f"a number with {len(node.value):,} digits is too long for any key: {node.value:.20}…",
                 where=_place(path, node.start_mark),
                 fix="shorten it, or quote it if it is text",
             )
@@ -145,7 +145,7 @@ def _record_lines(node: yaml.Node, prefix: Key, path: Path, places: dict[Key, st
         place = _place(path, key_node.start_mark)
         if key_node.tag not in _KEYS:
             raise ConfigError(
-                f"a key is text, not {key_node.tag.removeprefix(_TAG)}: {key[-1]:.60}",
+                f"expected text as a key, got {key_node.tag.removeprefix(_TAG)}: {key[-1]:.60}",
                 where=place,
                 fix="quote it",
             )

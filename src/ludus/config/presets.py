@@ -31,7 +31,7 @@ def preset_names() -> list[str]:
 
 
 def preset_path(name: str) -> Path:
-    """The YAML file of a preset; KeyError when there is none."""
+    """Return the YAML file of a preset. KeyError if it does not exist."""
     return _presets()[name]
 
 

@@ -36,12 +36,12 @@ LANGUAGE = "language"
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One algorithm, as the rest of Ludus knows it.
+    """One algorithm in the registry.
 
     `hyperparameters` is its typed model (None: anything is accepted). `trainer` builds a whole trainer from
     (env, config); None means the native trainer, which then asks `learner` for the learner class.
-    `check` raises ConfigError when config and hyperparameters do not fit together. `context` makes what a learner is
-    built from, of (config, device, streams, peers), in a process that has the config alone; None: a `LearnerContext`.
+    `check` raises ConfigError if config and hyperparameters do not fit together. `context` builds the learner's context
+    from (config, device, streams, peers) in a process that only has the config; None: a `LearnerContext`.
     """
 
     name: str

@@ -17,7 +17,7 @@ from ludus.errors import shortened
 MAX_STEPS = 10**15
 """Most env steps, updates or episodes: 30 years at a million steps a second."""
 MAX_REWARD = 1e15
-MOST_POINTS = 10_000
+MAX_POINTS = 10_000
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Schedule:
                         f"an exponential schedule needs two positive values, got {shortened(ends)}"
                     )
                 return cls(start, end, shape)
-            if shape == POINTS and isinstance(ends, list | tuple) and 2 <= len(ends) <= MOST_POINTS:
+            if shape == POINTS and isinstance(ends, list | tuple) and 2 <= len(ends) <= MAX_POINTS:
                 points = tuple(map(_number, ends))
                 return cls(points[0], points[-1], POINTS, points)
         if isinstance(value, int | float | str) and not isinstance(value, bool):
@@ -199,7 +199,7 @@ class Schedule:
             }
             for shape in SHAPES[1:]
         ]
-        numbers = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": MOST_POINTS}
+        numbers = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": MAX_POINTS}
         points = {
             "type": "object",
             "properties": {POINTS: numbers},

@@ -70,7 +70,7 @@ class PolicyConfig(Section):
     log_std_init: float = Field(default=0.0, ge=-20, le=10)
     network: str | None = Field(
         default=None,
-        description="module:Class in the place of the hidden layers (PPO, A2C), as SB3's `mlp_extractor`",
+        description="module:Class that replaces the hidden layers (PPO, A2C), as SB3's `mlp_extractor`",
     )
     network_kwargs: dict[str, Any] = Field(default={}, description="more arguments for that class")
 
@@ -108,7 +108,7 @@ class VideoConfig(Section):
     """Videos of the current policy, recorded while training."""
 
     every: When | None = None
-    length: int = Field(default=500, ge=1, le=1_000_000, description="frames at most")
+    length: int = Field(default=500, ge=1, le=1_000_000, description="maximum number of frames")
     overlay: bool = Field(
         default=True,
         description="next to the picture: step, reward, value, actions, the env's signals, live plots",
@@ -126,7 +126,8 @@ class WandbConfig(Section):
         default=None, description="null: online, unless WANDB_MODE says otherwise"
     )
     checkpoints: Literal["policy", "whole"] | None = Field(
-        default="policy", description="artifacts: what it takes to play, or to resume, or none"
+        default="policy",
+        description="artifacts: policy (enough to play), whole (enough to resume) or null (none)",
     )
 
 
@@ -239,7 +240,7 @@ class TrainerConfig(Section):
     )
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = Field(
         default="auto",
-        description="of products; auto: float32 on a CPU, on a GPU tf32, and bfloat16 for the features of images",
+        description="of matrix products; auto: float32 on a CPU; on a GPU tf32, bfloat16 for image features",
     )
     deterministic: bool = Field(
         default=False, description="deterministic GPU kernels, for exact resume there"
@@ -269,7 +270,7 @@ class TrainerConfig(Section):
     )
     pretrained_model: str | None = Field(default=None, description="start from this policy: RUN, RUN@best, …")
     language: LanguageConfig | None = Field(
-        default=None, description="a language model that learns text games; takes the place of env and policy"
+        default=None, description="a language model that learns text games; replaces env and policy"
     )
     games: GamesConfig | None = Field(default=None, description="the text games of a language run")
     league: LeagueConfig = LeagueConfig()
@@ -318,7 +319,7 @@ class TrainerConfig(Section):
     @classmethod
     def _can_be_shown(cls, name: str | None) -> str | None:
         if name is not None and not name.isprintable():
-            raise ValueError("a name holds no control characters: it is shown in terminals")
+            raise ValueError("a name must not contain control characters")
         return name
 
     @field_validator("env", mode="before")
@@ -423,7 +424,7 @@ class TrainerConfig(Section):
         return find_algorithm(self.algorithm, LANGUAGE)
 
     def typed_hyperparams(self) -> LearningHyperparameters:
-        """The algorithm's own hyperparameters: its defaults with what was given on top, checked.
+        """Return the algorithm's hyperparameters: its defaults, replaced by the given values, validated.
 
         Raises ConfigError.
         """
@@ -468,7 +469,7 @@ class TrainerConfig(Section):
         )
 
     def ignored_hyperparams(self) -> list[str]:
-        """Common hyperparameters that were given but that this algorithm does not have."""
+        """Return the given common hyperparameters that this algorithm does not have."""
         model = self.algorithm_entry().hyperparameters
         return (
             sorted(SHARED_FIELDS & set(self.hyperparams.given()) - set(model.model_fields)) if model else []
@@ -542,7 +543,7 @@ def _put(data: dict[str, Any], path: tuple[str, ...], value: Any, alias: str) ->
         node = node[part]
     if path[-1] in node:
         raise ConfigError(
-            f"'{alias}' and '{'.'.join(path)}' say the same thing and both are given",
+            f"'{alias}' and '{'.'.join(path)}' are names of the same key, and both are given",
             key=alias,
             fix="keep one",
         )
@@ -550,9 +551,9 @@ def _put(data: dict[str, Any], path: tuple[str, ...], value: Any, alias: str) ->
 
 
 def get_default_config(algorithm: str = "PPO", engine: str = "native") -> TrainerConfig:
-    """A config for `algorithm` with every hyperparameter filled in with that algorithm's default.
+    """Return a config for `algorithm` with every hyperparameter set to the algorithm's default.
 
-    `engine` "language" gives one with a language section; its games are the user's to name.
+    With `engine="language"` the config has a language section; set its `games` before training.
     """
     entry = find_algorithm(algorithm, engine)
     values = entry.hyperparameters().model_dump() if entry.hyperparameters else {}

@@ -55,7 +55,10 @@ class ScaleConfig(Section):
         description="sync: every update waits for all collectors, results repeat to the byte; async: it does not",
     )
     max_staleness: int = Field(
-        default=2, ge=0, le=10_000, description="async: updates between acting and learning from it, at most"
+        default=2,
+        ge=0,
+        le=10_000,
+        description="async: maximum number of updates between acting and learning from it",
     )
     num_actors: int = Field(
         default=7,
@@ -118,7 +121,7 @@ class MirrorConfig(Section):
         default=60.0,
         ge=0,
         le=604_800,
-        description="seconds that the end of the run waits for what is not yet there",
+        description="seconds that the end of the run waits for missing uploads",
     )
 
     @field_validator("url")
@@ -144,7 +147,7 @@ def checked_url(url: str) -> str:
         raise ValueError(f"a mirror is s3://…, gs://…, gdrive://… or file:///…, not {without_secrets(url)!r}")
     if re.search(r"[@?#]|::|[\x00-\x1f]", rest):
         raise ValueError(
-            "a mirror's URL holds no user, key or option: credentials stay where the service's own tools keep them"
+            "a mirror's URL must not contain a user, key or option: configure credentials with the service's own tools"
         )
     if scheme == "file" and not rest.startswith("/"):
         raise ValueError(f"file:// needs a whole path, as in file:///backup, not {url!r}")

@@ -41,10 +41,10 @@ def trust_in_run(config: TrainerConfig) -> Trust:
     except (OSError, ValueError, KeyError):
         known = False
     if not known:
-        return Trust(own=False, folders=trust.folders, allowed=trust.allowed)
+        return Trust(by_user=False, folders=trust.folders, allowed=trust.allowed)
     # what the user typed besides may be in the working directory
     return Trust(
-        own=True,
+        by_user=True,
         folders=(*found["folders"], *(trust.folders if trust.allowed else ())),
         allowed=trust.allowed,
     )

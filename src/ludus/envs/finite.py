@@ -1,6 +1,6 @@
-"""Finds NaN and infinity in the results of an env, before anything is learned from them.
+"""Find NaN and infinity in observations and rewards, before anything is learned from them.
 
-Networks read float32, so a number that is too large for it counts as infinite.
+Networks read float32, so a number beyond the range of float32 counts as infinite.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def both_finite(obs: Any, rewards: Any) -> bool:
 
 
 def step_is_finite(obs: Observation, rewards: Array) -> bool:
-    """Return `all_finite` of both; for plain observations in half a microsecond."""
+    """Return whether observations and rewards are finite. Float arrays take half a microsecond."""
     if type(obs) is np.ndarray and obs.dtype.char in "fd" and obs.flags.c_contiguous:
         if obs.nbytes < LARGE:
             return bool(both_finite(obs, np.asarray(rewards, dtype=np.float64)))

@@ -69,7 +69,7 @@ class EnvSpec:
     """An env as a config names it, and the factory that builds it: `spec()` returns the wrapped env.
 
     Pickling (with cloudpickle) resolves it first, so a worker that never imported the module which registered
-    the env or its wrappers can build it all the same.
+    the env or its wrappers can still build it.
     """
 
     id: str
@@ -139,7 +139,7 @@ class EnvSpec:
         )
 
     def resolve(self) -> EnvSpec:
-        """The same spec with its names looked up. Raises what `check_env_exists` and `find_wrapper` raise."""
+        """Return the spec with its names looked up. Raises the errors of `check_env_exists` and `find_wrapper`."""
         if self._resolved is not None:
             return self
         with self.trusted():
@@ -156,7 +156,7 @@ class EnvSpec:
         return replace(self, _resolved=resolved)
 
     def requests(self) -> Iterator[ConsentRequest]:
-        """Return what a run may not make of this spec without consent. Raises ConfigError."""
+        """Return the parts of this spec that a run may not use without consent. Raises ConfigError."""
         yield from self.support.requests(self)
         if self.wrappers:
             from ludus.envs.wrapper_names import wrapper_requests
@@ -164,7 +164,7 @@ class EnvSpec:
             yield from wrapper_requests(self.wrappers)
 
     def trusted(self) -> AbstractContextManager[None]:
-        """Apply `trust` meanwhile."""
+        """Apply `trust` inside the with-block."""
         return nullcontext() if self.trust is None else self.trust.applied()
 
     @property
@@ -229,7 +229,7 @@ class EnvSpec:
 
 
 def make_env(id_or_spec: str | EnvSpec, **fields: Any) -> Env:
-    """One wrapped env, from an id or a spec; `fields` are those of EnvSpec and replace the spec's own."""
+    """Return one wrapped env, from an id or a spec. `fields` of EnvSpec replace those of the spec."""
     require_types("make_env", id_or_spec=(id_or_spec, (str, EnvSpec)))
     if isinstance(id_or_spec, str):
         return EnvSpec(id_or_spec, **fields)()
@@ -279,10 +279,10 @@ def make_vectorized_env(
     seed: int | None = None,
     **options: Any,
 ) -> gym.vector.VectorEnv[Any, Any, Any]:
-    """`n_envs` copies of an env as one vector env; `backend` is a name of `vector:`.
+    """Return `n_envs` copies of an env as one vector env; `backend` is a value of the config key `vector`.
 
-    The env is an id, an EnvSpec, or a function that returns a new env at each call. With a `seed` the vector
-    env comes back reset with it, so that a `reset()` without one repeats too. `options` go to the backend.
+    The env is an id, an EnvSpec, or a function that returns a new env at each call. With a `seed` the vector env is
+    reset with it, so that a later `reset()` without a seed is reproducible too. `options` are passed to the backend.
     """
     require_types(
         "make_vectorized_env",

@@ -39,9 +39,9 @@ def has_masks(env: Env) -> bool:
 
 
 def take_mask(obs: Any, observation_space: spaces.Space[Any]) -> tuple[Any, Any]:
-    """Return `obs` as `observation_space` has it, and the mask that came inside it; None where none did.
+    """Separate the mask from `obs`. Return the observation in `observation_space`, and the mask or None.
 
-    As in `ActionMaskWrapper`, a single part that remains becomes the observation of a space that is not a Dict.
+    Like `ActionMaskWrapper`, unwrap a Dict of one remaining key if the space is not a Dict.
     """
     if not isinstance(obs, Mapping) or MASK_KEY not in obs:
         return obs, None
@@ -76,7 +76,7 @@ def part_starts(action_space: spaces.Space[Any]) -> Array | None:
 
 
 def first_blocked(masks: BoolArray, starts: Array | None) -> int | None:
-    """Return the first row of `masks` with no legal action, or none in one part; None if every row has one.
+    """Return the first row of `masks` with no legal action, or with a part that has none; None if there is no such row.
 
     `starts` is what `part_starts` returns.
     """
@@ -96,7 +96,7 @@ class ActionMaskWrapper(EnvironmentWrapper):
     """Convert the three conventions into one: `info["action_mask"]`, a checked bool array, at reset and step.
 
     In the Dict convention the mask leaves the observation and its space; if a single key `observation` or `obs`
-    remains, it becomes the observation. Raises UserError when the env has no mask to give.
+    remains, it becomes the observation. Raises UserError if the env provides no mask.
     """
 
     def __init__(self, env: Env) -> None:
@@ -137,7 +137,7 @@ class ActionMaskWrapper(EnvironmentWrapper):
             raise UserError(
                 "the env gives no action mask",
                 where=str(self.env),
-                fix='offer env.action_masks(), info["action_mask"] or obs["action_mask"]',
+                fix='implement env.action_masks(), or return info["action_mask"] or obs["action_mask"]',
             )
         if terminal and not np.any(mask):
             # no action is chosen after the end, but a masked softmax over the last observation must be finite

@@ -34,7 +34,7 @@ def parse_seed(text: str, where: str) -> EpisodeSeed:
 
 
 def read_seeds(path: Path, where: str) -> list[EpisodeSeed]:
-    """Return the seeds of a file with one per line; empty lines are skipped. UserError if there are none."""
+    """Return the seeds of a file with one per line; empty lines are skipped. UserError if the file has none."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -24,7 +24,7 @@ Reader = Callable[[Any, Any, dict[str, Any]], float]
 """From the env without its wrappers, what the policy observes, and the newest info, to a number."""
 ActionNames = Sequence[str] | Callable[[Any], Sequence[str]]
 
-MOST_COMPONENTS = 24  # of an observation without named components
+MAX_COMPONENTS = 24  # of an observation without named components
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ _registry: list[_Registered] = []
 
 
 def register_signals(pattern: str, signals: Iterable[Signal], actions: ActionNames = ()) -> None:
-    """Name the signals, and perhaps the actions, of every env whose id fits `pattern` (`MyEnv-v*`).
+    """Register the signals, and optionally the action names, of every env whose id matches `pattern` (`MyEnv-v*`).
 
-    The newest fitting registration counts. An env without an id is known by the name of its class. `actions` may
+    The newest matching registration is used. An env without an id is matched by the name of its class. `actions` may
     be a function of the env. UserError when two signals share a name.
     """
     require_types("register_signals", pattern=(pattern, (str,)), signals=(signals, (Iterable,)))
@@ -95,7 +95,7 @@ def signals_of(env: Env) -> Signals:
     if own is not None:
         signals, actions = own()
         return _named(signals, actions, env)
-    return Signals(tuple(_components(env.observation_space))[:MOST_COMPONENTS])
+    return Signals(tuple(_components(env.observation_space))[:MAX_COMPONENTS])
 
 
 def _named(signals: Iterable[Signal], actions: ActionNames, env: Env) -> Signals:

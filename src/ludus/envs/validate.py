@@ -69,8 +69,8 @@ def validate_environment(
     """Play the env for a few hundred random steps and return every problem found, printed unless `quiet`.
 
     Takes an id, an EnvSpec, a factory, or an env (which stays open, reset or stepped an unknown number of
-    times). An unknown id raises as `check_env_exists`. What the env itself raises is a problem in the list.
-    With `raise_on_error`, raises UserError when the list holds an error.
+    times). An unknown id raises the error of `check_env_exists`. Errors of the env are problems in the list.
+    With `raise_on_error`, raises UserError if the list contains an error.
     """
     found = _Findings()
     env = _built(env_or_id, found)

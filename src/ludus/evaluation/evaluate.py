@@ -30,7 +30,7 @@ Env = gym.Env[Any, Any]
 MAX_ENVS = 16
 STEPS_WITHOUT_LIMIT = 27_000
 """Steps after which an episode is cut on an env without a time limit; the limit of an Atari game."""
-_MOST_TOGETHER = 1024
+_MAX_TOGETHER = 1024
 
 
 class EvaluationStopped(Exception):
@@ -369,9 +369,9 @@ def play_together(
     """Play one episode per seed in batched envs; each is the same as it would be alone."""
     records: list[EpisodeRecord] = []
     limit = max_steps or max(STEPS_WITHOUT_LIMIT, spec.max_episode_steps or 0)
-    for start in range(0, len(seeds), _MOST_TOGETHER):
+    for start in range(0, len(seeds), _MAX_TOGETHER):
         records += _play_batch(
-            actor, spec, list(seeds[start : start + _MOST_TOGETHER]), deterministic, limit, before_step
+            actor, spec, list(seeds[start : start + _MAX_TOGETHER]), deterministic, limit, before_step
         )
     return records
 

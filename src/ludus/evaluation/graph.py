@@ -105,7 +105,7 @@ class PolicyGraph(nn.Module):
         mask = np.ones((rows, mask_size(policy.action_space)), dtype=bool) if self.masked else None
         return self.arguments(zeros(policy.observation_space, rows), mask)
 
-    def described(self) -> tuple[str, str]:
+    def describe(self) -> tuple[str, str]:
         """Describe name, dtype and shape of the inputs and of the outputs."""
         example = self.example()
         parts = list(example[0].values()) if isinstance(example[0], dict) else [example[0]]
@@ -187,12 +187,12 @@ def capture(graph: PolicyGraph, inputs: tuple[Any, ...]) -> ExportedProgram:
     """Record the operations of `graph` with `inputs`, for any batch size. Raises UserError if torch cannot."""
     batch = {0: Dim("batch", min=1)}
     shapes = tuple({key: batch for key in part} if isinstance(part, dict) else batch for part in inputs)
-    with blamed_on_the_model(graph), quietly(), torch.no_grad():
+    with export_errors(graph), silenced(), torch.no_grad():
         return torch.export.export(graph, inputs, dynamic_shapes=shapes, strict=False)
 
 
 @contextmanager
-def blamed_on_the_model(graph: PolicyGraph) -> Iterator[None]:
+def export_errors(graph: PolicyGraph) -> Iterator[None]:
     """Turn an error of torch's exporter into a UserError with the line of the user's code."""
     try:
         yield
@@ -213,7 +213,7 @@ def blamed_on_the_model(graph: PolicyGraph) -> Iterator[None]:
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def silenced() -> Iterator[None]:
     """Silence torch's exporters and disable the value checks of torch distributions."""
     loggers = [logging.getLogger(name) for name in _VERBOSE_LOGGERS]
     levels = [logger.level for logger in loggers]

@@ -156,7 +156,7 @@ def load(
     name = str(ref)
     if is_bot(name):
         if action_space is None:
-            raise UserError(f"the bot '{name}' needs to know the env", fix="give one with --env")
+            raise UserError(f"the bot '{name}' needs an env", fix="give one with --env")
         make_bot = find("bots", name)
         if make_bot is not None:
             with _bot_at_work(name):

@@ -167,7 +167,7 @@ class _Tile:
     ) -> None:
         self._scene, self.env, self._on_panel = scene, env, on_panel
         self._caption = "" if alone or overlay else "  ·  ".join(filter(None, (scene.title, scene.subtitle)))
-        self._arrangement: panel.Arrangement = "beside" if alone else "below"
+        self._arrangement: panel.Arrangement = "right" if alone else "below"
         self._signals = signals_of(env) if overlay else Signals()
         self._probe = PolicyProbe(scene.actor, scene.reward_scale) if overlay else None
         self._feed = (
@@ -239,9 +239,9 @@ class _Tile:
         return picture[:, :, :3]
 
     def _with_panel(self, picture: Array, data: PanelData) -> Array:
-        if self._arrangement == "beside":
+        if self._arrangement == "right":
             picture = _enlarged(picture, math.ceil(panel.LEAST_HEIGHT / picture.shape[0]))
-            width, height = panel.BESIDE_WIDTH, picture.shape[0]
+            width, height = panel.RIGHT_WIDTH, picture.shape[0]
         else:
             picture = _enlarged(picture, panel.LEAST_WIDTH // picture.shape[1])
             picture = _padded(picture, picture.shape[0], max(picture.shape[1], panel.LEAST_WIDTH))
@@ -249,11 +249,11 @@ class _Tile:
         if self._panel is None:
             stride = max(1, round(_FAST_FPS / _fps(self.env)))
             self._panel = panel.Panel(data, width, height, self._arrangement, stride)
-        beside = self._arrangement == "beside"
+        on_the_right = self._arrangement == "right"
         tall, wide = picture.shape[:2]
-        whole = np.empty((tall, wide + width, 3) if beside else (tall + height, wide, 3), np.uint8)
+        whole = np.empty((tall, wide + width, 3) if on_the_right else (tall + height, wide, 3), np.uint8)
         whole[:tall, :wide] = picture
-        self._panel.draw(data, whole[:, wide:] if beside else whole[tall:])
+        self._panel.draw(data, whole[:, wide:] if on_the_right else whole[tall:])
         return whole
 
 

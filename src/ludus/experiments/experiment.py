@@ -80,7 +80,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class RunResult:
-    """One seed of an experiment. `score` is its last evaluation; None if there was none."""
+    """Result of one seed of an experiment. `score` is its last evaluation, or None."""
 
     seed: int
     status: str

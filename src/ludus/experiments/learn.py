@@ -52,7 +52,10 @@ class LearnTrial:
 
 @dataclass(frozen=True)
 class Score:
-    """A library on a workload over its seeds. `beside`: Ludus's mean is below, within or above its interval."""
+    """A library on a workload over its seeds.
+
+    `ludus_is` says where Ludus's mean is relative to the library's interval: below, within or above.
+    """
 
     workload: str
     library: str
@@ -64,10 +67,10 @@ class Score:
     quartiles: tuple[float, float]
     seconds: float
     compile_seconds: float
-    beside: str = ""
+    ludus_is: str = ""
 
     def summary(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"beside": self.ludus_is}  # the former name, for scripts that read it
 
 
 def run_trials(
@@ -154,7 +157,7 @@ def score(trials: Iterable[LearnTrial]) -> list[Score]:
     by_pair: dict[tuple[str, str], list[LearnTrial]] = {}
     for trial in trials:
         by_pair.setdefault((trial.workload, trial.library), []).append(trial)
-    own = {
+    ludus_means = {
         workload: float(interquartile_mean(_rewards(group)))
         for (workload, library), group in by_pair.items()
         if library == "ludus"
@@ -176,7 +179,9 @@ def score(trials: Iterable[LearnTrial]) -> list[Score]:
                 quartiles=(float(low), float(high)),
                 seconds=float(np.median([trial.seconds for trial in group])),
                 compile_seconds=float(np.median([trial.compile_seconds for trial in group])),
-                beside="" if library == "ludus" or workload not in own else _relation(own[workload], mean),
+                ludus_is=""
+                if library == "ludus" or workload not in ludus_means
+                else _relation(ludus_means[workload], mean),
             )
         )
     order = list(dict.fromkeys(item.workload for item in scores))

@@ -26,16 +26,16 @@ from ludus.rollout.stepper import stack
 
 @dataclass(frozen=True)
 class ActionProbabilities:
-    """Of one turn: the probability of each legal action, given that it is one of them."""
+    """Probabilities of the legal actions of one turn, given that the action is legal."""
 
     actions: Mapping[int, float]
-    """By its number in the game's codec; they add up to 1."""
+    """Probability of each legal action, by its index in the game's codec; they sum to 1."""
     illegal: float = 0.0
-    """The probability of an answer that the game would refuse; asked again, the player may answer otherwise."""
+    """Probability of an answer that the game refuses. The game may ask again."""
     by_beginning: float = 0.0
-    """The probability of answers of which only the beginning was looked at, which contains a legal action already."""
+    """Probability of answers of which only the beginning was computed, where it already contains a legal action."""
     left_out: float = 0.0
-    """The probability of answers that are not among `actions`: their beginnings contain no action yet."""
+    """Probability of answers that are not in `actions`: the computed beginning contains no action."""
 
 
 @singledispatch
@@ -50,10 +50,10 @@ def action_probabilities(player: Player, turns: Sequence[PendingTurn]) -> list[A
 
 @action_probabilities.register
 def _(player: LanguagePlayer, turns: Sequence[PendingTurn]) -> list[ActionProbabilities]:
-    """All completions that count, each read as the table would read it; see `enumerate_completions`.
+    """Read the action of each enumerated completion, as the game would; see `enumerate_completions`.
 
-    Followed however unlikely it is: a legal action as its codec writes it, then a stop token. An answer that was not
-    followed to its end counts as what its beginning says, where that has the asked form already.
+    A legal action as its codec writes it, followed by a stop token, is always enumerated, however unlikely. An answer
+    that was not followed to its end counts as the action in its beginning, if that is already well formed.
     """
     assert isinstance(player.sampler, LocalSampler)
     decode = player.sampler.model.tokenizer.decode
@@ -86,7 +86,7 @@ def _(player: LanguagePlayer, turns: Sequence[PendingTurn]) -> list[ActionProbab
 
 @action_probabilities.register
 def _(player: PolicyPlayer, turns: Sequence[PendingTurn]) -> list[ActionProbabilities]:
-    """The network's probabilities of legal actions; 1 for its likeliest or best one where it does not sample."""
+    """Return the network's probabilities of legal actions; 1 for the best action if it is deterministic."""
     found = []
     for turn in turns:
         seen, mask = player.codec.encode(turn.game)
@@ -109,13 +109,13 @@ def _(player: PolicyPlayer, turns: Sequence[PendingTurn]) -> list[ActionProbabil
 
 @action_probabilities.register
 def _(player: BotPlayer, turns: Sequence[PendingTurn]) -> list[ActionProbabilities]:
-    """Of bots at Kuhn Poker alone."""
+    """Return the probabilities of a bot in Kuhn Poker, the only game where they are known."""
     found = []
     for turn in turns:
         codec = _codec(turn)
         if not isinstance(codec, KuhnPokerCodec):
             raise UserError(
-                f"how likely the actions of '{player.name}' are is known at Kuhn Poker alone",
+                f"action probabilities of '{player.name}' are only available in Kuhn Poker",
                 where=turn.game.spec.id,
             )
         bets = bet_probability(player.name, codec.rules, codec.position(turn.game))

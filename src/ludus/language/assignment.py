@@ -1,6 +1,6 @@
-"""Which sampler answers which request: one that has the adapter, the one that answered its seat before, none too many.
+"""Assignment of requests to samplers: prefer one that has the adapter and answered this seat before; balance the load.
 
-Plain bookkeeping, the same for the same requests: what is drawn must not depend on which sampler was quicker.
+It is deterministic: samples must not depend on which sampler was faster.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ludus.language.models.sampling import Request
 
 @dataclass
 class SamplerShare:
-    """The work of one sampler: load these adapters, then answer the requests at these places."""
+    """The work of one sampler: load these adapters, then answer the requests with these indices."""
 
     load: list[str] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
+    indices: list[int] = field(default_factory=list)
 
 
 class Assignment:
-    """Knows what each of the samplers (by number) holds."""
+    """Record of the adapters of each sampler, by its number."""
 
     def __init__(self) -> None:
         self._holds: dict[int, set[str]] = {}
@@ -31,7 +31,7 @@ class Assignment:
         return sorted(self._holds)
 
     def join(self, sampler: int) -> None:
-        """A sampler that holds nothing yet."""
+        """Add a sampler without adapters."""
         self._holds[sampler] = set()
 
     def leave(self, sampler: int) -> None:
@@ -55,26 +55,26 @@ class Assignment:
             held.clear()
 
     def deal(self, requests: Sequence[Request]) -> dict[int, SamplerShare]:
-        """Every request to one sampler, none with more than its share of them.
+        """Assign every request to a sampler; no sampler gets more than its share.
 
-        An adapter goes to a further sampler only when all who hold it have their share: one that is rarely asked for
-        stays with one, the learner's comes to be everywhere.
+        An adapter is sent to another sampler only when all samplers that have it have their share. So a rarely used
+        adapter stays on one sampler, and the learner's is soon on all.
         """
         fair = -(-len(requests) // len(self._holds))
         parts: dict[int, SamplerShare] = {sampler: SamplerShare() for sampler in self.samplers}
-        for place, request in enumerate(requests):
-            free = [sampler for sampler in parts if len(parts[sampler].places) < fair]
+        for index, request in enumerate(requests):
+            free = [sampler for sampler in parts if len(parts[sampler].indices) < fair]
             holding = [s for s in free if request.adapter is None or request.adapter in self._holds[s]]
             before = self._seats.get(request.key)
             if before in holding:
                 chosen = before
             else:
-                chosen = min(holding or free, key=lambda sampler: len(parts[sampler].places))
+                chosen = min(holding or free, key=lambda sampler: len(parts[sampler].indices))
             assert chosen is not None
             if request.adapter is not None and request.adapter not in self._holds[chosen]:
                 self._holds[chosen].add(request.adapter)
                 parts[chosen].load.append(request.adapter)
             if request.key:
                 self._seats[request.key] = chosen
-            parts[chosen].places.append(place)
-        return {sampler: part for sampler, part in parts.items() if part.places}
+            parts[chosen].indices.append(index)
+        return {sampler: part for sampler, part in parts.items() if part.indices}

@@ -16,18 +16,18 @@ from ludus.types import Metrics
 
 
 class TurnEstimate:
-    """The learners' turns in a match of each game, by the newest matches."""
+    """Estimate of the learners' turns per match of each game, from the newest matches."""
 
     NEWEST = 64
     UNKNOWN = 32
-    """Turns of a match that stands for those not seen yet, where the limit of its game is not lower."""
+    """Assumed turns of a match before any was seen, unless the limit of its game is lower."""
 
     def __init__(self, limits: Sequence[int]) -> None:
-        """`limits` are the most turns of a match of each game."""
+        """`limits` are the maximum turns of a match of each game."""
         self._lengths = [[min(limit, self.UNKNOWN)] for limit in limits]
 
     def expected(self, table: int, so_far: int = 0) -> float:
-        """Return the mean length of matches that were longer than `so_far`: short ones are the first to end."""
+        """Return the mean length of matches that were longer than `so_far`: shorter ones have ended already."""
         longer = [length for length in self._lengths[table] if length > so_far]
         return float(np.mean(longer)) if longer else so_far + 1.0
 
@@ -43,7 +43,7 @@ class TurnEstimate:
 
 
 class ReturnSpread:
-    """The variance of returns at each turn of a game: branching teaches most where it is large."""
+    """The variance of returns at each turn of a game: branching is most useful where it is large."""
 
     DECAY = 0.05
 

@@ -60,7 +60,7 @@ class OpenMatch:
     turns: list[Turn] = field(default_factory=list)
     moves: list[tuple[int, str]] = field(default_factory=list)
     seconds: float = 0.0
-    """Time in which its turns were played, next to others."""
+    """Seconds in which its turns were played, in parallel with other matches."""
     group: int | None = None
     branch_at: int | None = None
     """The number of the learner's turn at which the match branches; None: it does not, or already has."""
@@ -82,8 +82,8 @@ class MatchCollector(Collector):
 
     A collection ends when the learners have taken `settings.turns` turns in finished games. With
     `settings.across_updates` games that are still open then continue under the next version, and games that ended
-    beyond that number belong to the next collection. Without, a game is begun only while the turns expected of the
-    open ones are not enough, and all are played out.
+    beyond that number belong to the next collection. Without it, a game starts only while the open games are not
+    expected to give enough turns, and all games are played to their end.
     """
 
     saves_games = True
@@ -115,8 +115,8 @@ class MatchCollector(Collector):
     def collect(self, policy: Any = None) -> Turns:
         """Play until the learners have taken enough turns; `policy` is unused, since their players hold the weights.
 
-        The samplers begin without caches, as those of a resumed run do. Most were computed with weights of the last
-        version and are of no use.
+        The samplers' caches are cleared first, as in a resumed run. Most of their content was computed with older
+        weights and cannot be used.
         """
         self._pool.forget()
         self._tally = TurnTally()
@@ -184,7 +184,7 @@ class MatchCollector(Collector):
     def _open_matches(self, wanted: int) -> None:
         """Open games up to the number in the settings, while the turns expected of all are fewer than `wanted`.
 
-        Games that continue under the next version are opened in any case. A match that will branch counts as its
+        Games that can continue under the next version are always opened. A match that will branch counts as all its
         copies.
         """
         across = self.settings.across_updates
@@ -271,7 +271,7 @@ class MatchCollector(Collector):
 
     def _finish(self, match: OpenMatch) -> MatchRecord | None:
         record = match.record()
-        if match.game.fault is not None:  # the result does not follow from the players' turns
+        if match.game.fault is not None:  # the result does not depend on the players' turns
             self._tally.cut_off[record.game] += 1
             self._skip(record.game, "the game", match.game.fault.what)
             return None
@@ -315,7 +315,7 @@ class MatchCollector(Collector):
 
 
 def _episode(match: MatchRecord, learners: Sequence[str]) -> EpisodeRecord:
-    """Return the match from the learner's side: the reward of its first seat; success only against other players."""
+    """Return the match as an episode of the learner: the reward of its first seat, and success against others."""
     seats = [seat for seat, name in enumerate(match.players) if name in learners]
     reward = float(match.rewards[seats[0]])
     others = [match.rewards[seat] for seat in range(len(match.players)) if seat not in seats]

@@ -1,4 +1,4 @@
-"""An evaluation by matches: how the learner fared against each opponent at each game."""
+"""Evaluation by matches: the learner's results against each opponent in each game."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MatchEvaluation(EvaluationResult):
             name = f"{result.game}/{result.second}"
             games = result.total.games
             if not games:
-                continue  # nothing could be played to its end: no score is not a score of 0
+                continue  # no match was finished: no score is not a score of 0
             found[f"eval/score/{name}"] = (result.total.wins + 0.5 * result.total.draws) / games
             found[f"eval/wins/{name}"] = result.total.wins / games
             found[f"eval/draws/{name}"] = result.total.draws / games
@@ -36,13 +36,13 @@ class MatchEvaluation(EvaluationResult):
 
 
 def _episodes(results: Sequence[MatchResult]) -> list[EpisodeRecord]:
-    """The games as the learner saw them."""
+    """Return the games as episodes of the learner."""
     found = []
     for result in results:
         for record in result.records:
             seat = record.players.index(result.first) if result.first in record.players else None
             if seat is None:
-                continue  # a game for one, played by the other
+                continue  # a single-player game, played by the opponent
             others = [reward for i, reward in enumerate(record.rewards) if i != seat]
             won = record.rewards[seat] > max(others) if others else None
             found.append(EpisodeRecord(float(record.rewards[seat]), record.length, won))

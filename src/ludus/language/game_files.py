@@ -134,7 +134,7 @@ def component_log(name: str) -> logging.Logger:
 def read_games(run: RunDirectory, kind: str = "train") -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield update number and match of every game written, in order; `kind` is train or eval.
 
-    Rows that are no match are skipped, with a warning for each file.
+    Rows that are not a match are skipped, with a warning for each file.
     """
     for path in sorted((run.path / FOLDER / kind).glob("*.jsonl")):
         if _NUMBER.fullmatch(path.stem):

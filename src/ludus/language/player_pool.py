@@ -23,7 +23,7 @@ from ludus.runs.manifest import file_digest, is_plain_filename
 
 
 class PlayerPool:
-    """Holds a player for every member of the league.
+    """The player of every member of the league.
 
     A learner plays with the adapter that is being trained. A frozen version has an adapter of its own, and a file
     under `folder`, written once, from which a resumed run loads it. `make_player` makes all other players.
@@ -51,21 +51,21 @@ class PlayerPool:
             self._send_weights(name)
 
     def player(self, name: str) -> Player:
-        """Return the player called `name`; it is made at the first call."""
+        """Return the player called `name`; it is created by the first call."""
         if name not in self._players:
             self._players[name] = self._make_player(name)
         return self._players[name]
 
     def learner_with(self, name: str, sampler: Sampler) -> Player:
-        """Return the learner `name` as it is now with another sampler: evaluations do not touch that of training."""
+        """Return the learner `name` with another sampler, so that evaluations do not use that of training."""
         return self._language_player(name, sampler, self.version(name))
 
     def version(self, name: str) -> int:
-        """Return how many updates the player's weights have seen."""
+        """Return the number of updates of the player's weights."""
         return int(getattr(self._players[name], "version", 0))
 
     def publish(self, name: str, version: int) -> None:
-        """Let this learner play with its current weights, which have seen `version` updates."""
+        """Let this learner play with its current weights, after `version` updates."""
         player: Any = self._players[name]
         player.version = version
         self._send_weights(name)
@@ -91,7 +91,7 @@ class PlayerPool:
         del self._players[name], self._hashes[name]
 
     def prune(self, needed: Set[str]) -> None:
-        """Remove the files of versions that are neither here nor `needed`."""
+        """Remove the files of versions that are neither players nor `needed`."""
         for path in self.folder.glob("*.safetensors"):
             if path.stem not in needed and path.stem not in self._hashes:
                 path.unlink(missing_ok=True)

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ludus.language")
 REMOTE = "openai:"
-_MOST_LENGTHS = 256
+_MAX_LENGTHS = 256
 _REPORTED: WeakSet[Any] = WeakSet()
-"""Samplers that have had a prompt which was too long: it is logged once for each."""
+"""Samplers that had a prompt which was too long: this is logged once per sampler."""
 
 
 class LanguagePlayer(Player):
     """A language model under one of its adapters. Every reply carries the turn, with the tokens as sampled.
 
-    `template` and `extractor` are its own where it was trained with others than the game's.
+    `template` and `extractor` replace those of the game if it was trained with others.
     """
 
     def __init__(
@@ -81,19 +81,19 @@ class LanguagePlayer(Player):
         ]
 
     def request(self, turn: PendingTurn) -> Request:
-        """Return the request for this turn: its prompt, of which header and rules stay where it is too long."""
+        """Return the request for this turn. If the prompt is too long, its header and rules are kept."""
         observed = turn.game.observe()
         text = self._template_of(turn).render(observed, self._tokenizer)
         beginning = lasting_beginning(text, observed)
         if beginning not in self._lengths:
-            if len(self._lengths) >= _MOST_LENGTHS:
+            if len(self._lengths) >= _MAX_LENGTHS:
                 self._lengths.clear()
             self._lengths[beginning] = len(self._tokenizer.encode(beginning))
         prompt = tuple(self._tokenizer.encode(text)) or (self._tokenizer.start_id,)
         return Request(prompt, self.adapter, f"{turn.match}/{turn.seat}", self._lengths[beginning])
 
     def read(self, turn: PendingTurn, text: str) -> tuple[str, bool]:
-        """Return the action in `text`, and whether it had the asked form."""
+        """Return the action in `text`, and whether it was well formed."""
         template = self._template_of(turn)
         if template not in self._opens_thought:
             self._opens_thought[template] = template.opens_thought(self._tokenizer)
@@ -111,7 +111,7 @@ class LanguagePlayer(Player):
             index=turn.game.turns,
             player=self.name,
             version=self.version,
-            # what the model was given, to the token
+            # exactly the tokens that the model was given
             prompt=fit_prompt(request.prompt, request.keep, len(request.prompt) - completion.prompt_cut),
             completion=completion.tokens,
             log_probs=completion.log_probs,
@@ -144,7 +144,7 @@ class LanguagePlayer(Player):
 
 
 class Conversation(Protocol):
-    """A remote model: one answer to each prompt, or the error that came instead."""
+    """A remote model: returns an answer or an error for each prompt."""
 
     def ask(self, prompts: Sequence[str]) -> list[str | UserError]: ...
 
@@ -153,7 +153,7 @@ class Conversation(Protocol):
 
 
 class RemotePlayer(Player):
-    """A model behind an API. What it cannot answer (network, deadline, refusal) is the reply's `fault`."""
+    """A model behind an API. An error (network, deadline, refusal) is the `fault` of the reply."""
 
     kind: Kind = "remote"
 
@@ -212,7 +212,7 @@ def player_of_run(request: PlayerRequest, config: TrainerConfig, checkpoint: Che
     language = config.language
     assert language is not None
     state = checkpoint.state()
-    # the weights of `tiny` are drawn, so they follow from the run's seed
+    # the weights of `tiny` are random and depend on the run's seed
     model = load_language_model(language, request.device, Streams(config.seed).torch("model"))
     with checkpoint.understood():
         learner = best_learner(state)
@@ -240,7 +240,7 @@ def best_learner(state: dict[str, Any]) -> str:
 
 
 def own_game(config: TrainerConfig, games: Sequence[GameSpec]) -> GameConfig:
-    """Return the run's own settings for these games; those of its first game where it knows none of them."""
+    """Return the run's own settings for these games; those of its first game if it has none of them."""
     assert config.games is not None
     known = [*config.games.train, *config.games.eval]
     ids = [spec.id for spec in games]

@@ -1,7 +1,7 @@
 """Samplers on Ray: each a process with a model of its own, on a GPU if there is one; turns are distributed among them.
 
-Adapters go into the object store once and from there to every sampler that comes to need them. A sampler that is lost
-costs its part of a batch, which the others are asked for; another takes its place when it is ready.
+Adapters are put into the object store once; every sampler that needs one reads it there. If a sampler is lost, the
+others answer its part of the batch, and a new sampler is started.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ludus.scale.losses import Losses
 from ludus.types import Array
 
 _log = logging.getLogger("ludus.scale")
-_START_SECONDS = 300.0  # for the first of the samplers: a large model takes its time to load
-_ANSWER_SECONDS = 1800.0  # for a batch; a sampler that takes longer hangs
+_START_SECONDS = 300.0  # for the first sampler: a large model takes long to load
+_ANSWER_SECONDS = 1800.0  # for a batch; a sampler that takes longer counts as hanging
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class SamplerPlan:
 
     language: LanguageConfig
     seed: int
-    """Of the run: the weights of `tiny` are drawn from it."""
+    """Seed of the run; the weights of `tiny` are drawn from it."""
     device: str
     cpus: float
     gpus: float
@@ -61,8 +61,8 @@ class _Actor:
             self._engine = LocalEngine(model, plan.language)
         self._loaded: set[str] = set()
 
-    def place(self) -> str:
-        """The machine and process this is."""
+    def location(self) -> str:
+        """Return the machine and the id of this process."""
         return f"{socket.gethostname()}, process {os.getpid()}"
 
     def load(self, name: str, weights: Mapping[str, Array]) -> None:
@@ -86,7 +86,7 @@ class _Actor:
 
 
 class SamplerFleet:
-    """An engine made of `number` others. It has the connection to Ray and ends it."""
+    """An engine that consists of `number` others. It owns the connection to Ray."""
 
     def __init__(self, plan: SamplerPlan, session: RaySession, number: int, max_failures: int) -> None:
         self._ray = import_ray()
@@ -97,7 +97,7 @@ class SamplerFleet:
         self._weights: dict[str, Any] = {}
         self._actors: dict[int, Any] = {}
         self._starting: dict[int, Any] = {}
-        self._places: dict[int, str] = {}
+        self._locations: dict[int, str] = {}
         try:
             self.resize(number)
         except BaseException:
@@ -111,21 +111,21 @@ class SamplerFleet:
 
     @property
     def number(self) -> int:
-        """Samplers that there are, or will be as soon as they are ready."""
+        """Number of samplers, including those that are starting."""
         return len(self._actors)
 
     @property
-    def places(self) -> list[str]:
-        """The machine and process of every sampler that is ready."""
-        return [self._places[index] for index in self._assignment.samplers]
+    def locations(self) -> list[str]:
+        """Machine and process of every sampler that is ready."""
+        return [self._locations[index] for index in self._assignment.samplers]
 
     def resize(self, number: int) -> None:
         """Change the number of samplers; returns when all are ready."""
         if number < 1:
             raise ConfigError(
-                "a fleet needs a sampler",
+                "no samplers on Ray",
                 key="scale.num_actors",
-                fix="at least 1; 0 in the config: none on Ray",
+                fix="set it to 1 or more; 0 in the config means that the first learner samples",
             )
         for index in [index for index in self._actors if index >= number]:
             if index in self._assignment.samplers:
@@ -153,18 +153,18 @@ class SamplerFleet:
         waiting = list(range(len(requests)))
         while waiting:
             self._welcome(wait=0 if self._assignment.samplers else 1)
-            parts = self._assignment.deal([requests[place] for place in waiting])
+            parts = self._assignment.deal([requests[index] for index in waiting])
             asked = {
-                index: self._ask(index, part, [requests[waiting[i]] for i in part.places], settings, seed)
+                index: self._ask(index, part, [requests[waiting[i]] for i in part.indices], settings, seed)
                 for index, part in parts.items()
             }
             for index, ticket in asked.items():
                 answers = self._answer(index, ticket)
                 if answers is not None:
-                    places = [waiting[i] for i in parts[index].places]
-                    found |= dict(zip(places, answers, strict=True))
-            waiting = [place for place in waiting if place not in found]
-        return [found[place] for place in range(len(requests))]
+                    answered = [waiting[i] for i in parts[index].indices]
+                    found |= dict(zip(answered, answers, strict=True))
+            waiting = [index for index in waiting if index not in found]
+        return [found[index] for index in range(len(requests))]
 
     def forget(self) -> None:
         self._assignment.forget()
@@ -178,7 +178,7 @@ class SamplerFleet:
         self._actors.clear()
         self._session.close()
 
-    # Within
+    # Internal
 
     def _hire(self, index: int) -> None:
         # a lost sampler has lost its adapters: this class starts another, not Ray
@@ -190,10 +190,10 @@ class SamplerFleet:
             scheduling_strategy="SPREAD",
         )
         self._actors[index] = actor.remote(self._plan)
-        self._starting[index] = self._actors[index].place.remote()
+        self._starting[index] = self._actors[index].location.remote()
 
     def _welcome(self, *, wait: int) -> None:
-        """Take in the samplers that have become ready, waiting for `wait` of them; one at least must come of that."""
+        """Add the samplers that have become ready; wait for `wait` of them. UserError if none becomes ready."""
         if not self._starting:
             return
         tickets = list(self._starting.values())
@@ -210,9 +210,9 @@ class SamplerFleet:
             if ticket not in ready:
                 continue
             del self._starting[index]
-            place = self._get(index, ticket)
-            if place is not None:
-                self._places[index] = place
+            location = self._get(index, ticket)
+            if location is not None:
+                self._locations[index] = location
                 self._assignment.join(index)
 
     def _ask(
@@ -227,7 +227,7 @@ class SamplerFleet:
         return found
 
     def _get(self, index: int, ticket: Any) -> Any:
-        """Return the sampler's answer; None when it was lost, and another has been started."""
+        """Return the sampler's answer; None if it was lost and another was started."""
         errors = self._ray.exceptions
         try:
             ready = wait_for([ticket], 1, _ANSWER_SECONDS)
@@ -236,11 +236,11 @@ class SamplerFleet:
             cause = error.as_instanceof_cause()
             raise cause if isinstance(cause, LudusError) else LudusError(str(error)) from None
         except (errors.RayActorError, errors.GetTimeoutError, errors.ObjectLostError) as error:
-            said = " ".join(str(error).split())[:300]
-            place = self._places.get(index, "while it started")
+            message = " ".join(str(error).split())[:300]
+            location = self._locations.get(index, "while it started")
             self._ray.kill(self._actors[index])
             if index in self._assignment.samplers:
                 self._assignment.leave(index)
-            self._losses.count(f"sampler {index} ({place}) was lost: {said}")
+            self._losses.count(f"sampler {index} ({location}) was lost: {message}")
             self._hire(index)
             return None

@@ -1,4 +1,4 @@
-"""A self-play training in progress: what it does in addition to every session.
+"""A self-play training in progress: the steps in addition to those of every session.
 
 Between collecting and learning it checks that sampler and learner agree. Between learning and publishing the collapse
 guard may roll back the learners. Every `league.version_every` updates the weights are frozen as a version.
@@ -130,7 +130,7 @@ class SelfPlaySession(Session):
     def roll_back(self, guard: CollapseGuard, reason: str) -> None:
         """Return every learner to its newest healthy version, with a lower learning rate."""
         for name in self.pool.learners:
-            # a version frozen since things were last well may be as bad as this one, and the samplers of that update
+            # a version frozen after the last healthy update may be as bad as this one, and the samplers of that update
             # were one version behind
             limit = self.learner.version(name) - guard.bad_for - 1
             versions = self.league.versions(name)
@@ -154,12 +154,12 @@ class SelfPlaySession(Session):
             self.tracker.add_trajectory(update, experience.matches)
 
     def freeze_version(self, anchor: bool = False) -> None:
-        """Keep the weights of every learner as a player of the league, and drop versions it needs no more."""
+        """Keep the weights of every learner as a player of the league, and drop versions that are no longer needed."""
         require_finite(self.learner)
         for name in self.pool.learners:
             version = self.learner.version(name)
             if f"{name}@{version}" in self.league.members:
-                continue  # nothing was learned since
+                continue  # nothing was learned since the last version
             member, gone = self.league.freeze(name, version, anchor=anchor)
             with self.storage.requiring(f"the frozen version {member.name}"):
                 self.pool.freeze(name, member.name)

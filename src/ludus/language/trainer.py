@@ -123,7 +123,7 @@ class LanguageTrainer(RunTrainer):
             )
         if config.scale is not None and config.scale.mode == "async":
             raise ConfigError(
-                "self-play takes turns: games are played, then learnt from",
+                "self-play supports only scale.mode: sync",
                 key="scale.mode",
                 fix="mode: sync; games.across_updates: true lets open games continue under the next version",
             )

@@ -14,7 +14,7 @@ from ludus.types import Array
 
 @dataclass
 class Turn:
-    """One turn of a language model: what it was shown, what it sampled, and what came of it.
+    """One turn of a language model: its prompt, the sampled completion, and the result.
 
     `prompt` and `completion` are token ids as the sampler had and drew them; training uses these and never
     tokenises a text again. `log_probs` are those of the distribution that was sampled from, `raw_log_probs`
@@ -25,11 +25,11 @@ class Turn:
     match: int
     seat: int
     index: int
-    """Which of the match's turns this is, counting all seats."""
+    """Index of this turn in the match, counting all seats."""
     player: str
-    """The member of the league who played it."""
+    """Name of the member of the league that played it."""
     version: int
-    """Updates that its weights had seen."""
+    """Number of updates of the weights that played it."""
     prompt: tuple[int, ...]
     completion: tuple[int, ...]
     log_probs: Array
@@ -38,24 +38,24 @@ class Turn:
     text: str
     action: str
     well_formed: bool = True
-    """The completion held an action in the asked form."""
+    """True if the completion contains a well-formed action."""
     invalid: bool = False
-    """The game refused the action."""
+    """True if the game refused the action."""
     truncated: bool = False
-    """The completion was cut off at its longest."""
+    """True if the completion was cut off at the maximum length."""
     prompt_cut: int = 0
     """Tokens dropped from the middle of a prompt that was too long."""
     entropy: float = 0.0
     group: int | None = None
-    """Matches of one group were played from one and the same state; the first turn of each is compared."""
+    """Matches of one group started from the same state; the first turns are compared."""
     env_reward: float = 0.0
     """Reward that the env gave for this turn; games that give rewards at their end only have none."""
     reward: float = 0.0
-    """After the transforms of the final and of the step reward."""
+    """Reward after the final and step transforms."""
     reward_parts: dict[str, float] = field(default_factory=dict)
-    """The result itself (`game`) and the reward after each transform, by name."""
+    """The result (`game`), and the reward after each transform, by name."""
     weight: float = 1.0
-    """Its weight in the batch."""
+    """Weight in the batch."""
     advantage: float | None = None
 
 

@@ -30,11 +30,11 @@ class HumanPlayer(Player):
         return [self._answer(turn) for turn in turns]
 
     def _answer(self, turn: PendingTurn) -> Reply:
-        place = (turn.match, turn.seat)
+        key = (turn.match, turn.seat)
         seen = turn.game.observe().text
-        before = self._shown.get(place, "")
+        before = self._shown.get(key, "")
         news = seen.removeprefix(before)
-        self._shown[place] = seen
+        self._shown[key] = seen
         print(printable(news.strip("\n"), keep="\n\t"), file=self._screen)  # an opponent's words may be in it
         typed = ""
         while not typed:

@@ -114,10 +114,10 @@ def answer(pending: Sequence[tuple[Player, PendingTurn]]) -> list[Reply]:
     for index, (player, _) in enumerate(pending):
         groups.setdefault(id(player.batch_key), []).append(index)
     replies: dict[int, Reply] = {}
-    for places in groups.values():
-        own = [pending[place] for place in places]
-        replies |= dict(zip(places, own[0][0].act_together(own), strict=True))
-    return [replies[place] for place in range(len(pending))]
+    for indices in groups.values():
+        group = [pending[index] for index in indices]
+        replies |= dict(zip(indices, group[0][0].act_together(group), strict=True))
+    return [replies[index] for index in range(len(pending))]
 
 
 class BotPlayer(Player):

@@ -102,7 +102,7 @@ class ActorCritic(Policy):
             self.value_stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
+    def on_value_stream(self) -> Iterator[None]:
         """Run the block on the value stream, in parallel with the actions; `forward` waits for both."""
         if self.value_stream is not None:
             self.value_stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -115,7 +115,7 @@ class ActorCritic(Policy):
         if self.value_stream is None:
             latent = self.policy_net(features)
             return self.action_head(latent, mask), self._value(obs, features, latent)
-        with self.beside():
+        with self.on_value_stream():
             values = self._value(obs, features, None)
         distribution = self.action_head(self.policy_net(features), mask)
         torch.cuda.current_stream(features.device).wait_stream(self.value_stream)

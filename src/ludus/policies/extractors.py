@@ -33,7 +33,7 @@ Preprocess = Callable[[ObservationTensor, gym.Space[Any]], ObservationTensor]
 
 
 class BaseFeaturesExtractor(nn.Module):
-    """Base class of custom extractors: made from the observation space, puts out [B, features_dim].
+    """Base class of custom extractors: created from the observation space, returns [B, features_dim].
 
     Observations arrive as in Stable-Baselines3: float32, images channels first and scaled to 0..1, Discrete and
     MultiDiscrete one-hot; a dict of these for a Dict space.
@@ -50,7 +50,7 @@ class BaseFeaturesExtractor(nn.Module):
             raise ConfigError(
                 f"{type(self).__name__} needs a positive features_dim, not {features_dim}",
                 where=WHERE,
-                fix="set features_dim to the number of features the extractor puts out",
+                fix="set features_dim to the number of features that the extractor returns",
             )
         self._observation_space = observation_space
         self._features_dim = features_dim
@@ -61,7 +61,7 @@ class BaseFeaturesExtractor(nn.Module):
         return self._features_dim
 
     def forward(self, observations: Any) -> Tensor:
-        """Features [B, features_dim]."""
+        """Return features [B, features_dim]."""
         raise NotImplementedError
 
 
@@ -312,7 +312,7 @@ def _make(
     if not hasattr(extractor, "features_dim"):
         if "features_dim" not in arguments:
             raise ConfigError(
-                f"feature extractor {name} does not say how many features it puts out",
+                f"feature extractor {name} does not declare its number of features",
                 where=f"{cls.__name__}.__init__",
                 fix="set self.features_dim, or take an argument features_dim",
             )
@@ -345,7 +345,7 @@ def _find(name: str) -> type[nn.Module]:
     known = [*_REGISTERED, *references("extractors")]
     fix = f"one of auto, {', '.join(known)}; your own as 'module:Class', or put its file into models/"
     return own_models.find_network(
-        name, "feature extractor", ["auto", *known], where=WHERE, fix=fix, own=__name__
+        name, "feature extractor", ["auto", *known], where=WHERE, fix=fix, trusted_module=__name__
     )
 
 
@@ -368,7 +368,7 @@ def _check_output(
     if actual != expected:
         layer = f"; its last layer is {trial.last_layer}" if trial.last_layer else ""
         raise ConfigError(
-            f"feature extractor {name} put out {actual} for a batch of 2; expected {expected}{layer}",
+            f"feature extractor {name} returned {actual} for a batch of 2; expected {expected}{layer}",
             where=where,
             fix="return one row of features_dim features per observation",
         )

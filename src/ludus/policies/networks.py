@@ -20,7 +20,7 @@ from ludus.posix import physical_memory
 HIDDEN_GAIN = sqrt(2.0)
 POLICY_HEAD_GAIN = 0.01  # first actions close to uniform, so that early exploration is not biased
 VALUE_HEAD_GAIN = 1.0
-_MOST_SHOWN = 120
+_MAX_SHOWN = 120
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "Tanh": nn.Tanh,
@@ -202,7 +202,7 @@ def _shapes(inputs: Any) -> str:
 
 def _described(layer: nn.Module) -> str:
     text = " ".join(repr(layer).split())
-    return text if len(text) <= _MOST_SHOWN else f"{type(layer).__name__}(…)"
+    return text if len(text) <= _MAX_SHOWN else f"{type(layer).__name__}(…)"
 
 
 def _first_line(error: Exception) -> str:

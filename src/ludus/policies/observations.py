@@ -23,7 +23,7 @@ INITIAL_COUNT = 1e-4  # the weight of the prior (mean 0, variance 1), as in Stab
 
 
 def to_tensor(obs: Observation, device: torch.device | str) -> Tensor | dict[str, Tensor]:
-    """The batch on `device`: floats as float32, uint8 and bool as they are, other integers as int64.
+    """Return the batch on `device`: floats as float32, uint8 and bool as they are, other integers as int64.
 
     On the CPU a tensor may share its memory with the array it came from.
     """
@@ -56,12 +56,15 @@ def check_observation(space: gym.Space[Any], obs: Any) -> bool:
             raise _bad_observation(
                 f"the observation has no {missing[0]!r}; expected the keys {list(space.spaces)}"
             )
-        found = {
+        single = {
             key: _check_part(f"observation[{key!r}]", part, obs[key]) for key, part in space.spaces.items()
         }
-        if len(set(found.values())) > 1:
-            raise _bad_observation(f"some parts are of one observation, others of a batch: {found}")
-        return all(found.values())
+        if len(set(single.values())) > 1:
+            batched = [key for key, is_single in single.items() if not is_single]
+            raise _bad_observation(
+                f"some parts are one observation, others a batch: {batched} have a batch axis"
+            )
+        return all(single.values())
     return _check_part("the observation", space, obs)
 
 
@@ -76,7 +79,7 @@ def _check_part(name: str, space: gym.Space[Any], value: Any) -> bool:
         raise _bad_observation(f"{name} has shape {array.shape}; expected {shape}, or (n, …) for a batch")
     if array.dtype.kind not in "biuf":
         raise _bad_observation(f"{name} is of type {array.dtype}; expected numbers")
-    bad = first_bad(array)  # with numpy: a first prediction does not wait for a compiler
+    bad = first_bad(array)  # uses numpy: the first prediction does not wait for compilation
     if bad is not None:
         raise _bad_observation(f"{name} has {bad[2]} at {list(bad[1])}")
     return single
@@ -105,7 +108,7 @@ def is_byte_space(space: gym.Space[Any]) -> bool:
 
 
 def normalizable(space: gym.Space[Any]) -> list[str]:
-    """The keys of a Dict space whose values can be normalised (float Boxes); [""] for such a Box itself."""
+    """Return the keys of a Dict space whose values can be normalised (float Boxes); [""] for such a Box itself."""
     if isinstance(space, gym.spaces.Dict):
         return [key for key, part in space.spaces.items() if _is_float_box(part)]
     return [""] if _is_float_box(space) else []
@@ -123,7 +126,7 @@ class Moments:
     var: Array
     count: float
 
-    def beyond(self, before: Moments) -> Moments:
+    def since(self, before: Moments) -> Moments:
         """Return the moments of the samples after `before`, a prefix of these samples."""
         count = self.count - before.count
         if count <= 0:
@@ -166,10 +169,10 @@ class RunningMoments(nn.Module):
             self._merge(moments.mean, moments.var * moments.count, moments.count)
 
     def moments(self) -> Moments:
-        """A copy of the statistics as they are."""
+        """Return a copy of the statistics."""
         return Moments(self.mean.numpy().copy(), self.var.numpy().copy(), float(self.count))
 
-    def become(self, moments: Moments) -> None:
+    def set_to(self, moments: Moments) -> None:
         """Set the statistics to `moments`."""
         self.mean.numpy()[...] = moments.mean
         self.var.numpy()[...] = moments.var
@@ -189,14 +192,14 @@ class RunningMoments(nn.Module):
 
 
 class ObservationNormalizer(nn.Module):
-    """Float observations scaled to mean 0 and variance 1, clipped to ±`clip`; other keys pass untouched."""
+    """Float observations scaled to mean 0 and variance 1, clipped to ±`clip`; other keys are unchanged."""
 
     def __init__(self, space: gym.Space[Any], clip: float = 10.0, epsilon: float = 1e-8) -> None:
         super().__init__()
         self.clip = clip
         self.epsilon = epsilon
         self.keys = normalizable(space)
-        self.kernel: Any = None  # a compiled `see` for plain observations, set by the learner
+        self.kernel: Any = None  # a compiled `update_and_normalize` for arrays, set by the learner
         # A prefix, because a module's name may be neither empty nor that of a ModuleDict method.
         self.moments = nn.ModuleDict(
             {_buffer_name(key): RunningMoments(_shape(space, key)) for key in self.keys}
@@ -207,8 +210,8 @@ class ObservationNormalizer(nn.Module):
         for key in self.keys:
             self.moments_of(key).update(obs[key] if isinstance(obs, dict) else obs)
 
-    def see(self, obs: Observation) -> Observation:
-        """`update` with a batch, then `normalize` it."""
+    def update_and_normalize(self, obs: Observation) -> Observation:
+        """Update the statistics with a batch, then normalise it."""
         if self.kernel is not None and isinstance(obs, np.ndarray) and self.keys:
             moments = self.moments_of("")
             rows = obs.reshape(len(obs), -1)
@@ -220,13 +223,13 @@ class ObservationNormalizer(nn.Module):
         return self.normalize(obs)
 
     def normalize(self, obs: Observation) -> Observation:
-        """The batch, or single observation, as float32; neither the statistics nor the input change."""
+        """Return the normalised batch, or single observation, as float32. Statistics and input do not change."""
         if isinstance(obs, dict):
             return {key: self._scaled(key, obs[key]) if key in self.keys else obs[key] for key in obs}
         return self._scaled("", obs) if self.keys else obs
 
     def moments_of(self, key: str) -> RunningMoments:
-        """The statistics of one of `keys`."""
+        """Return the statistics of one of `keys`."""
         return cast(RunningMoments, self.moments[_buffer_name(key)])
 
     def _scaled(self, key: str, array: Array) -> Array:
@@ -255,10 +258,10 @@ class RewardNormalizer:
         self.epsilon = epsilon
         self.returns = np.zeros(n_envs)
         self.moments = RunningMoments(())
-        self.kernel: Any = None  # a compiled `see`, set by the learner
+        self.kernel: Any = None  # a compiled `update_and_scale`, set by the learner
 
-    def see(self, rewards: Array, dones: BoolArray, valid: BoolArray) -> Array:
-        """`update` with a step, then `scale` its rewards."""
+    def update_and_scale(self, rewards: Array, dones: BoolArray, valid: BoolArray) -> Array:
+        """Update the statistics with a step, then scale its rewards."""
         if self.kernel is None:
             self.update(rewards, dones, valid)
             return self.scale(rewards)
@@ -272,9 +275,9 @@ class RewardNormalizer:
         return scaled
 
     def update(self, rewards: Array, dones: BoolArray, valid: BoolArray | None = None) -> None:
-        """Add one step of all envs to the statistics; a done env's return starts again from zero.
+        """Add one step of all envs to the statistics. The return of a done env starts again from zero.
 
-        So does that of an env whose step is not `valid` (it crossed a reset), which the statistics leave out.
+        A step that is not `valid` (it crossed a reset) is not added, and its return starts from zero too.
         """
         self.returns *= self.gamma
         self.returns += rewards
@@ -287,7 +290,7 @@ class RewardNormalizer:
         self.returns[dones] = 0.0
 
     def scale(self, rewards: Array) -> Array:
-        """The rewards, scaled and clipped, as float32."""
+        """Return the rewards, scaled and clipped, as float32."""
         scaled: Array = rewards / np.sqrt(float(self.moments.var) + self.epsilon)
         return scaled.clip(-self.clip, self.clip).astype(np.float32)
 
@@ -297,11 +300,11 @@ class RewardNormalizer:
         return float(np.sqrt(float(self.moments.var) + self.epsilon))
 
     def reset_returns(self) -> None:
-        """Every env was reset: all running returns start again from zero."""
+        """Set all running returns to zero, after every env was reset."""
         self.returns[:] = 0.0
 
     def state_dict(self) -> dict[str, Array]:
-        """Everything a resumed run needs, as float64 arrays."""
+        """Return the state for a checkpoint, as float64 arrays."""
         moments = {name: buffer.numpy().copy() for name, buffer in self.moments.named_buffers()}
         return {**moments, "returns": self.returns.copy()}
 

@@ -73,7 +73,7 @@ def _check_output(name: str, network: nn.Module, method: str, features_dim: int)
     found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
     if found != expected:
         raise ConfigError(
-            f"the network {name} put out {found} for a batch of 2; expected {expected}",
+            f"the network {name} returned {found} for a batch of 2; expected {expected}",
             where=where,
             fix="return one row of latent_dim_pi (or latent_dim_vf) numbers per observation",
         )

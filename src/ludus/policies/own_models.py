@@ -32,7 +32,7 @@ _LARGEST_FILE = 1_000_000
 
 def class_names() -> list[str]:
     """The classes that the folders define at the top level of a file."""
-    if not current_trust().own:
+    if not current_trust().by_user:
         return []
     return sorted({name for path in _files() for name in _classes_in(path)})
 
@@ -54,11 +54,11 @@ def find_class(name: str, where: str) -> Any:
 
 
 def find_network(
-    name: str, kind: str, known: list[str], *, where: str, fix: str, own: str | None = None
+    name: str, kind: str, known: list[str], *, where: str, fix: str, trusted_module: str | None = None
 ) -> type[nn.Module]:
     """Return the user's network called `name`: `module:Class`, or a class in one of the folders.
 
-    `own` is a module that needs no consent. Raises UnknownName, which suggests one of `known`, and ConfigError for what
+    `trusted_module` needs no consent. Raises UnknownName, which suggests one of `known`, and ConfigError for what
     is not a network of torch or cannot be found. What the user's code raises passes through.
     """
     module_name, colon, class_name = name.partition(":")
@@ -69,7 +69,9 @@ def find_network(
             raise UnknownName(kind, name, [*known, *class_names()], where=where, fix=fix)
     else:
         try:
-            module = import_own_module(module_name, name, where=where, known={own} if own else frozenset())
+            module = import_own_module(
+                module_name, name, where=where, known={trusted_module} if trusted_module else frozenset()
+            )
         except ModuleNotFoundError as error:
             # Only the module that was asked for; one missing inside the user's code is the user's traceback.
             if error.name is None or not (module_name + ".").startswith(error.name + "."):

@@ -15,18 +15,18 @@ SPREAD = "eval/std_reward"
 
 # Sections in their order, each with a note for the reader.
 _NOTES = {
-    "Learning": "Of the last 100 episodes played while training.",
+    "Learning": "Means over the last 100 training episodes.",
     "Evaluation": "",
-    "League": "Ratings of everybody who plays, how often each was drawn as opponent, and how the learner fares.",
-    "Win rates": "Of the games that the learner was trained on, by game and opponent.",
+    "League": "Ratings of all players, how often each was chosen as opponent, and the learner's results.",
+    "Win rates": "Win rates in training games, by game and opponent.",
     "Rewards": "By game and seat: the game's own result, and the reward after each transform.",
-    "Games": "The games behind each update.",
+    "Games": "Statistics of the games of each update.",
     "Losses": "",
     "Policy and value": "",
-    "Norms": "Of gradients before clipping, of parameters, and of what the optimizer keeps of past gradients.",
+    "Norms": "Norms of gradients before clipping, of parameters, and of the optimizer's moments.",
     "Schedules": "",
     "Throughput": "",
-    "System load": "Of the training process and its machine, sampled at most once a second.",
+    "System load": "Load of the training process and its machine, sampled at most once a second.",
 }
 _TITLES = {
     "rollout/ep_rew_mean": "reward",
@@ -62,7 +62,7 @@ _BY_PREFIX = {
     "games": "Games",
 }
 _NUMBERED = re.compile(r"(\w+/\w+?)_(p?\d+)")  # a level of a game, a percentile
-_REPORTS_NOTE = "Of the last 1,000 games played while training."
+_REPORTS_NOTE = "Means over the last 1,000 training games."
 _LOAD = ("time/cpu_", "time/memory_", "time/gpu_")
 # the x axis, and metrics that are drawn around another line
 _NOT_DRAWN = {"time/seconds", SPREAD, "updates", "episodes"}

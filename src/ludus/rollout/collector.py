@@ -280,7 +280,7 @@ class RolloutCollector(EnvCollector):
     def _normalize(self, policy: Policy, obs: Observation) -> Observation:
         """Update the running statistics with `obs` and return it as the network gets it."""
         normalizer = policy.obs_normalizer
-        return obs if normalizer is None else normalizer.see(obs)
+        return obs if normalizer is None else normalizer.update_and_normalize(obs)
 
     def _act(
         self, policy: ActorCritic, seen: Observation, masks: BoolArray | None
@@ -305,7 +305,7 @@ class RolloutCollector(EnvCollector):
     def _reward(self, step: VectorStep) -> Array:
         if self.reward_normalizer is None:
             return np.asarray(step.rewards)
-        return self.reward_normalizer.see(step.rewards, step.ended, step.valid)
+        return self.reward_normalizer.update_and_scale(step.rewards, step.ended, step.valid)
 
 
 class ReplayCollector(EnvCollector):
@@ -325,7 +325,7 @@ class ReplayCollector(EnvCollector):
         taken = 0
         for _ in range(self.vector_steps(self.n_steps)):
             obs, masks = stepper.obs, stepper.masks
-            seen = obs if policy.obs_normalizer is None else policy.obs_normalizer.see(obs)
+            seen = obs if policy.obs_normalizer is None else policy.obs_normalizer.update_and_normalize(obs)
             if self._warmup_left > 0:
                 actions = random_actions(policy.action_space, N, masks, self._rng)
                 self._warmup_left -= N
@@ -333,7 +333,7 @@ class ReplayCollector(EnvCollector):
                 actions = self._act(policy, seen, masks)
             step = stepper.step(policy.to_env(actions))
             if self.reward_normalizer is not None:
-                self.reward_normalizer.see(step.rewards, step.ended, step.valid)
+                self.reward_normalizer.update_and_scale(step.rewards, step.ended, step.valid)
             next_obs = successors(stepper.obs, step.final_obs)
             next_masks = stepper.masks
             if next_masks is not None and step.final_obs:

@@ -88,7 +88,7 @@ class Checkpoint:
         if filename not in manifest.files:
             parts = ", ".join(sorted(f.removesuffix(".safetensors") for f in manifest.files if f != _STATE))
             raise CheckpointError(
-                f"checkpoint '{self.name}' holds no '{name}' (it holds {parts or 'no tensors'})",
+                f"checkpoint '{self.name}' has no '{name}' (it has {parts or 'no tensors'})",
                 where=str(self.path),
             )
         manifest.check(self.path, filename)
@@ -188,7 +188,7 @@ class CheckpointManager:
         return Checkpoint.open(final)
 
     def list(self) -> list[Checkpoint]:
-        """Every checkpoint with a readable manifest, oldest step first."""
+        """Return every checkpoint with a readable manifest, oldest step first."""
         found = []
         for path in self._scan().values():
             with contextlib.suppress(CheckpointError):
@@ -196,7 +196,7 @@ class CheckpointManager:
         return found
 
     def latest(self) -> Checkpoint | None:
-        """The checkpoint of the highest step, resumable or not; one without a readable manifest is skipped.
+        """Return the checkpoint of the highest step, resumable or not. Without a readable manifest it is skipped.
 
         CheckpointFormatError if that one was written by a newer Ludus.
         """

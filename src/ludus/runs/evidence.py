@@ -15,15 +15,15 @@ import safetensors.numpy
 from ludus.runs import atomic
 from ludus.types import Array
 
-MOST_BYTES = 32 << 20
-MOST_FILES = 3
+MAX_BYTES = 32 << 20
+MAX_FILES = 3
 _KINDS = "fiub"
 
 
 def keep_evidence(folder: Path, step: int, arrays: Mapping[str, Any], about: Mapping[str, str]) -> Path:
     """Write `arrays` (and dicts of arrays) to `folder`; long arrays keep their first rows. Raises OSError."""
     flat = {name: array for name, array in _flat(arrays) if array.dtype.kind in _KINDS}
-    excess = sum(array.nbytes for array in flat.values()) / MOST_BYTES
+    excess = sum(array.nbytes for array in flat.values()) / MAX_BYTES
     if excess > 1:
         flat = {name: _head(array, excess) for name, array in flat.items()}
         about = {**about, "cut": "each array holds its first rows only"}
@@ -31,7 +31,7 @@ def keep_evidence(folder: Path, step: int, arrays: Mapping[str, Any], about: Map
     folder.mkdir(exist_ok=True)
     path = folder / f"{step:012d}.safetensors"
     atomic.write_atomic(path, safetensors.numpy.save(ready, metadata=dict(about)))
-    for old in sorted(folder.glob("*.safetensors"))[:-MOST_FILES]:
+    for old in sorted(folder.glob("*.safetensors"))[:-MAX_FILES]:
         atomic.remove(old)
     return path
 

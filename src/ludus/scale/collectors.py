@@ -29,7 +29,7 @@ from ludus.types import Metrics
 
 _log = logging.getLogger("ludus.scale")
 _STOP_SECONDS = 2.0  # for shards to answer after a stop signal
-_LOOK_AROUND_SECONDS = 0.2  # between two checks of signals and callbacks while shards play
+_POLL_SECONDS = 0.2  # between two checks of signals and callbacks while shards play
 REPLAY_SECONDS = 10.0
 """A lost shard plays again what it had played since the barrier if that took no longer; else its episodes are lost."""
 _REWARDS = "reward_normalizer."
@@ -104,7 +104,7 @@ class ShardedCollector(Collector):
         return {"time/collectors_lost": float(self.losses.total)}
 
     @abstractmethod
-    def _bring_up(self, index: int) -> list[Any]:
+    def _restore_shard(self, index: int) -> list[Any]:
         """Send a new shard the state of the lost one, or a new start. Return the tickets of the requests."""
 
     def _lose(self, index: int, lost: ShardLost) -> None:
@@ -113,18 +113,18 @@ class ShardedCollector(Collector):
         self.fleet.replace(index)
         self._lost[index] = None
 
-    def _tend(self) -> list[int]:
-        """Check the replacements of lost shards, without waiting; return those that can be asked again."""
-        return [index for index in list(self._lost) if self._is_back(index)]
+    def _restored_shards(self) -> list[int]:
+        """Restore the replacements of lost shards that are ready, without waiting; return their indices."""
+        return [index for index in list(self._lost) if self._is_restored(index)]
 
-    def _is_back(self, index: int) -> bool:
+    def _is_restored(self, index: int) -> bool:
         try:
             if not self.fleet.is_there(index):
                 return False
             tickets = self._lost[index]
             if tickets is None:
-                tickets = self._lost[index] = self._bring_up(index)
-            if not self.fleet.wait(tickets[-1:], 0):  # a shard does one after the other
+                tickets = self._lost[index] = self._restore_shard(index)
+            if not self.fleet.wait(tickets[-1:], 0):  # a shard answers requests in order
                 return False
             for ticket in tickets:
                 self.fleet.answer(index, ticket)
@@ -132,28 +132,32 @@ class ShardedCollector(Collector):
             self._lose(index, again)
             return False
         del self._lost[index]
-        _log.info("collector %d continues (%s)", index, self.fleet.place(index))
+        _log.info("collector %d continues (%s)", index, self.fleet.location(index))
         return True
 
-    def _tell_all(self, method: str, *args: Any) -> None:
+    def _call_all(self, method: str, *args: Any) -> None:
         """Call a method of all available shards, and wait until it is done."""
-        self._hear({index: self.fleet.ask(index, method, *args) for index in self._present()})
+        self._wait_for_answers({index: self.fleet.ask(index, method, *args) for index in self._available()})
 
     def _load_shards(self) -> None:
         """Restore the memory of every available shard."""
-        known = {index: memory for index in self._present() if (memory := self._memories[index]) is not None}
-        self._hear({index: self.fleet.ask(index, "load", memory) for index, memory in known.items()})
+        known = {
+            index: memory for index in self._available() if (memory := self._memories[index]) is not None
+        }
+        self._wait_for_answers(
+            {index: self.fleet.ask(index, "load", memory) for index, memory in known.items()}
+        )
 
-    def _present(self) -> list[int]:
+    def _available(self) -> list[int]:
         """Return the shards that can take requests. A lost shard gets its state when it is replaced."""
         self._lost = dict.fromkeys(self._lost)  # requests already sent to new shards are out of date
         return [index for index in range(len(self.fleet)) if index not in self._lost]
 
-    def _hear(self, tickets: dict[int, Any]) -> None:
+    def _wait_for_answers(self, tickets: dict[int, Any]) -> None:
         """Wait for all answers. StopRequested some seconds after a stop signal: an env of a shard may hang."""
         asked = time.monotonic()
         for index, ticket in tickets.items():
-            while not self.fleet.wait([ticket], _LOOK_AROUND_SECONDS):
+            while not self.fleet.wait([ticket], _POLL_SECONDS):
                 signalled = stop_requested_at()
                 if signalled is not None and time.monotonic() > max(signalled, asked) + _STOP_SECONDS:
                     raise StopRequested
@@ -170,7 +174,7 @@ class SyncCollector(ShardedCollector):
         super().__init__(fleet, rewards, max_failures)
         self._barrier = 0
         self._at_barrier = list(self._memories)
-        self._diaries = [ActionLog() for _ in range(len(fleet))]
+        self._action_logs = [ActionLog() for _ in range(len(fleet))]
 
     def barrier(self, number: int) -> None:
         self._barrier = number
@@ -178,8 +182,8 @@ class SyncCollector(ShardedCollector):
             None if memory is None else replace(memory, returns=None) for memory in self._memories
         ]
         self._at_barrier = list(self._memories)
-        self._diaries = [ActionLog() for _ in range(len(self.fleet))]
-        self._tell_all("barrier", number)
+        self._action_logs = [ActionLog() for _ in range(len(self.fleet))]
+        self._call_all("barrier", number)
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
         super().load(tensors, values)
@@ -191,46 +195,46 @@ class SyncCollector(ShardedCollector):
         # every shard has as many envs as the others
         left = () if self.steps_left is None else (-(-self.steps_left() // len(self.fleet)),)
         pending = {self.fleet.ask(index, "collect", self._version, *left): index for index in there}
-        harvests: dict[int, ShardResult] = {}
+        results: dict[int, ShardResult] = {}
         while pending or self._lost:
-            for ticket in self.fleet.wait(list(pending), _LOOK_AROUND_SECONDS):
+            for ticket in self.fleet.wait(list(pending), _POLL_SECONDS):
                 index = pending.pop(ticket)
                 try:
-                    harvests[index] = self.fleet.answer(index, ticket)
+                    results[index] = self.fleet.answer(index, ticket)
                 except ShardLost as lost:
                     self._lose(index, lost)
-            for index in self._tend():
+            for index in self._restored_shards():
                 pending[self.fleet.ask(index, "collect", self._version, *left)] = index
-            self._call_hook(sum(harvest.experience.steps for harvest in harvests.values()))
+            self._call_hook(sum(result.experience.steps for result in results.values()))
         self._number += 1
-        in_order = [harvests[index] for index in range(len(self.fleet))]
-        for index, harvest in enumerate(in_order):
-            self._memories[index] = harvest.memory.copied()
-            self._diaries[index].write(harvest)
+        in_order = [results[index] for index in range(len(self.fleet))]
+        for index, result in enumerate(in_order):
+            self._memories[index] = result.memory.copied()
+            self._action_logs[index].write(result)
         self._merge_statistics(policy, in_order)
-        return join([harvest.experience for harvest in in_order])
+        return join([result.experience for result in in_order])
 
-    def _merge_statistics(self, policy: Policy, harvests: list[ShardResult]) -> None:
-        """Merge the statistics of all shards. The first shard's are taken unchanged: one shard alone is exact."""
+    def _merge_statistics(self, policy: Policy, results: list[ShardResult]) -> None:
+        """Merge the statistics of all shards. The first shard's are copied, so that one shard alone is exact."""
         for name, running in statistics(policy, self._rewards).items():
             before = running.moments()
-            running.become(harvests[0].statistics[name])
-            for harvest in harvests[1:]:
-                running.merge(harvest.statistics[name].beyond(before))
+            running.set_to(results[0].statistics[name])
+            for result in results[1:]:
+                running.merge(result.statistics[name].since(before))
 
-    def _bring_up(self, index: int) -> list[Any]:
-        memory, diary, latest = self._at_barrier[index], self._diaries[index], self._memories[index]
+    def _restore_shard(self, index: int) -> list[Any]:
+        memory, log, latest = self._at_barrier[index], self._action_logs[index], self._memories[index]
         tickets = [] if memory is None else [self.fleet.ask(index, "load", memory)]
         tickets.append(self.fleet.ask(index, "barrier", self._barrier))
-        if diary.seconds > REPLAY_SECONDS:
+        if log.seconds > REPLAY_SECONDS:
             _log.warning(
                 "collector %d had played %.0f s since the last checkpoint: its episodes start again",
                 index,
-                diary.seconds,
+                log.seconds,
             )
-            tickets.append(self.fleet.ask(index, "begin_anew", self.losses.total))
-        elif diary.actions:
-            tickets.append(self.fleet.ask(index, "replay", diary.actions))
+            tickets.append(self.fleet.ask(index, "restart_episodes", self.losses.total))
+        elif log.actions:
+            tickets.append(self.fleet.ask(index, "replay", log.actions))
         if latest is not None:
             tickets.append(self.fleet.ask(index, "load", latest))
         return tickets
@@ -240,9 +244,9 @@ class AsyncCollector(ShardedCollector):
     """Shards keep playing while the learner learns. An update takes N collections for N shards, from any of them.
 
     `max_staleness` bounds how many updates old the version of a collection may be when it is learnt from: an update
-    waits for one that would be too old at the next. Nothing that was played is thrown away. `away` is how many
-    collections a shard is sent out for at a time: two for short ones, so that it never waits for the driver. While a
-    lost shard is being replaced the others play its share.
+    waits for one that would be too old at the next. No experience is discarded. `in_flight` is the
+    number of collections that are requested from a shard at a time: two if they are short, so that it never waits for
+    the driver. While a lost shard is replaced, the others play its share.
     """
 
     seeded = False
@@ -253,13 +257,13 @@ class AsyncCollector(ShardedCollector):
         rewards: RewardNormalizer | None,
         max_failures: int,
         max_staleness: int,
-        away: int = 1,
+        in_flight: int = 1,
     ) -> None:
         super().__init__(fleet, rewards, max_failures)
         self._max_staleness = max_staleness
-        self._away = max(1, min(away, max_staleness))
-        self._outings: list[PendingCollection] = []
-        self._befores: dict[int, dict[str, Moments]] = {}
+        self._in_flight = max(1, min(in_flight, max_staleness))
+        self._pending: list[PendingCollection] = []
+        self._moments_before: dict[int, dict[str, Moments]] = {}
         self._playing = False
         self._staleness: list[int] = []
 
@@ -267,42 +271,42 @@ class AsyncCollector(ShardedCollector):
         """Start the games, at first or after `load`. Later calls do nothing: games continue across barriers."""
         if not self._playing:
             self._playing = True
-            self._tell_all("barrier", number)
+            self._call_all("barrier", number)
 
     def load(self, tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
         super().load(tensors, values)
         self._playing = False
-        self._outings = []
+        self._pending = []
         self._load_shards()
 
     def collect(self, policy: Policy) -> Experience:
         number = self._number
         running = statistics(policy, self._rewards)
-        self._befores[number] = {name: moments.moments() for name, moments in running.items()}
+        self._moments_before[number] = {name: moments.moments() for name, moments in running.items()}
         while True:
             for index in range(len(self.fleet)):
-                while self._may_set_out(index):
+                while self._may_collect(index):
                     ticket = self.fleet.ask(index, "collect", self._version)
-                    self._outings.append(PendingCollection(index, number, ticket))
-            taken = self._enough(number)
+                    self._pending.append(PendingCollection(index, number, ticket))
+            taken = self._ready_collections(number)
             if taken is not None:
                 break
-            self._bring_home()
-        harvests = [outing.harvest for outing in taken if outing.harvest is not None]
-        self._outings = [outing for outing in self._outings if outing not in taken]
-        for harvest in harvests:
-            self._staleness.append(number - harvest.version)
+            self._receive_results()
+        results = [pending.result for pending in taken if pending.result is not None]
+        self._pending = [pending for pending in self._pending if pending not in taken]
+        for result in results:
+            self._staleness.append(number - result.version)
             for name, moments in running.items():
-                moments.merge(harvest.statistics[name].beyond(self._befores[harvest.version][name]))
+                moments.merge(result.statistics[name].since(self._moments_before[result.version][name]))
         self._number += 1
-        oldest = min((outing.version for outing in self._outings), default=self._number)
-        self._befores = {key: value for key, value in self._befores.items() if key >= oldest}
-        return join([harvest.experience for harvest in harvests])
+        oldest = min((pending.version for pending in self._pending), default=self._number)
+        self._moments_before = {key: value for key, value in self._moments_before.items() if key >= oldest}
+        return join([result.experience for result in results])
 
     def rest(self) -> None:
         """Wait until no shard plays; what was played is kept."""
-        while any(outing.harvest is None for outing in self._outings):
-            self._bring_home()
+        while any(pending.result is None for pending in self._pending):
+            self._receive_results()
 
     def take_metrics(self) -> Metrics:
         ages, self._staleness = self._staleness, []
@@ -314,52 +318,51 @@ class AsyncCollector(ShardedCollector):
         }
         return super().take_metrics() | staleness
 
-    def _may_set_out(self, index: int) -> bool:
+    def _may_collect(self, index: int) -> bool:
         """Return True if shard `index` may start another collection before its last one is learnt from."""
         if index in self._lost:
             return False
-        own = [outing for outing in self._outings if outing.shard == index]
-        away = sum(outing.harvest is None for outing in own)
-        updates = (
-            self._max_staleness + 1 if len(own) <= self._max_staleness else 1
-        )  # more where others are lost
-        return away < self._away and len(self._outings) < updates * len(self.fleet)
+        of_shard = [pending for pending in self._pending if pending.shard == index]
+        in_flight = sum(pending.result is None for pending in of_shard)
+        # more if other shards are lost
+        updates = self._max_staleness + 1 if len(of_shard) <= self._max_staleness else 1
+        return in_flight < self._in_flight and len(self._pending) < updates * len(self.fleet)
 
-    def _enough(self, number: int) -> list[PendingCollection] | None:
+    def _ready_collections(self, number: int) -> list[PendingCollection] | None:
         """Return the collections that update `number` learns from; None while some are missing."""
-        due = [outing for outing in self._outings if outing.version <= number - self._max_staleness]
-        if any(outing.harvest is None for outing in due):
+        due = [pending for pending in self._pending if pending.version <= number - self._max_staleness]
+        if any(pending.result is None for pending in due):
             return None
-        home = [outing for outing in self._outings if outing.harvest is not None and outing not in due]
-        taken = due + home[: max(0, len(self.fleet) - len(due))]
+        finished = [pending for pending in self._pending if pending.result is not None and pending not in due]
+        taken = due + finished[: max(0, len(self.fleet) - len(due))]
         return taken if len(taken) >= len(self.fleet) else None
 
-    def _bring_home(self) -> None:
-        """Wait for a result, and take all that are there."""
-        away = {outing.ticket: outing for outing in self._outings if outing.harvest is None}
-        for ticket in self.fleet.wait(list(away), _LOOK_AROUND_SECONDS):
-            outing = away[ticket]
-            if outing not in self._outings:  # its shard was lost over an earlier one
+    def _receive_results(self) -> None:
+        """Wait for a result, and receive all that are ready."""
+        in_flight = {pending.ticket: pending for pending in self._pending if pending.result is None}
+        for ticket in self.fleet.wait(list(in_flight), _POLL_SECONDS):
+            pending = in_flight[ticket]
+            if pending not in self._pending:  # its shard was lost with an earlier collection
                 continue
             try:
-                outing.harvest = self.fleet.answer(outing.shard, ticket)
-                self._memories[outing.shard] = outing.harvest.memory.copied()
+                pending.result = self.fleet.answer(pending.shard, ticket)
+                self._memories[pending.shard] = pending.result.memory.copied()
             except ShardLost as lost:
-                self._outings = [
+                self._pending = [
                     other
-                    for other in self._outings
-                    if other.shard != outing.shard or other.harvest is not None
+                    for other in self._pending
+                    if other.shard != pending.shard or other.result is not None
                 ]
-                self._lose(outing.shard, lost)
-        self._tend()
+                self._lose(pending.shard, lost)
+        self._restored_shards()
         self._call_hook(
-            sum(outing.harvest.experience.steps for outing in self._outings if outing.harvest is not None)
+            sum(pending.result.experience.steps for pending in self._pending if pending.result is not None)
         )
 
-    def _bring_up(self, index: int) -> list[Any]:
+    def _restore_shard(self, index: int) -> list[Any]:
         memory = self._memories[index]
         tickets = [] if memory is None else [self.fleet.ask(index, "load", memory)]
-        return [*tickets, self.fleet.ask(index, "begin_anew", self.losses.total)]
+        return [*tickets, self.fleet.ask(index, "restart_episodes", self.losses.total)]
 
 
 @dataclass(eq=False)
@@ -369,7 +372,7 @@ class PendingCollection:
     shard: int
     version: int
     ticket: Any
-    harvest: ShardResult | None = None
+    result: ShardResult | None = None
 
 
 class ActionLog:
@@ -379,12 +382,12 @@ class ActionLog:
         self.actions: list[Any] = []
         self.seconds = 0.0
 
-    def write(self, harvest: ShardResult) -> None:
-        self.seconds += harvest.seconds
+    def write(self, result: ShardResult) -> None:
+        self.seconds += result.seconds
         if self.seconds > REPLAY_SECONDS:
             self.actions = []
         else:
-            self.actions.append(np.array(harvest.actions))  # a view would keep the harvest in Ray's store
+            self.actions.append(np.array(result.actions))  # a view would keep the result in Ray's store
 
 
 def join(parts: Sequence[Any]) -> Experience:

@@ -17,7 +17,7 @@ from ludus.config.own_modules import exported
 from ludus.envs.vector.wire import unpack
 from ludus.errors import UserError
 from ludus.scale.cluster import RaySession, check_cluster, import_ray, is_connected, keep_logs
-from ludus.scale.processes import ROOM_SECONDS, ROOM_SECONDS_AGAIN, Fault, ShardProcess
+from ludus.scale.processes import RESOURCE_SECONDS, RESOURCE_SECONDS_AFTER_LOSS, RemoteError, ShardProcess
 
 if TYPE_CHECKING:
     from ludus.scale.shard import ShardPlan
@@ -33,7 +33,7 @@ class ShardLost(Exception):
 
 @dataclass
 class _Hire:
-    """A requested process: tickets of its place and of its shard, and the deadline for free resources."""
+    """A requested process: tickets of its location and of its shard, and the deadline for free resources."""
 
     placed: Any
     built: Any
@@ -49,11 +49,11 @@ class Fleet:
         self._plans = [self.publish(plan) for plan in plans]
         self._cpus = cpus
         self._actors: list[Any] = [None] * len(plans)
-        self._places: list[str] = [""] * len(plans)
+        self._locations: list[str] = [""] * len(plans)
         self._hires: dict[int, _Hire] = {}
         try:
             for index in range(len(plans)):
-                self._hire(index, cpus, ROOM_SECONDS)
+                self._hire(index, cpus, RESOURCE_SECONDS)
             while not all([self.is_there(index) for index in range(len(plans))]):
                 self.wait([hire.built for hire in self._hires.values()], _LOOK_SECONDS)
         except ShardLost as lost:  # shards that never played are not worth another try
@@ -97,15 +97,17 @@ class Fleet:
         except errors.RayTaskError as error:
             raise error.as_instanceof_cause() from None
         except (errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError) as error:
-            raise ShardLost(f"collector {index} ({self._places[index]}) was lost: {_cause(error)}") from error
-        if isinstance(answer, Fault):
+            raise ShardLost(
+                f"collector {index} ({self._locations[index]}) was lost: {_cause(error)}"
+            ) from error
+        if isinstance(answer, RemoteError):
             raise unpack(answer.packed)
         return answer
 
     def replace(self, index: int) -> None:
         """Request a new process for shard `index`, on any node with room; `is_there` is True once it can be asked."""
         self._let_go(index)
-        self._hire(index, self._cpus, ROOM_SECONDS_AGAIN)
+        self._hire(index, self._cpus, RESOURCE_SECONDS_AFTER_LOSS)
 
     def is_there(self, index: int) -> bool:
         """Return True if shard `index` can be asked. ShardLost if it was lost before; else the error of its building.
@@ -121,16 +123,16 @@ class Fleet:
                 self._let_go(index)
                 self._hire(index, 0, math.inf)
             return False
-        self._places[index] = self.answer(index, hire.placed)
+        self._locations[index] = self.answer(index, hire.placed)
         if not self.wait([hire.built], 0):
             return False
         self.answer(index, hire.built)
         del self._hires[index]
         return True
 
-    def place(self, index: int) -> str:
+    def location(self, index: int) -> str:
         """Return the machine and process of shard `index`."""
-        return self._places[index]
+        return self._locations[index]
 
     def close(self) -> None:
         """End all shards, and the connection to Ray with them."""
@@ -154,7 +156,7 @@ class Fleet:
             num_cpus=cpus, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
         )
         self._actors[index] = process = actor.remote(exported())
-        placed, built = process.place.remote(), process.build.remote(self._plans[index])
+        placed, built = process.location.remote(), process.build.remote(self._plans[index])
         self._hires[index] = _Hire(placed, built, time.monotonic() + seconds)
 
     def _let_go(self, index: int) -> None:

@@ -51,23 +51,23 @@ class LearnerGroup:
         self,
         peers: DistributedPeers,
         actors: Sequence[Any] = (),
-        places: Sequence[str] = (),
+        locations: Sequence[str] = (),
         session: RaySession | None = None,
     ) -> None:
         self.peers = peers
-        self.places = list(places)
+        self.locations = list(locations)
         """The machine and process of every learner on Ray."""
         self._actors = actors
         self._session = session
 
     def build(self, order: Order) -> None:
         """Have the other ranks build their learners."""
-        self.peers.tell("build", order)
+        self.peers.send_call("build", order)
 
     def close(self) -> None:
         if dist.is_initialized():
             with suppress(PeerLost):  # then it has ended already
-                self.peers.tell("end")
+                self.peers.send_call("end")
             dist.destroy_process_group()
         if self._actors and is_connected():
             for actor in self._actors:
@@ -115,29 +115,29 @@ def lead_on_ray(
 
     actors = [start(1) for _ in range(number - 1)]
     try:
-        pending = [actor.place.remote() for actor in actors]
+        pending = [actor.location.remote() for actor in actors]
         ready = wait_for(pending, len(pending), _START_SECONDS if gpus else room_seconds)
         missing = [ticket for ticket in pending if ticket not in ready]
         if missing and not gpus:
             _log.warning("no free CPUs for %d learners: they share those of others", len(missing))
-            for place in [place for place, ticket in enumerate(pending) if ticket in missing]:
-                ray.kill(actors[place])
-                actors[place] = start(0)
-                pending[place] = actors[place].place.remote()
+            for index in [index for index, ticket in enumerate(pending) if ticket in missing]:
+                ray.kill(actors[index])
+                actors[index] = start(0)
+                pending[index] = actors[index].location.remote()
             ready = wait_for(pending, len(pending), _START_SECONDS)
             missing = [ticket for ticket in pending if ticket not in ready]
         if missing:
             raise UserError(
-                f"no room for {len(missing)} of {number} learners within {_START_SECONDS:.0f} s",
+                f"no resources for {len(missing)} of {number} learners within {_START_SECONDS:.0f} s",
                 where="scale.num_learners",
                 fix=f"each needs a CPU and {gpus:g} GPUs: lower it, or add machines to the cluster",
             )
-        places = ray.get(pending)
+        locations = ray.get(pending)
         ray.get([actor.prepare.remote() for actor in actors])
         for rank, actor in enumerate(actors, 1):
             actor.follow.remote(address, rank, number, device.type, scale)
-        _log.info("further learners: %s", "; ".join(places))
-        return LearnerGroup(_join(device, scale, address, 0, number), actors, places, session)
+        _log.info("further learners: %s", "; ".join(locations))
+        return LearnerGroup(_join(device, scale, address, 0, number), actors, locations, session)
     except ray.exceptions.RayActorError as error:
         raise PeerLost(f"a learner was lost while it started: {error}") from error
     except BaseException:
@@ -162,7 +162,7 @@ def follow(peers: DistributedPeers, device: torch.device) -> None:
     learner: Any = None
     try:
         while True:
-            what, arguments = peers.hear()
+            what, arguments = peers.receive_call()
             if what == "end":
                 return
             if what == "build":

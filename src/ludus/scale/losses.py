@@ -14,11 +14,11 @@ _WITHIN_SECONDS = 3600.0
 
 
 class Losses:
-    """Counter of lost workers. A run tolerates `most` of them within an hour."""
+    """Counter of lost workers. A run tolerates `max_lost` of them within an hour."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_lost: int) -> None:
         self.total = 0
-        self._most = most
+        self._max_lost = max_lost
         self._when: deque[float] = deque()
 
     def count(self, cause: str) -> None:
@@ -29,8 +29,8 @@ class Losses:
         self._when.append(now)
         while self._when and now - self._when[0] > _WITHIN_SECONDS:
             self._when.popleft()
-        _log.warning("%s (%d within an hour, %d are tolerated)", cause, len(self._when), self._most)
-        if len(self._when) > self._most:
+        _log.warning("%s (%d within an hour, %d are tolerated)", cause, len(self._when), self._max_lost)
+        if len(self._when) > self._max_lost:
             raise CollectorsLost(
                 f"{len(self._when)} workers were lost within an hour, the last: {cause}",
                 where="scale.max_failures",

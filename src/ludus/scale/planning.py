@@ -42,7 +42,7 @@ def choose_collectors(config: TrainerConfig, scale: ScaleConfig, cpus: float) ->
         raise ConfigError(
             f"{scale.collectors} collectors cannot share {config.n_envs} envs evenly",
             key="scale.collectors",
-            fix=f"n_envs: {-(-config.n_envs // scale.collectors) * scale.collectors} would do",
+            fix=f"n_envs: {-(-config.n_envs // scale.collectors) * scale.collectors}",
         )
     return scale.collectors
 

@@ -1,4 +1,4 @@
-"""Processes of shards and learners on Ray. They answer before torch is imported: free resources show at once."""
+"""Processes of shards and learners on Ray. They answer before they import torch, to show that Ray has resources."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
     from ludus.config.sections import ScaleConfig
     from ludus.scale.shard import Shard, ShardPlan
 
-ROOM_SECONDS = 60.0
-"""For a cluster to make room at the start: it may have to start machines."""
-ROOM_SECONDS_AGAIN = 6.0
-"""The same after a loss, when a run may wait for it."""
+RESOURCE_SECONDS = 60.0
+"""Time limit for resources of the cluster at the start: it may have to start machines."""
+RESOURCE_SECONDS_AFTER_LOSS = 6.0
+"""The same limit after the loss of a process, while the run waits."""
 
 
-class Fault:
-    """A LudusError on its way to the driver, which raises it there."""
+class RemoteError:
+    """A LudusError that is sent to the driver, which raises it."""
 
     def __init__(self, error: LudusError) -> None:
         self.packed = pack(error)
 
 
 class _Process:
-    """Base of the processes. `policy` is the driver's `exported` trust settings for imports."""
+    """Base of the processes. `trust` is the result of the driver's `own_modules.exported`, or empty."""
 
-    def __init__(self, policy: str = "") -> None:
-        if policy:
-            adopt(policy)
+    def __init__(self, trust: str = "") -> None:
+        if trust:
+            adopt(trust)
 
-    def place(self) -> str:
+    def location(self) -> str:
         """Return the machine and the id of this process."""
         return f"{socket.gethostname()}, process {os.getpid()}"
 
 
 class ShardProcess(_Process):
-    """Builds a shard on request, and runs its methods."""
+    """A process that builds a shard on request and runs its methods."""
 
     shard: Shard | None = None
 
@@ -52,18 +52,18 @@ class ShardProcess(_Process):
         try:
             self.shard = Shard(plan)
         except LudusError as error:
-            return Fault(error)
+            return RemoteError(error)
         return None
 
     def ask(self, method: str, *args: Any) -> Any:
         try:
             return getattr(self.shard, method)(*args)
         except LudusError as error:
-            return Fault(error)
+            return RemoteError(error)
 
 
 class LearnerProcess(_Process):
-    """A learner after the first: joins the others, and does what the first does."""
+    """A learner other than the first. It joins the group and repeats each step of the first."""
 
     def prepare(self) -> None:
         """Import what `follow` needs. A process that dies here has joined no group, so no peer waits for it."""

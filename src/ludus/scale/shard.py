@@ -79,7 +79,7 @@ class Version:
         if isinstance(policy, QPolicy) and self.epsilon is not None:
             policy.epsilon = self.epsilon
         if rewards is not None and self.rewards is not None:
-            rewards.moments.become(self.rewards)
+            rewards.moments.set_to(self.rewards)
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,11 @@ class Shard:
         """Bring the games to the common point of checkpoint `number`."""
         self._collector.begin(number)  # open games are not saved here: a lost shard begins and plays again
 
-    def begin_anew(self, losses: int) -> None:
+    def restart_episodes(self, losses: int) -> None:
         """Begin new episodes: those that were open are lost. `losses` gives them new seeds."""
         run = Streams(self.plan.seed)
         first = self.plan.first_env
+        # "anew" is the name of a random stream: another name would change results
         seeds = [run.derive("anew", losses, first + index) for index in range(self.plan.n_envs)]
         self._stepper.restart(seeds)
         if self._rewards is not None:
@@ -178,7 +179,7 @@ class Shard:
         started = time.monotonic()
         self._collector.steps_left = None if steps_left is None else lambda: steps_left
         version.load_into(self.policy, self._rewards)
-        self._stepper.diary = [] if self.plan.keeps_diary else None
+        self._stepper.log = [] if self.plan.keeps_diary else None
         experience = self._collector.collect(self.policy)
         return ShardResult(
             shard=self.plan.index,
@@ -188,13 +189,13 @@ class Shard:
                 name: moments.moments() for name, moments in statistics(self.policy, self._rewards).items()
             },
             memory=self.memory(),
-            actions=None if self._stepper.diary is None else np.stack(self._stepper.diary),
+            actions=None if self._stepper.log is None else np.stack(self._stepper.log),
             seconds=time.monotonic() - started,
         )
 
     def replay(self, actions: list[Array]) -> None:
         """Replay the actions since the barrier, one collection at a time."""
-        self._stepper.diary = None
+        self._stepper.log = None
         for part in actions:
             for chosen in part:
                 self._stepper.step(chosen)
@@ -233,11 +234,11 @@ def statistics(policy: Policy, rewards: RewardNormalizer | None) -> dict[str, Ru
 
 
 class _DiaryStepper(Stepper):
-    """A stepper that records its actions while it has a diary."""
+    """A stepper that records its actions while it has a log."""
 
-    diary: list[Array] | None = None
+    log: list[Array] | None = None
 
     def step_async(self, actions: Array) -> None:
-        if self.diary is not None:
-            self.diary.append(np.array(actions))
+        if self.log is not None:
+            self.log.append(np.array(actions))
         super().step_async(actions)

@@ -155,7 +155,7 @@ class RunFiles:
 
     def __init__(self, run: Path, *, known: bool = False) -> None:
         self._run = run
-        self._told: set[tuple[str, int]] = set()
+        self._reported: set[tuple[str, int]] = set()
         if known:
             self.news(last=True)
 
@@ -171,9 +171,9 @@ class RunFiles:
                 written = marker.stat().st_mtime_ns
             except OSError:
                 continue  # removed meanwhile
-            if (str(path), written) in self._told or not (last or _is_settled(written)):
+            if (str(path), written) in self._reported or not (last or _is_settled(written)):
                 continue
-            self._told.add((str(path), written))
+            self._reported.add((str(path), written))
             found.append(RunFile(kind, path, step, best=kind == "checkpoint" and step == best))
         return sorted(found, key=lambda file: file.step)
 

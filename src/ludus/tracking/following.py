@@ -24,8 +24,8 @@ from ludus.types import Array
 _CHUNK = 4 << 20
 _TAIL = 48
 _LARGEST = sys.float_info.max
-_MOST_NAMES, _LONGEST_NAME = 4_000, 500
-_MOST_POINTS = 8_000_000
+_MAX_NAMES, _LONGEST_NAME = 4_000, 500
+_MAX_POINTS = 8_000_000
 _FEW_POINTS = 1_000  # of one name: this many are always kept
 
 
@@ -157,7 +157,7 @@ class Columns:
             if name == "step" or (self.names is not None and name not in self.names):
                 continue
             if is_number(value):
-                if name not in self._steps and (len(self._steps) >= _MOST_NAMES or len(name) > _LONGEST_NAME):
+                if name not in self._steps and (len(self._steps) >= _MAX_NAMES or len(name) > _LONGEST_NAME):
                     continue
                 self._steps.setdefault(name, array("d")).append(step)
                 self._values.setdefault(name, array("d")).append(value)
@@ -166,7 +166,7 @@ class Columns:
         if is_number(seconds):
             self._ticks.append(step)
             self._times.append(seconds)
-        if self._points > _MOST_POINTS:
+        if self._points > _MAX_POINTS:
             self._thin_out()
 
     def __contains__(self, name: str) -> bool:

@@ -43,7 +43,7 @@ class TrainResult:
 class RLTrainer(ABC):
     """Base of all trainers. Subclass it and call `register_algorithm("Mine", MyTrainer)` to add one.
 
-    `env` is an env instance, an id, or a function that returns a new env; None takes the config's own.
+    `env` is an env instance, an id, or a function that returns a new env; None uses that of the config.
     """
 
     def __init__(self, env: Any, config: TrainerConfig) -> None:

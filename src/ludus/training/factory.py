@@ -27,10 +27,9 @@ def create_trainer(
 ) -> RLTrainer:
     """Return a trainer for `config`'s algorithm.
 
-    `env` is an id, a function returning a new env (replicated `n_envs` times), an env object (stepped itself, with
-    copies next to it where `n_envs` was set), or a vector env (Gymnasium's or SB3's, stepped as it is); None takes
-    `config.env`. `config` may also be a dict of its keys, or the
-    name of an algorithm. `options` go to the trainer (`display`).
+    `env` is an id; a function that returns a new env (called `n_envs` times); an env object (with copies of it if
+    `n_envs` is set); or a vector env of Gymnasium or Stable-Baselines3. None uses `config.env`. `config` may also be a
+    dict of its keys, or the name of an algorithm. `options` are passed to the trainer (`display`).
     """
     config = _as_config(config)
     if config.language is not None:
@@ -106,9 +105,9 @@ def open_trainer(run: RunDirectory, *, ray: str | None = None, **options: Any) -
     from ludus.config.trained_here import trust_in_run
 
     trust, current = trust_in_run(config), current_trust()
-    if current.own:
+    if current.by_user:
         trust_folders([*trust.folders, *(current.folders or (os.curdir,))])
-    elif trust.own:  # code of the user's own is where it was when the run was trained
+    elif trust.by_user:  # code of the user's own is where it was when the run was trained
         trust_folders(trust.folders)
     if ray is not None:
         config = on_cluster(config, ray)

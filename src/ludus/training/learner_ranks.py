@@ -46,12 +46,12 @@ class LearnerRanks:
         elif number > 1:
             from ludus.scale.cluster import connect
             from ludus.scale.learners import lead_on_ray
-            from ludus.scale.processes import ROOM_SECONDS, ROOM_SECONDS_AGAIN
+            from ludus.scale.processes import RESOURCE_SECONDS, RESOURCE_SECONDS_AFTER_LOSS
 
             assert config.scale is not None
             session = connect(config.scale.ray, cpus=cpus_wanted(config, number))
             try:
-                room = ROOM_SECONDS if self._losses is None else ROOM_SECONDS_AGAIN
+                room = RESOURCE_SECONDS if self._losses is None else RESOURCE_SECONDS_AFTER_LOSS
                 self._group = lead_on_ray(config.scale, number, device, session, room)
             except BaseException:
                 session.close()
@@ -60,9 +60,9 @@ class LearnerRanks:
         return self.peers
 
     @property
-    def places(self) -> list[str]:
+    def locations(self) -> list[str]:
         """Machine and process of the others."""
-        return [] if self._group is None else self._group.places
+        return [] if self._group is None else self._group.locations
 
     def build(self, order: Order) -> None:
         """Let the others build their learners."""
@@ -106,7 +106,7 @@ def require_shareable(config: TrainerConfig) -> None:
     """Raise ConfigError if the algorithm cannot use several learners. Language learners always can."""
     if config.scale is not None and config.scale.mode == "async" and config.scale.strategy == "fsdp":
         raise ConfigError(
-            "what older policies collected is valued again by one learner, which needs all weights",
+            "mode: async needs all weights in one learner, to recompute values of older experience",
             key="scale.strategy",
             fix="strategy: ddp, or mode: sync",
         )

@@ -25,7 +25,7 @@ def parse(text: str) -> Any:
         ("2 * 64 + 1", 129),
     ],
 )
-def test_what_a_literal_spells(text: str, value: Any) -> None:
+def test_literals_are_read(text: str, value: Any) -> None:
     assert parse(text) == value
 
 
@@ -97,7 +97,7 @@ def test_functions_classes_and_loops_are_left_alone_and_counted(tmp_path: Path) 
     path = tmp_path / "config.py"
     path.write_text("import os\nx = 1\nfor i in range(3):\n    x += i\n\ndef f():\n    return 2\nx += 5\n")
     found = read_python(path)
-    assert (found.data, found.left_alone) == ({"x": 1}, [3, 6, 8])
+    assert (found.data, found.skipped_lines) == ({"x": 1}, [3, 6, 8])
 
 
 @pytest.mark.parametrize("text", ["x = (", "x = '\x00'", "(" * 5000])

@@ -96,7 +96,7 @@ def test_signs_are_counted_apart() -> None:
     assert verdict.reason == "games/entropy 0 is below 0.1; train/kl_start 5 is above 1"
 
 
-def test_it_knows_since_when_things_may_have_been_bad() -> None:
+def test_collapse_guard_reports_the_first_bad_update() -> None:
     watching = guard(patience=2, anchor_drop=0.2)
     measured = {0: 0.9, 3: 0.9, 6: 0.5, 9: 0.5}  # evaluations are rarer than updates
     verdicts = []
@@ -120,7 +120,7 @@ def test_going_back_clears_the_signs_and_is_counted() -> None:
     assert not watching.rolled_back()
 
 
-def test_its_memory_survives_a_checkpoint() -> None:
+def test_collapse_guard_is_restored_from_a_checkpoint() -> None:
     one = guard(patience=2, anchor_drop=0.2)
     one.watch({"eval/score": 0.9})
     one.watch({"eval/score": 0.5})

@@ -93,7 +93,7 @@ def test_a_group_is_compared_with_its_own_mean() -> None:
     assert found == pytest.approx([1.0, -1.0, 1.0, -1.0])
 
 
-def test_a_branching_game_by_hand() -> None:
+def test_credit_of_a_branching_game_matches_hand_computation() -> None:
     """Three matches branch at seat 0's turn 2; a fourth ended before it could branch. Results are seat 0's, seat 1's.
 
     match 0: seat 0 wins with its second turn after the branch;    +1, -1

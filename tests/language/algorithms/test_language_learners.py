@@ -165,7 +165,7 @@ def both(
 
 
 def assert_same(one: LanguageLearner[Any], reference: Reference) -> None:
-    for ours, theirs in zip(weights(one.place.model), weights(reference.model), strict=True):
+    for ours, theirs in zip(weights(one.context.model), weights(reference.model), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=3e-6)
     head = one.students["learner"].head
     if head is not None:
@@ -178,7 +178,7 @@ def test_one_step_is_that_of_the_paper(algorithm: str) -> None:
     before = weights(tiny_model())
     one, reference, metrics = both(algorithm, made_up())
     assert_same(one, reference)
-    assert any((a != b).any() for a, b in zip(before, weights(one.place.model), strict=True))
+    assert any((a != b).any() for a, b in zip(before, weights(one.context.model), strict=True))
     assert all(math.isfinite(value) for value in metrics.values())
 
 
@@ -252,12 +252,12 @@ def test_logits_in_pieces_give_the_same_gradient(monkeypatch: pytest.MonkeyPatch
 def test_turns_of_no_advantage_leave_everything_as_it_is(algorithm: str) -> None:
     one = learner(algorithm, learning_rate=0.1)
     one.update(made_up(), 0.0)  # so that the optimizer has momentum
-    before = weights(one.place.model)
+    before = weights(one.context.model)
     data = made_up(seed=2, version=1)
     for played in data.matches:
         played.rewards = (0.0, 0.0)
     metrics = one.update(data, 0.0)
-    assert all(torch.equal(a, b) for a, b in zip(before, weights(one.place.model), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, weights(one.context.model), strict=True))
     assert metrics["train/steps"] == 0
 
 
@@ -284,7 +284,7 @@ def test_odd_batches_stay_finite(algorithm: str, case: str) -> None:
     )
     metrics = one.update(data, 0.0)
     assert all(math.isfinite(v) for name, v in metrics.items() if name != "train/explained_variance")
-    assert all(weight.isfinite().all() for weight in weights(one.place.model))
+    assert all(weight.isfinite().all() for weight in weights(one.context.model))
     if case == "truncated":
         assert metrics["train/truncated"] == len(data.turns)
     if case == "nothing":
@@ -299,7 +299,7 @@ def test_the_optimizer_never_steps_by_what_is_not_finite() -> None:
         played.rewards = (0.0, 0.0)
     with pytest.raises(LudusError, match="not finite"):
         one.update(data, 0.0)
-    assert all(weight.isfinite().all() for weight in weights(one.place.model))
+    assert all(weight.isfinite().all() for weight in weights(one.context.model))
     head = one.students["learner"].head
     assert head is not None and all(weight.isfinite().all() for weight in head.parameters())
 
@@ -308,11 +308,11 @@ def test_stale_turns_are_dropped_and_counted() -> None:
     one = learner("REINFORCE", max_staleness=1, learning_rate=0.1)
     for _ in range(3):
         one.update(made_up(version=one.version("learner")), 0.0)
-    before = weights(one.place.model)
+    before = weights(one.context.model)
     metrics = one.update(made_up(version=1), 0.0)
     assert metrics["train/stale_turns"] == metrics["train/turns"] > 0
     assert "train/policy_loss" not in metrics and one.version("learner") == 3
-    assert all(torch.equal(a, b) for a, b in zip(before, weights(one.place.model), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, weights(one.context.model), strict=True))
     metrics = one.update(made_up(version=2), 0.0)
     assert metrics["train/staleness"] == 1.0 and metrics["train/stale_turns"] == 0
 
@@ -333,13 +333,13 @@ def test_turns_go_to_the_learner_who_played_them() -> None:
             one_turn.player = name
         expected = alone.update(own, 0.0)
         assert metrics[f"train/{name}/policy_loss"] == pytest.approx(expected["train/policy_loss"], rel=1e-5)
-        for a, b in zip(weights(pair.place.model, name), weights(alone.place.model, name), strict=True):
+        for a, b in zip(weights(pair.context.model, name), weights(alone.context.model, name), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
     assert set(pair.optimizers()) == {"one.policy", "two.policy"}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_resumed_learner_goes_on_to_the_bit(algorithm: str) -> None:
+def test_resumed_learner_continues_bit_for_bit(algorithm: str) -> None:
     rewards = RewardsConfig(final=["role_advantage"], sampling=["center_by_env", "certainty"])
     options: dict[str, Any] = {"mini_batch_size": 5, "learning_rate": 1e-3, "kl_coef": 0.1}
     if algorithm in ("A2C", "PPO"):
@@ -349,20 +349,21 @@ def test_a_resumed_learner_goes_on_to_the_bit(algorithm: str) -> None:
     one.rate_scale = 0.5
     tensors = {key: value.clone() for key, value in one.tensors().items()}
     values = one.values()
-    streams = one.place.streams.state_dict()
-    adapter = {key: value.clone() for key, value in one.place.model.adapter_tensors("learner").items()}
+    streams = one.context.streams.state_dict()
+    adapter = {key: value.clone() for key, value in one.context.model.adapter_tensors("learner").items()}
     for seed in (1, 2):
         data = made_up(seed=seed, version=one.version("learner"))
         expected = one.update(data, 0.5)
     other = learner(algorithm, rewards=rewards, seed=0, **options)
-    other.place.model.load_adapter_tensors("learner", adapter)
+    other.context.model.load_adapter_tensors("learner", adapter)
     other.load(tensors, values)
-    other.place.streams.load_state_dict(*streams)
+    other.context.streams.load_state_dict(*streams)
     for seed in (1, 2):
         found = other.update(made_up(seed=seed, version=other.version("learner")), 0.5)
     assert found == expected
     assert all(
-        torch.equal(a, b) for a, b in zip(weights(one.place.model), weights(other.place.model), strict=True)
+        torch.equal(a, b)
+        for a, b in zip(weights(one.context.model), weights(other.context.model), strict=True)
     )
     assert one.values() == other.values()
     assert one.tensors().keys() == other.tensors().keys()
@@ -371,11 +372,11 @@ def test_a_resumed_learner_goes_on_to_the_bit(algorithm: str) -> None:
 
 def test_the_rate_can_be_scaled_down_and_the_weights_put_back() -> None:
     one = learner("REINFORCE", learning_rate={"linear": [1e-2, 0.0]})
-    start = {key: value.clone() for key, value in one.place.model.adapter_tensors("learner").items()}
+    start = {key: value.clone() for key, value in one.context.model.adapter_tensors("learner").items()}
     one.update(made_up(), 0.0)
     one.go_back("learner", start)
     assert one.version("learner") == 2 and not one.students["learner"].optimizer.state
-    now = one.place.model.adapter_tensors("learner")
+    now = one.context.model.adapter_tensors("learner")
     assert all(torch.equal(value, now[key]) for key, value in start.items())
     one.rate_scale = 0.5
     assert one.update(made_up(version=2), 0.5)["train/learning_rate"] == pytest.approx(2.5e-3)

@@ -58,7 +58,7 @@ def test_as_many_weights_move_in_bfloat16_as_in_float32() -> None:
             one.update(data, 0.0)
         shares = moved(learnt(exact), before[0]), moved(learnt(rounded), before[1])
         assert shares[0] > 0.5 and shares[1] == pytest.approx(shares[0], abs=2e-3)
-    weights = rounded.place.model.trainable("learner")
+    weights = rounded.context.model.trainable("learner")
     for weight, master in zip(weights, learnt(rounded), strict=True):
         assert weight.dtype == torch.bfloat16 and master.dtype == torch.float32
         assert torch.equal(weight, master.bfloat16())
@@ -91,12 +91,12 @@ def test_a_resumed_bfloat16_learner_continues_to_the_bit() -> None:
     one = made(torch.bfloat16, "PPO", mini_batch_size=5)
     one.update(made_up(), 0.0)
     tensors = {key: value.clone() for key, value in one.tensors().items()}
-    values, streams = one.values(), one.place.streams.state_dict()
-    weights = {key: value.clone() for key, value in one.place.model.adapter_tensors("learner").items()}
+    values, streams = one.values(), one.context.streams.state_dict()
+    weights = {key: value.clone() for key, value in one.context.model.adapter_tensors("learner").items()}
     other = made(torch.bfloat16, "PPO", mini_batch_size=5)
-    other.place.model.load_adapter_tensors("learner", weights)
+    other.context.model.load_adapter_tensors("learner", weights)
     other.load(tensors, values)
-    other.place.streams.load_state_dict(*streams)
+    other.context.streams.load_state_dict(*streams)
     for seed in (1, 2):
         found = [x.update(made_up(seed=seed, version=x.version("learner")), 0.5) for x in (one, other)]
         assert found[0] == found[1]
@@ -106,17 +106,17 @@ def test_a_resumed_bfloat16_learner_continues_to_the_bit() -> None:
 
 def test_masters_follow_weights_that_were_loaded_or_put_back() -> None:
     one = made(torch.bfloat16)
-    start = {key: value.clone() for key, value in one.place.model.adapter_tensors("learner").items()}
+    start = {key: value.clone() for key, value in one.context.model.adapter_tensors("learner").items()}
     one.update(made_up(), 0.0)
     other = {key: value + 1 for key, value in start.items()}
-    one.place.model.load_adapter_tensors("learner", other)  # as `pretrained_model` does
+    one.context.model.load_adapter_tensors("learner", other)  # as `pretrained_model` does
     one.update(made_up(version=1), 0.0)
-    for name, weight in one.place.model.adapter_tensors("learner").items():
+    for name, weight in one.context.model.adapter_tensors("learner").items():
         torch.testing.assert_close(weight.float(), other[name].float(), atol=2 * RATE, rtol=2**-8)
     one.go_back("learner", start)
     assert all(
         torch.equal(master, weight.float())
-        for master, weight in zip(learnt(one), one.place.model.trainable("learner"), strict=True)
+        for master, weight in zip(learnt(one), one.context.model.trainable("learner"), strict=True)
     )
 
 
@@ -126,6 +126,6 @@ def test_the_warm_start_of_bfloat16_weights_learns_as_in_float32() -> None:
     losses = []
     for dtype in (torch.float32, torch.bfloat16):
         one = made(dtype)
-        curve = imitate(one.place, "learner", pairs, settings, Streams(0).numpy("warmup"))
+        curve = imitate(one.context, "learner", pairs, settings, Streams(0).numpy("warmup"))
         losses.append(curve[0].loss - curve[-1].loss)
     assert losses[0] > 0 and losses[1] == pytest.approx(losses[0], rel=0.1)

@@ -64,7 +64,7 @@ def test_matches_that_end_together_are_compared_with_the_same_mean() -> None:
     assert later.reward == pytest.approx(-0.125 / 1.875)
 
 
-def test_opponents_that_do_not_learn_tell_nothing_about_the_seat() -> None:
+def test_fixed_opponents_do_not_change_role_advantage() -> None:
     made = transforms(final=["role_advantage"], step=["format"])
     for _ in range(2):
         turns = [turn(), turn(seat=1, index=1, player="learner@0")]
@@ -196,7 +196,7 @@ def test_certainty_by_repeats() -> None:
     assert [one.weight for one in turns] == pytest.approx([x / (sum(certain) / 6) for x in certain])
 
 
-def test_weights_multiply_and_begin_anew_with_each_batch() -> None:
+def test_weights_multiply_and_are_reset_for_each_batch() -> None:
     made = transforms(sampling=["weight_by_spread", "certainty"])
     turns = [turn(match=i, group=i // 2, reward=reward) for i, reward in enumerate([1.0, -1.0, 0.0, 0.0])]
     made.batch(turns)

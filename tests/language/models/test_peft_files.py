@@ -99,7 +99,7 @@ def test_names_of_older_versions_are_understood(tmp_path: Path) -> None:
         ({"peft_type": "IA3"}, "does not compute"),
         ({"use_dora": True}, "use_dora"),
         ({"rank_pattern": {"q_proj": 2}}, "rank_pattern"),
-        ({"r": "four"}, "no LoRA adapter"),
+        ({"r": "four"}, "does not describe a LoRA adapter"),
     ],
 )
 def test_adapters_of_other_kinds_are_refused(damage: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_adapters_of_other_kinds_are_refused(damage: dict[str, Any], said: str, 
 
 
 @pytest.mark.parametrize("form", ["nothing there", "pickled", "cut off", "no zip", "two in a zip"])
-def test_what_cannot_be_read_is_said(form: str, tmp_path: Path) -> None:
+def test_unreadable_files_are_reported(form: str, tmp_path: Path) -> None:
     export_peft(make_model(), "a", tmp_path / "x", base="tiny")
     source = tmp_path / "x"
     if form == "nothing there":

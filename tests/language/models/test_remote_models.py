@@ -176,7 +176,7 @@ def test_a_server_that_was_given_up_is_asked_once_until_it_answers(server: Serve
     assert client.ask(["a"]) == ["[2]"]
 
 
-def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_server_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/v1")
     monkeypatch.setenv(KEY, SECRET)
     (error,) = OpenAIClient("m", RemoteOptions(retries=0, deadline=5)).ask(["a"])
@@ -187,7 +187,7 @@ def test_garbage_is_named_as_such(server: Server) -> None:
     for garbage in (b"<html>", b"[]", b'{"choices": []}', b'{"choices": [{"message": null}]}'):
         server.behave = lambda body, n, garbage=garbage: (200, {}, garbage)  # type: ignore[misc]
         (error,) = OpenAIClient("m").ask(["a"])
-        assert isinstance(error, UserError) and "OpenAI-compatible" in error.what
+        assert isinstance(error, UserError) and "OpenAI format" in error.what
 
 
 def test_no_more_requests_are_under_way_than_allowed(server: Server) -> None:
@@ -251,13 +251,13 @@ def test_without_a_key_the_user_reads_what_to_type(monkeypatch: pytest.MonkeyPat
     assert OpenAIClient("m").ask(["a"]) == ["[4]"]  # a server of one's own may ask for none
     assert "Authorization" not in server.seen[0][1]
     monkeypatch.delenv(ADDRESS)
-    with pytest.raises(UserError, match="no key") as caught:
+    with pytest.raises(UserError, match="no API key") as caught:
         OpenAIClient("m")
     assert KEY in caught.value.where and f"export {KEY}" in caught.value.fix
 
 
 @pytest.mark.parametrize("address", ["ftp://x/v1", "nonsense", "http://user:pass@host/v1"])
-def test_an_address_that_is_none_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_address_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ADDRESS, address)
     with pytest.raises(UserError, match="address") as caught:
         OpenAIClient("m")
@@ -271,7 +271,7 @@ def test_an_address_that_is_none_is_refused(address: str, monkeypatch: pytest.Mo
         ("m?rpm=fast", "a number"),
         ("m?parallel=0", "cannot be 0"),
         ("m?key_env=sk-a-key", "name of an environment variable"),
-        ("m?key_env=NOT_SET_ANYWHERE", "no key"),
+        ("m?key_env=NOT_SET_ANYWHERE", "no API key"),
         ("m?base_url=ftp://x", "address"),
         ("", "name"),
     ],

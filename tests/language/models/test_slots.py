@@ -1,4 +1,4 @@
-"""A prompt goes on from what the cache holds of it, wherever that lies."""
+"""A prompt continues from its longest prefix in the cache, in any slot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def held(count: int, *sequences: tuple[list[int], str]) -> Slots:
     return slots
 
 
-def test_the_next_turn_goes_on_in_its_own_slot() -> None:
+def test_next_turn_continues_in_its_own_slot() -> None:
     slots = held(4, (RULES + [1, 2, 3], "0/0"), (RULES + [4, 5], "1/0"))
     assert slots.place(RULES + [4, 5, 6, 7], "w", "1/0") == Place(1, len(RULES) + 2, None, False)
     assert slots.place(RULES + [1, 9], "w", "0/0") == Place(0, len(RULES) + 1, None, False)
@@ -35,7 +35,7 @@ def test_the_last_token_is_always_computed() -> None:
 def test_a_new_match_copies_the_beginning_it_shares() -> None:
     slots = held(4, (RULES + [1, 2, 3], "0/0"))
     assert slots.place(RULES + [7, 8], "w", "5/0") == Place(1, 3 * BLOCK, 0, False)
-    # and the owner still goes on in place: copies are made before anything is written
+    # the owner continues in its slot: copies are made before anything is written
     assert slots.place(RULES + [1, 2, 3, 4], "w", "0/0") == Place(0, len(RULES) + 3, None, False)
 
 
@@ -76,7 +76,7 @@ def test_a_single_slot_serves_any_prompt_in_turn() -> None:
         slots.hold(0, tokens, "w", "")
 
 
-def test_at_random_what_is_kept_is_what_is_there() -> None:
+def test_random_requests_keep_exactly_the_cached_tokens() -> None:
     """Plays cache and prompts against each other: contents are simulated, and checked after every call."""
     rng = np.random.default_rng(0)
     slots, contents = Slots(6), [[-1] * 400 for _ in range(6)]

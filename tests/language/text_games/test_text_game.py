@@ -135,7 +135,7 @@ def test_a_game_that_hangs_is_cut_off_and_the_generators_are_put_back(
     assert random.getstate() == expected
 
 
-def test_a_game_that_put_everybody_out_is_cut_off_at_once() -> None:
+def test_game_that_eliminates_every_player_is_cut_off_at_once() -> None:
     nonsense = ["", "[0]", "[[", "{hi}[S]", "[E]", "I would rather not."]
     for game_id in ("PublicGoodsGame-v0", "MarketEntryGame-v0"):
         reasons = set()
@@ -144,7 +144,7 @@ def test_a_game_that_put_everybody_out_is_cut_off_at_once() -> None:
             while not game.over:
                 game.play(choice.choice(nonsense))
             reasons.add(game.outcome().reason)
-        assert any("every player was put out" in reason for reason in reasons)
+        assert any("every player was eliminated" in reason for reason in reasons)
 
 
 def test_a_game_that_cannot_start_is_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

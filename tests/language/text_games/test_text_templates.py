@@ -76,8 +76,8 @@ def test_a_saved_template_is_read_back(setting: str | dict[str, str]) -> None:
         ({"prompt": "Your move, player {seat}:"}, r"no slot for the game[\s\S]*template.prompt"),
         ({"prompt": "{observaton}"}, r"'\{observaton\}' is not a slot, '\{observation\}' is"),
         ("qwen-3", r"unknown template 'qwen-3'[\s\S]*did you mean 'qwen3'"),
-        ({}, "not made of nothing"),
-        ({"prompt": "{board}", "chat": "{board}"}, "not made of"),
+        ({}, "needs either prompt or chat, got nothing"),
+        ({"prompt": "{board}", "chat": "{board}"}, "needs either prompt or chat"),
         ({"prompt": "{board}", "system": "S"}, "no system message"),
     ],
 )

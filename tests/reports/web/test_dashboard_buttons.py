@@ -82,7 +82,7 @@ def test_a_lock_that_names_another_process_reaches_nobody(root: Path, site: Site
         with training(run, text.format(bystander=bystander.pid, host=socket.gethostname())):
             code, what = stop(site, "one")
             assert code == 409 and what in (
-                "the run is trained by a process that is not to be seen from here",
+                "the process that trains the run is not visible from here",
                 "no process trains this run",
             )
         assert not (run / "asked").exists()
@@ -98,7 +98,7 @@ def test_a_lock_that_is_a_link_to_another_runs_lock_stops_neither(root: Path, si
         assert not (victim / "asked").exists()
 
 
-def test_what_cannot_be_resumed_is_said(root: Path, site: Site) -> None:
+def test_runs_that_cannot_be_resumed_are_reported(root: Path, site: Site) -> None:
     run = write_run(root, "one")
     assert resume(site, "one") == (409, "the run has no checkpoint to resume from")
     _checkpoint(run)

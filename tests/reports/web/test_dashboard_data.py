@@ -17,7 +17,7 @@ from ludus.league.records import MatchRecord
 from ludus.runs.mirror.state import MirrorState
 
 
-def test_the_table_and_a_run(root: Path, site: Site) -> None:
+def test_api_returns_the_table_and_a_run(root: Path, site: Site) -> None:
     write_run(root, "one", [1.0, 2.0], command="ludus train x api_key=abc123def")
     page = site.get("/api/runs/" + site.id_of("one"))
     runs = site.get("/api/runs")
@@ -233,7 +233,7 @@ def test_league_and_games_of_a_self_play_run(root: Path, site: Site) -> None:
     assert "prompt" not in game["turns"][0]
 
 
-def test_a_plain_run_has_none_of_it(root: Path, site: Site) -> None:
+def test_run_without_self_play_has_no_league_or_games(root: Path, site: Site) -> None:
     write_run(root, "one")
     address = f"/api/runs/{site.id_of('one')}"
     assert site.get(address + "/league") is None

@@ -25,13 +25,13 @@ def index(root: Path) -> Iterator[RunIndex]:
 def only(index: RunIndex) -> RunEntry:
     """Starts the index, and returns the one run that it finds."""
     index.start()
-    index.look()
+    index.note_request()
     [entry] = index.entries.values()
     index.refresh(entry)
     return entry
 
 
-def test_a_run_in_one_row(root: Path, index: RunIndex) -> None:
+def test_run_summary_has_all_columns(root: Path, index: RunIndex) -> None:
     path = write_run(root, "one", [10.0, 20.0, 30.0], tags=["a", "b"])
     (path / "checkpoints").mkdir()
     (path / "checkpoints" / "best.json").write_text(
@@ -59,7 +59,7 @@ def test_a_run_in_one_row(root: Path, index: RunIndex) -> None:
     assert found["spark"] == [0, 50, 100]
 
 
-def test_new_changed_and_removed_runs_are_told_apart(root: Path, index: RunIndex) -> None:
+def test_new_changed_and_removed_runs_are_distinguished(root: Path, index: RunIndex) -> None:
     write_run(root, "one", [1.0])
     first = only(index)
     version = index.version
@@ -78,11 +78,11 @@ def test_a_watched_run_is_followed(root: Path, index: RunIndex) -> None:
     entry = only(index)
     index.watch([entry.id])
     append_rows(path, [2.0, 3.0], first=2)
-    wait_until(lambda: entry.taken.rows == 3)
-    assert entry.taken.last["rollout/ep_rew_mean"] == 3.0
+    wait_until(lambda: entry.read_progress.rows == 3)
+    assert entry.read_progress.last["rollout/ep_rew_mean"] == 3.0
 
 
-def test_running_is_only_who_runs(root: Path, index: RunIndex) -> None:
+def test_only_runs_with_a_living_process_are_shown_as_running(root: Path, index: RunIndex) -> None:
     path = write_run(root, "one", [1.0], status="running", pid=2**22 + 1)
     entry = only(index)
     assert entry.status == "died"
@@ -101,7 +101,7 @@ def test_a_damaged_run_does_not_hide_the_others(root: Path, index: RunIndex, tex
     (damaged / "config.yaml").write_text("total_timesteps: 1e999\n")
     write_run(root, "whole", [1.0])
     index.start()
-    index.look()
+    index.note_request()
     found = {entry.path.name: entry.summary() for entry in index.entries.values()}
     assert found.keys() == {"damaged", "whole"}
     json.dumps(list(found.values()), allow_nan=False)
@@ -116,7 +116,7 @@ def test_links_are_neither_runs_nor_read(root: Path, index: RunIndex, tmp_path: 
     (inside / "run.json").unlink()
     (inside / "run.json").symlink_to(outside / "run.json")
     entry = only(index)
-    assert (entry.path.name, entry.status, entry.taken.rows) == ("inside", "damaged", 0)
+    assert (entry.path.name, entry.status, entry.read_progress.rows) == ("inside", "damaged", 0)
 
 
 def test_a_pipe_in_place_of_a_file_does_not_stop_the_index(root: Path, index: RunIndex) -> None:
@@ -125,4 +125,4 @@ def test_a_pipe_in_place_of_a_file_does_not_stop_the_index(root: Path, index: Ru
     os.mkfifo(path / "metrics.jsonl")
     write_run(root, "two", [1.0])
     index.start()
-    wait_until(lambda: sorted(entry.taken.rows for entry in index.entries.values()) == [0, 1])
+    wait_until(lambda: sorted(entry.read_progress.rows for entry in index.entries.values()) == [0, 1])

@@ -101,7 +101,7 @@ class EagerOnPolicy(OnPolicyBackend):
         learner, settings, coefs = self.learner, self.settings, self.coefficients
         gate, peers, n = learner.step_gate, learner.peers, len(batch)
         if settings.normalize_advantage:
-            with learner.policy.beside():
+            with learner.policy.on_value_stream():
                 deviation, mean = torch.std_mean(batch.advantages)
                 batch = replace(batch, advantages=(batch.advantages - mean) / (deviation + 1e-8))
         if peers.size > 1:

@@ -21,7 +21,7 @@ class Document:
     data: dict[str, Any]
     places: Mapping[Key, str]
     ignorable: frozenset[str] = frozenset()
-    left_alone: list[int] = field(default_factory=list)
+    skipped_lines: list[int] = field(default_factory=list)
 
     def place(self, key: Key) -> str:
         """File and line of `key`, with the key itself; of the section around it when its own is not known."""
@@ -39,4 +39,4 @@ def read_document(path: Path) -> Document:
         data, places = read_yaml(path)
         return Document(path, data, places)
     found = read_python(path)
-    return Document(path, found.data, found.places, frozenset(found.used), found.left_alone)
+    return Document(path, found.data, found.places, frozenset(found.used), found.skipped_lines)

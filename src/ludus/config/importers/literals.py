@@ -1,7 +1,7 @@
-"""Python literals read from text by their syntax tree. Nothing is ever run, called, imported or looked up.
+"""Read Python literals from the syntax tree of a text. Nothing is run, called, imported or looked up.
 
-`dict(net_arch=[64, 64])` is the dict it spells; `nn.ReLU` and `SpaceTypes.DISCRETE` are symbols: text that keeps
-the name. A file may also use names it assigned itself, subscripts of those, and arithmetic on numbers.
+`dict(net_arch=[64, 64])` becomes a dict. `nn.ReLU` and `SpaceTypes.DISCRETE` become symbols: text with the name.
+A file may also use names that it assigned, subscripts of those, and arithmetic on numbers.
 """
 
 from __future__ import annotations
@@ -35,27 +35,28 @@ class Symbol(str):
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Source text of a value that only running the file would give."""
+    """Source text of a value that cannot be read without running the file."""
 
     text: str
 
 
 @dataclass
 class PythonFile:
-    """The assignments of a file: their values, their lines, and the lines of statements that were left alone."""
+    """The assignments of a file: their values, their locations, and the lines of statements that were skipped."""
 
     data: dict[str, Any] = field(default_factory=dict)
     places: dict[Key, str] = field(default_factory=dict)
+    """File and line of each key."""
     used: set[str] = field(default_factory=set)
-    left_alone: list[int] = field(default_factory=list)
+    skipped_lines: list[int] = field(default_factory=list)
 
 
 def unreadable_in(value: Any) -> Unreadable | None:
-    """The first part of `value` that could not be read; None when all of it was."""
+    """Return the first part of `value` that could not be read; None if all of it was read."""
     if isinstance(value, Unreadable):
         return value
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((found for found in map(unreadable_in, parts) if found is not None), None)
+    return next((part for part in map(unreadable_in, parts) if part is not None), None)
 
 
 class _NotLiteral(ValueError):
@@ -63,10 +64,10 @@ class _NotLiteral(ValueError):
 
 
 def parse_literal(text: str, *, where: str, key: str) -> Any:
-    """The value that a Python expression spells; ConfigError for anything that would have to be run."""
+    """Return the value of a Python expression; ConfigError for anything that would have to be run."""
     try:
         if len(text) > MAX_BYTES:
-            raise _NotLiteral("a text of that length")
+            raise _NotLiteral("the text is too long")
         return _Reader({}).value(ast.parse(text.strip(), mode="eval").body)
     except (_NotLiteral, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         shown = str(error) if isinstance(error, _NotLiteral) else f"{text:.60}"
@@ -78,15 +79,15 @@ def parse_literal(text: str, *, where: str, key: str) -> Any:
 
 
 def read_python(path: Path) -> PythonFile:
-    """The top-level assignments of a Python file that spell values; ConfigError when it is not Python.
+    """Return the top-level assignments of a Python file; ConfigError if it is not Python.
 
-    What cannot be read without running it becomes Unreadable.
+    A value that cannot be read without running the file becomes Unreadable.
     """
     if path.stat().st_size > MAX_BYTES:
         raise ConfigError(
             f"{path.name} is larger than a config can be ({MAX_BYTES:,} bytes)",
             where=str(path),
-            fix="give a config; data belongs in files of their own",
+            fix="check that this file is a config, and store data elsewhere",
         )
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -97,33 +98,31 @@ def read_python(path: Path) -> PythonFile:
             where=str(path) if line is None else f"{path}, line {line}",
             fix="correct the file",
         ) from None
-    found = PythonFile()
+    file = PythonFile()
     for statement in tree.body:
-        _take(statement, found, path)
-    return found
+        _read_statement(statement, file, path)
+    return file
 
 
-def _take(statement: ast.stmt, found: PythonFile, path: Path) -> None:
+def _read_statement(statement: ast.stmt, file: PythonFile, path: Path) -> None:
     match statement:
         case (
             ast.Assign(targets=[ast.Name(id=name)], value=node)
             | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as node)
         ):
-            reader = _Reader(dict(found.data))
+            reader = _Reader(dict(file.data))
             try:
-                # entry by entry, so that one call among forty literals costs that one
-                found.data[name] = reader.entries(node) if isinstance(node, ast.Dict) else reader.value(node)
+                # entry by entry: a call makes one entry unreadable, not the whole dict
+                file.data[name] = reader.entries(node) if isinstance(node, ast.Dict) else reader.value(node)
             except (_NotLiteral, RecursionError) as error:
-                found.data[name] = Unreadable(str(error))
-            found.used |= {
-                part.id for part in ast.walk(node) if isinstance(part, ast.Name)
-            } & found.data.keys()
-            found.places[(name,)] = f"{path}, line {statement.lineno}"
-            _record_lines(node, (name,), path, found.places)
+                file.data[name] = Unreadable(str(error))
+            file.used |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & file.data.keys()
+            file.places[(name,)] = f"{path}, line {statement.lineno}"
+            _record_lines(node, (name,), path, file.places)
         case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()) | ast.Pass():
-            pass  # nothing that a setting could depend on
+            pass  # settings cannot depend on these
         case _:
-            found.left_alone.append(statement.lineno)
+            file.skipped_lines.append(statement.lineno)
 
 
 def _record_lines(node: ast.expr, prefix: Key, path: Path, places: dict[Key, str]) -> None:
@@ -136,7 +135,7 @@ def _record_lines(node: ast.expr, prefix: Key, path: Path, places: dict[Key, str
 
 
 class _Reader:
-    """Reads one expression; `names` are values that the same file assigned before."""
+    """Reader of one expression. `names` are values that the file assigned before."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self.names = names
@@ -156,7 +155,7 @@ class _Reader:
         return result
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
-        """Return the value that `node` spells. _NotLiteral, with its text, if it is not a literal."""
+        """Return the value of `node`. _NotLiteral, with its text, if it is not a literal."""
         self._values += 1
         if depth > MAX_DEPTH or self._values > MAX_VALUES:
             raise _NotLiteral(_text(node))
@@ -207,19 +206,18 @@ class _Reader:
 
     def _item(self, node: ast.expr, container: Any, index: Any) -> Any:
         try:
-            found = container[index] if isinstance(container, dict | list) else None
+            item = container[index] if isinstance(container, dict | list) else None
         except (KeyError, IndexError, TypeError):
-            found = None
-        if found is None:
+            item = None
+        if item is None:
             raise _NotLiteral(_text(node))
-        return self._readable(found, node)
+        return self._readable(item, node)
 
     def _readable(self, value: Any, node: ast.expr) -> Any:
         if isinstance(value, Unreadable):
             raise _NotLiteral(value.text)
-        self._values += _size(
-            value
-        )  # a name used ten times counts ten times, or lists of lists would explode
+        # a name that is used ten times counts ten times: nested lists could grow exponentially
+        self._values += _size(value)
         if self._values > MAX_VALUES:
             raise _NotLiteral(_text(node))
         return value

@@ -111,7 +111,7 @@ class Translation:
         return _without_none_texts(value)
 
     def section(self, *key: str) -> dict[str, Any]:
-        """A mapping of the document, its keys still to be taken; empty when there is none."""
+        """Return a section of the document, whose keys are still to be read; empty if it is missing."""
         self._asked.setdefault(key[:-1], set()).add(key[-1])
         value = self._find(key)
         if value is _MISSING or _without_none_texts(value) is None:
@@ -179,8 +179,8 @@ class Translation:
                 self.lose(f"not a literal, and the file is never run: {unreadable.text}", *key)
             else:
                 self.lose("Ludus has no such key", *key)
-        if self.document.left_alone:
-            lines = ", ".join(map(str, self.document.left_alone))
+        if self.document.skipped_lines:
+            lines = ", ".join(map(str, self.document.skipped_lines))
             where = f"{self.document.path}, line {lines}"
             self.remarks.append(Remark("", where, None, "code, which is never run", lost=False))
         return Imported(self.kind, self.data, self.places, self.remarks, self.play, self.chosen)

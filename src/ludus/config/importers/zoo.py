@@ -151,7 +151,7 @@ def _algorithm_of(document: Document) -> str:
     raise ConfigError(
         f"the file's name does not say which algorithm these settings are for: '{document.path.stem}'",
         where=str(document.path),
-        fix="say it with --algo, as in --algo ppo",
+        fix="name it with --algo, as in --algo ppo",
     )
 
 

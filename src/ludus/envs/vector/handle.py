@@ -82,11 +82,11 @@ class WorkerHandle:
         except Garbage:
             self.end(polite_until=0.0, reap_until=time.monotonic() + _EXIT_SECONDS)
             raise WorkerLost(
-                "sent garbage: something in it writes to descriptors that are not its own"
+                "sent invalid data: the env or a library in it writes to file descriptors of the worker"
             ) from None
         except TimeoutError:
             self.end(polite_until=0.0, reap_until=time.monotonic() + _EXIT_SECONDS)
-            raise WorkerLost(f"gave no answer for {patience}") from None
+            raise WorkerLost(f"did not answer for {patience}") from None
         except (EOFError, OSError):
             pass
         # wait for an exit in progress: its exit code says more than our signal would
@@ -126,9 +126,9 @@ class WorkerHandle:
                 kill_group(self._process.pid)
             self._reap(reap_until)
             self._channel.close()
-        return _in_words(self._process.returncode) + self._want_of_memory()
+        return _in_words(self._process.returncode) + self._is_out_of_memory()
 
-    def _want_of_memory(self) -> str:
+    def _is_out_of_memory(self) -> str:
         """Return a note if the worker was probably killed because memory ran out."""
         if self._process.returncode != -SIGKILL or self._forced:
             return ""

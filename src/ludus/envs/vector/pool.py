@@ -93,7 +93,7 @@ class EnvPoolVectorEnv(VectorBackend, AsyncStepping):
         self._pool: Any = None
         self._stepping = False
         self._ids = np.arange(n_envs, dtype=np.int32)
-        self._places: list[int] = []
+        self._state_indices: list[int] = []
         self._seeds = [-1] * n_envs
         self._obs: Array = np.zeros(0)
 
@@ -145,7 +145,7 @@ class EnvPoolVectorEnv(VectorBackend, AsyncStepping):
         assert self._stepping, "step_wait() without step_async()"
         state = self._pool._recv()
         self._stepping = False
-        obs, rewards, done, truncated = (state[place] for place in self._places)
+        obs, rewards, done, truncated = (state[index] for index in self._state_indices)
         self._obs = obs.copy()  # the caller may write into its own
         return obs, rewards.astype(np.float64), done & ~truncated, truncated, {}
 
@@ -178,4 +178,4 @@ class EnvPoolVectorEnv(VectorBackend, AsyncStepping):
                 key="vector",
                 fix=f"{install_command('envpool')} --upgrade, or use vector: serial",
             )
-        self._places = [self._pool._state_keys.index(key) for key in _STATE]
+        self._state_indices = [self._pool._state_keys.index(key) for key in _STATE]

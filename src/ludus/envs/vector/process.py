@@ -309,11 +309,11 @@ class ProcessVectorEnv(ChunkedVectorEnv):
                 lost = again
 
     def _reset_replaced(self, k: int) -> list[Entry]:
-        self._seed_anew(k)
+        self._reseed(k)
         entries: list[Entry] = self._only(k, Kind.CALL, pack(("reset", (self._seeds[self._shares[k]], None))))
         return entries
 
-    def _seed_anew(self, k: int) -> None:
+    def _reseed(self, k: int) -> None:
         """Give the envs of worker k new seeds and clear their rows of a step."""
         share, batch = self._shares[k], self._batch
         self._seeds[share] = [_respawn_seed(seed, self.respawned) for seed in self._seeds[share]]

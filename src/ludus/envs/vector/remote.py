@@ -32,7 +32,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
     An env is lost if its worker dies or hangs, or if it raises SimulatorLost. It is then away: every step marks its
     row in `infos["dropped"]` until a new worker has built it again. The pause between attempts doubles. After
     `attempts` failures in a row, SimulatorLost (or EnvFault) of the last one is raised. If all envs are away, `step`
-    waits. `places` names the simulator of each env.
+    waits. `names` names the simulator of each env.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class RemoteVectorEnv(ProcessVectorEnv):
         env_id: str = "",
         deadline: float = 60.0,
         attempts: int = 10,
-        places: Sequence[str] = (),
+        names: Sequence[str] = (),
         first_pause: float = _FIRST_PAUSE,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
     ) -> None:
         self._away: dict[int, Generator[None, None, None]] = {}
         self._failures = [0] * len(env_fns)
         self._causes: dict[int, SimulatorLost] = {}
-        self._places = list(places) or [f"env {index} of {env_id}" for index in range(len(env_fns))]
+        self._names = list(names) or [f"env {index} of {env_id}" for index in range(len(env_fns))]
         self._first_pause = first_pause
         super().__init__(
             env_fns,
@@ -158,7 +158,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
                 next(coming)
             except StopIteration:
                 del self._away[k]
-                _log.info("%s is back", self._places[k])
+                _log.info("%s is back", self._names[k])
 
     def _wait_for(self, number: int) -> None:
         """Wait until `number` envs are present. Raises StopRequested after a stop signal."""
@@ -178,7 +178,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
             self.respawned += 1
             count = f"attempt {self._failures[k]} of {self._respawns}"
             cause = self._causes.pop(k, None)
-            reason = f"{self._places[k]}: its worker {lost}" if cause is None else cause.what
+            reason = f"{self._names[k]}: its worker {lost}" if cause is None else cause.what
             _log.warning("%s; the others continue, %s in %g s", reason, count, pause)
             resume_at = time.monotonic() + pause
             while time.monotonic() < resume_at:
@@ -192,7 +192,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
                 if self._states is not None:
                     states = self._states[self._shares[k]]
                     yield from self._asked(k, Kind.CALL, pack(("load_wrapper_states", (states,))))
-                self._seed_anew(k)
+                self._reseed(k)
                 seeds = self._seeds[self._shares[k]]
                 self._replaced[k] = yield from self._asked(k, Kind.CALL, pack(("reset", (seeds, None))))
                 return
@@ -229,7 +229,7 @@ class RemoteVectorEnv(ProcessVectorEnv):
             note = f"; {tried} attempts to get it back failed" if tried else ""
             return SimulatorLost(cause.what + note, where=cause.where, fix=cause.fix)
         return SimulatorLost(
-            f"{self._places[k]}: its worker {lost}",
-            where=self._places[k],
+            f"{self._names[k]}: its worker {lost}",
+            where=self._names[k],
             fix="check that the simulator runs, responds, and is not used by another process",
         )

@@ -18,7 +18,7 @@ import cloudpickle
 
 _HEADER = struct.Struct("<BIQ")  # kind, number, length of the payload
 _LONGEST_PAYLOAD = 1 << 34  # bytes: a longer one is not a frame of ours
-_LEAST_RECEIVE, _MOST_RECEIVE = 1 << 12, 1 << 20  # bytes per receive
+_LEAST_RECEIVE, _MAX_RECEIVE = 1 << 12, 1 << 20  # bytes per receive
 
 
 class Kind(IntEnum):
@@ -71,7 +71,7 @@ class Channel:
             # an answer that has already arrived is read even after the deadline
             left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
             self._socket.settimeout(left)
-            data = self._socket.recv(min(max(missing, _LEAST_RECEIVE), _MOST_RECEIVE))
+            data = self._socket.recv(min(max(missing, _LEAST_RECEIVE), _MAX_RECEIVE))
             if not data:
                 raise EOFError
             received += data

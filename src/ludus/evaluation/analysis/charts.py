@@ -12,10 +12,10 @@ from gymnasium import spaces
 from ludus.evaluation.analysis.recording import RecordedEpisode, Recording
 from ludus.types import Array
 
-MOST_LINES = 6  # in one chart
-MOST_POINTS = 4_000
+MAX_LINES = 6  # of one chart
+MAX_POINTS = 4_000
 BINS = 40
-MOST_CHOICES = 15
+MAX_CHOICES = 15
 Kind = Literal["lines", "steps", "points", "bars", "bands"]
 
 
@@ -30,7 +30,7 @@ class ChartSeries:
 
 @dataclass(frozen=True)
 class AnalysisChart:
-    """One pair of axes. `names` are put at 0, 1, … of the y axis; `diagonal` is where x equals y."""
+    """One pair of axes. `names` are labels at 0, 1, … of the y axis; `diagonal` adds the line where x equals y."""
 
     title: str
     x_label: str
@@ -52,9 +52,9 @@ class Figure:
     stacked: bool = False
 
 
-def figures_of(recording: Recording, most_episodes: int = 5) -> list[Figure]:
-    """Return all charts; the first few episodes also have their own."""
-    shown = recording.episodes[:most_episodes]
+def figures_of(recording: Recording, max_episodes: int = 5) -> list[Figure]:
+    """Return all charts. Each of the first `max_episodes` episodes also has a figure."""
+    shown = recording.episodes[:max_episodes]
     figures = [_over_episode(recording, number, episode) for number, episode in enumerate(shown)]
     figures += [_phases(recording, shown), _actions(recording), _value(recording), _returns(recording)]
     return [figure for figure in figures if figure.charts]
@@ -68,27 +68,27 @@ def _over_episode(recording: Recording, number: int, episode: RecordedEpisode) -
         return ChartSeries(name, steps, columns[column or name][rows].astype(float))
 
     charts = [AnalysisChart("reward", "step", "", "lines", (series("reward"),))]
-    if recording.tells_values:
-        two = (series("value"), series("what came", "discounted_return_to_go"))
-        charts.append(AnalysisChart("value and discounted return to go", "step", "", "lines", two))
+    if recording.has_values:
+        pair = (series("value"), series("actual return", "discounted_return_to_go"))
+        charts.append(AnalysisChart("value and discounted return to go", "step", "", "lines", pair))
     charts.append(_action_chart(recording, rows, steps))
     groups: dict[str, list[ChartSeries]] = {}
     contacts = []
     for signal, column in zip(recording.signals.signals, recording.signal_columns, strict=True):
-        one = series(column)
+        line = series(column)
         if signal.contact:
-            contacts.append(one)
+            contacts.append(line)
         else:
-            groups.setdefault(signal.unit, []).append(one)
+            groups.setdefault(signal.unit, []).append(line)
     for unit, lines_of_unit in groups.items():
-        for first in range(0, len(lines_of_unit), MOST_LINES):
-            lines = tuple(lines_of_unit[first : first + MOST_LINES])
+        for first in range(0, len(lines_of_unit), MAX_LINES):
+            lines = tuple(lines_of_unit[first : first + MAX_LINES])
             title = lines[0].name if len(lines) == 1 else f"signals in {unit}" if unit else "signals"
             charts.append(AnalysisChart(title, "step", unit, "lines", lines))
     if contacts:
         charts.append(
             AnalysisChart(
-                "contacts", "step", "", "bands", tuple(contacts), tuple(one.name for one in contacts)
+                "contacts", "step", "", "bands", tuple(contacts), tuple(contact.name for contact in contacts)
             )
         )
     return Figure(
@@ -110,7 +110,7 @@ def _action_chart(recording: Recording, rows: slice, steps: Array) -> AnalysisCh
         return AnalysisChart("action", "step", "", "steps", (ChartSeries("action", steps, choices),), names)
     lines = tuple(
         ChartSeries(name.removeprefix("action "), steps, recording.columns[name][rows].astype(float))
-        for name in names[: 2 * MOST_LINES]
+        for name in names[: 2 * MAX_LINES]
     )
     return AnalysisChart("actions", "step", "", "lines", lines)
 
@@ -130,7 +130,7 @@ def _phases(recording: Recording, shown: Sequence[RecordedEpisode]) -> Figure:
     return Figure(
         "phase-portraits",
         "Phase portraits",
-        "Each quantity against its own rate of change: a closed loop is a gait, a point is rest.",
+        "Each quantity against its rate of change. A closed loop is a periodic movement, a point is standstill.",
         tuple(charts),
     )
 
@@ -138,7 +138,7 @@ def _phases(recording: Recording, shown: Sequence[RecordedEpisode]) -> Figure:
 def _actions(recording: Recording) -> Figure:
     space = recording.action_space
     charts = []
-    for name in recording.action_columns[: 4 * MOST_LINES]:
+    for name in recording.action_columns[: 4 * MAX_LINES]:
         values = recording.columns[name].astype(float)
         if isinstance(space, spaces.Box):
             counts, edges = np.histogram(values, bins=BINS)
@@ -156,9 +156,9 @@ def _actions(recording: Recording) -> Figure:
         choices, counts = np.unique(values, return_counts=True)
         order = np.arange(len(choices))
         title = name
-        if len(choices) > MOST_CHOICES:
-            order = np.argsort(-counts, kind="stable")[:MOST_CHOICES]
-            title = f"{name}: the {MOST_CHOICES} most frequent of {len(choices)}"
+        if len(choices) > MAX_CHOICES:
+            order = np.argsort(-counts, kind="stable")[:MAX_CHOICES]
+            title = f"{name}: the {MAX_CHOICES} most frequent of {len(choices)}"
         start = int(np.min(space.start)) if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else 0
         names = recording.signals.actions if isinstance(space, spaces.Discrete) else ()
         labels = tuple(
@@ -167,16 +167,18 @@ def _actions(recording: Recording) -> Figure:
         )
         bars = ChartSeries(name, np.arange(len(order)), counts[order] / counts.sum())
         charts.append(AnalysisChart(title, "choice", "share of steps", "bars", (bars,), labels))
-    return Figure("actions", "Actions", "How often each was taken, over all recorded steps.", tuple(charts))
+    return Figure(
+        "actions", "Actions", "How often each action was taken, over all recorded steps.", tuple(charts)
+    )
 
 
 def _value(recording: Recording) -> Figure:
-    if not recording.tells_values:
+    if not recording.has_values:
         return Figure("value", "", "", ())
-    came, value = (recording.columns[name] for name in ("discounted_return_to_go", "value"))
-    every = max(1, len(value) // MOST_POINTS)
-    points = ChartSeries("steps", came[::every], value[::every])
-    explained = explained_variance(value, came)
+    returns, value = (recording.columns[name] for name in ("discounted_return_to_go", "value"))
+    every = max(1, len(value) // MAX_POINTS)
+    points = ChartSeries("steps", returns[::every], value[::every])
+    explained = explained_variance(value, returns)
     note = (
         f"The value estimate against the actual discounted return (gamma {recording.gamma:g}). It explains "
         f"{explained:.0%} of the variance. The estimate includes rewards after a time limit, the return does not."
@@ -188,16 +190,18 @@ def _value(recording: Recording) -> Figure:
 def _returns(recording: Recording) -> Figure:
     numbers = np.arange(1, len(recording.episodes) + 1)
     returns = ChartSeries("return", numbers, np.array(recording.rewards))
-    lengths = ChartSeries("length", numbers, np.array([float(one.length) for one in recording.episodes]))
+    lengths = ChartSeries(
+        "length", numbers, np.array([float(episode.length) for episode in recording.episodes])
+    )
     charts = (
         AnalysisChart("return", "episode", "", "bars", (returns,)),
         AnalysisChart("length", "episode", "steps", "bars", (lengths,)),
     )
-    return Figure("returns", "Returns", "Of every recorded episode.", charts)
+    return Figure("returns", "Returns", "Return and length of every recorded episode.", charts)
 
 
-def explained_variance(guess: Array, truth: Array) -> float:
+def explained_variance(predicted: Array, actual: Array) -> float:
     """Return 1 for a perfect prediction, 0 for the mean as prediction; NaN if the true values are constant."""
-    known = np.isfinite(guess)
-    spread = float(np.var(truth[known]))
-    return float("nan") if spread == 0 else 1.0 - float(np.var(truth[known] - guess[known])) / spread
+    known = np.isfinite(predicted)
+    variance = float(np.var(actual[known]))
+    return float("nan") if variance == 0 else 1.0 - float(np.var(actual[known] - predicted[known])) / variance

@@ -67,7 +67,7 @@ class Recording:
         return [episode.reward for episode in self.episodes]
 
     @property
-    def tells_values(self) -> bool:
+    def has_values(self) -> bool:
         return bool(np.isfinite(self.columns["value"]).any())
 
 

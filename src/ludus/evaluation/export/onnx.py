@@ -14,11 +14,11 @@ from ludus.evaluation.agreement import Run, write_checked
 from ludus.evaluation.export import Exported
 from ludus.evaluation.graph import (
     PolicyGraph,
-    blamed_on_the_model,
     capture,
+    export_errors,
     origin,
     policy_graph,
-    quietly,
+    silenced,
 )
 from ludus.evaluation.load import LoadedPolicy
 from ludus.types import Array
@@ -36,7 +36,7 @@ def export(policy: LoadedPolicy, path: Path) -> Exported:
         raise MissingExtra("export to ONNX", "export")
     graph, notes = policy_graph(policy)
     model = _model(graph)
-    _forget_sources(model)
+    _remove_source_locations(model)
     _name_batch_axis(model)
     for key, value in origin(policy).items():
         model.metadata_props.add(key=key, value=value)
@@ -44,7 +44,7 @@ def export(policy: LoadedPolicy, path: Path) -> Exported:
     agreement = write_checked(
         path, lambda to: to.write_bytes(model.SerializeToString()), _loader(graph, runtime), graph, policy
     )
-    inputs, outputs = graph.described()
+    inputs, outputs = graph.describe()
     notes = [
         f"checked with {runtime} {version(runtime)}: {agreement}",
         f"in:  {inputs}",
@@ -56,7 +56,7 @@ def export(policy: LoadedPolicy, path: Path) -> Exported:
 
 def _model(graph: PolicyGraph) -> Any:
     example = graph.example()
-    with blamed_on_the_model(graph), quietly(), torch.no_grad():
+    with export_errors(graph), silenced(), torch.no_grad():
         outputs = list(graph(*example))
         program = torch.onnx.export(
             capture(graph, example),
@@ -71,7 +71,7 @@ def _model(graph: PolicyGraph) -> Any:
         return program.model_proto
 
 
-def _forget_sources(model: Any) -> None:
+def _remove_source_locations(model: Any) -> None:
     """Remove the source locations that torch adds to every node, which contain paths of this machine."""
     graph = model.graph
     for part in (

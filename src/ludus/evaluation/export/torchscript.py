@@ -11,7 +11,7 @@ import torch
 
 from ludus.evaluation.agreement import Run, write_checked
 from ludus.evaluation.export import Exported
-from ludus.evaluation.graph import blamed_on_the_model, capture, origin, policy_graph, quietly
+from ludus.evaluation.graph import capture, export_errors, origin, policy_graph, silenced
 from ludus.evaluation.load import LoadedPolicy
 from ludus.types import Array
 
@@ -25,7 +25,7 @@ def export(policy: LoadedPolicy, path: Path) -> Exported:
     """Write the policy, load it back and compare. Raises UserError if it has no graph or the file differs."""
     graph, notes = policy_graph(policy)
     example = graph.example()
-    with blamed_on_the_model(graph), quietly(), torch.no_grad():
+    with export_errors(graph), silenced(), torch.no_grad():
         capture(
             graph, example
         )  # raises where a trace would silently be wrong: for example one branch of an `if`
@@ -33,12 +33,12 @@ def export(policy: LoadedPolicy, path: Path) -> Exported:
 
     def write(to: Path) -> None:
         file = io.BytesIO()  # with a path, torch would store its name in the archive
-        with quietly():
+        with silenced():
             _jit.save(traced, file, _extra_files={METADATA: json.dumps(origin(policy))})
         to.write_bytes(file.getvalue())
 
     agreement = write_checked(path, write, _load, graph, policy)
-    inputs, outputs = graph.described()
+    inputs, outputs = graph.describe()
     notes = [
         f"checked with torch {torch.__version__}: {agreement}",
         f"in:  {inputs}",
@@ -49,7 +49,7 @@ def export(policy: LoadedPolicy, path: Path) -> Exported:
 
 
 def _load(path: Path) -> Run:
-    with quietly():
+    with silenced():
         module = _jit.load(str(path))
 
     def run(inputs: tuple[Any, ...]) -> dict[str, Array]:

@@ -15,7 +15,7 @@ from ludus.evaluation.episode_trace import End, TraceStep
 from ludus.evaluation.policy_outputs import PolicyOutput
 from ludus.types import Array
 
-MOST_BARS = 8
+MAX_BARS = 8
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,9 @@ class PanelFeed:
             return "action", (Bar(self._name(chosen), float(chosen), "", 0.0, 1.0, True),)
         weights = np.array(output.weights)
         shown: list[int] = list(range(n))
-        if n > MOST_BARS:
+        if n > MAX_BARS:
             ranked = np.argsort(-np.nan_to_num(weights, nan=-np.inf), kind="stable")
-            shown = ranked[:MOST_BARS].tolist()
+            shown = ranked[:MAX_BARS].tolist()
             if chosen not in shown:
                 shown[-1] = chosen
         if output.weighing == "probability":

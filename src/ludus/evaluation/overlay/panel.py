@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 
 from ludus.evaluation.overlay import ink
-from ludus.evaluation.overlay.data import MOST_BARS, Bar, PanelData, Reading, number, signal_number
+from ludus.evaluation.overlay.data import MAX_BARS, Bar, PanelData, Reading, number, signal_number
 from ludus.types import Array
 
-BESIDE_WIDTH = 400
+RIGHT_WIDTH = 400
 LEAST_HEIGHT = 400  # of a picture with a panel at its side; a smaller one is enlarged
 LEAST_WIDTH = 560  # of a picture with a panel below it
 BELOW_HEIGHT = 270
@@ -19,11 +19,11 @@ _PAD, _GAP = 14, 18
 _TITLE, _LABEL, _BIG = 16, 12, 19
 _HEADER, _STATS, _HEADING = 42, 43, 18
 _BAR_ROW, _SIGNAL_ROW = 16, 16
-_LEAST_PLOT, _MOST_PLOT = 34, 96
+_LEAST_PLOT, _MAX_PLOT = 34, 96
 _SPARK, _NUMBER = 32, 46
 _ENDS = {"terminated": "ended", "truncated": "time is up", "cut": "cut"}
 
-Arrangement = Literal["beside", "below"]
+Arrangement = Literal["right", "below"]
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Panel:
         self, first: PanelData, width: int, height: int, arrangement: Arrangement, stride: int = 1
     ) -> None:
         self._width, self._height, self._stride = width, height, stride
-        place = self._beside if arrangement == "beside" else self._below
-        self._rows = min(MOST_BARS, max(len(first.bars), 1))
+        place = self._to_the_right if arrangement == "right" else self._below
+        self._rows = min(MAX_BARS, max(len(first.bars), 1))
         place(first)
         widest = max((ink.width(bar.label, _LABEL) for bar in first.bars), default=0)
         self._names = int(np.clip(widest + 10, 48, self._bars.width * 0.48))
@@ -71,7 +71,7 @@ class Panel:
 
     # Layout
 
-    def _beside(self, first: PanelData) -> None:
+    def _to_the_right(self, first: PanelData) -> None:
         inner = self._width - 2 * _PAD
         self._header = _Box(_PAD, _PAD - 4, inner)
         self._stats = self._cells(_Box(_PAD, _PAD + _HEADER, inner), 4)
@@ -83,7 +83,7 @@ class Panel:
         while rows and room - _HEADING - 8 - _SIGNAL_ROW * rows < _LEAST_PLOT + _HEADING:
             rows -= 1
         for_signals = _HEADING + _SIGNAL_ROW * rows + 8 if rows else 0
-        plot_height = int(np.clip(room - for_signals - _HEADING - 8, _LEAST_PLOT, _MOST_PLOT))
+        plot_height = int(np.clip(room - for_signals - _HEADING - 8, _LEAST_PLOT, _MAX_PLOT))
         self._plots = [
             _Box(_PAD + index * (half + _GAP), top + _HEADING, half, plot_height) for index in (0, 1)
         ]

@@ -33,8 +33,8 @@ _MARKS = {
 class LiveDisplay(ABC):
     """Shows `drawing` on `console` if it is a terminal, otherwise lines; `quiet` shows nothing."""
 
-    running: str
-    """The name of what runs: "runs" or "trials"."""
+    unit: str
+    """Name of the counted items: "runs" or "trials"."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         self._console = console
@@ -51,7 +51,7 @@ class LiveDisplay(ABC):
         return self.drawing()
 
     def stopping(self) -> None:
-        self._note = f"stopping: the {self.running} save first (Ctrl-C again to end at once)"
+        self._note = f"stopping: the {self.unit} save a checkpoint first (Ctrl-C again to end at once)"
         self._line(self._note)
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class LiveDisplay(ABC):
 class ComparisonDisplay(LiveDisplay):
     """Displays the progress of `run_comparison`."""
 
-    running = "runs"
+    unit = "runs"
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         super().__init__(console, quiet)
@@ -118,7 +118,7 @@ class ComparisonDisplay(LiveDisplay):
     def ended(self, task: Task, result: RunResult) -> None:
         self._watches.pop(task.name, None)
         self._results[task.name] = result
-        count = f"({sum(one.ended for one in self._results.values())}/{self._runs})"
+        count = f"({sum(result.ended for result in self._results.values())}/{self._runs})"
         if result.status == "failed":
             log = _log_of(task, result)
             self._print(Text.assemble("  ", ("failed", "bold red"), f"  {task.name}: {result.error}"))
@@ -141,12 +141,12 @@ class ComparisonDisplay(LiveDisplay):
         table.add_column("", no_wrap=True)
         for column in ("steps", "reward", "steps/s") if wide else ("steps", "reward"):
             table.add_column(column, justify="right", no_wrap=True)
-        for one in self._experiments:
-            table.add_row(*self._row(one, wide))
+        for experiment in self._experiments:
+            table.add_row(*self._row(experiment, wide))
         return Group(table, Text(), self._totals())
 
-    def _row(self, one: Experiment, wide: bool) -> list[Text]:
-        tasks = [Task(one, seed) for seed in one.seeds]
+    def _row(self, experiment: Experiment, wide: bool) -> list[Text]:
+        tasks = [Task(experiment, seed) for seed in experiment.seeds]
         results = [self._results[task.name] for task in tasks if task.name in self._results]
         watches = [self._watches[task.name] for task in tasks if task.name in self._watches]
         scores = [result.score for result in results if result.score is not None]
@@ -155,7 +155,7 @@ class ComparisonDisplay(LiveDisplay):
         speeds = [fps for watch in watches if (fps := watch.number("time/fps")) is not None]
         share = self._done(tasks) / len(tasks)
         row = [
-            Text(f"  {one.key}"),
+            Text(f"  {experiment.key}"),
             self._marks(tasks),
             progress_bar(share),
             Text(f"{steps:,}" if steps else ""),
@@ -177,7 +177,7 @@ class ComparisonDisplay(LiveDisplay):
         return marks
 
     def _totals(self) -> Text:
-        tasks = [Task(one, seed) for one in self._experiments for seed in one.seeds]
+        tasks = [Task(experiment, seed) for experiment in self._experiments for seed in experiment.seeds]
         ended = sum(result.ended for result in self._results.values())
         failed = sum(result.status == "failed" for result in self._results.values())
         elapsed = time.monotonic() - self._started

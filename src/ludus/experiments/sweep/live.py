@@ -21,7 +21,7 @@ _LOOKS = {"COMPLETE": "green", "PRUNED": "yellow", "FAIL": "bold red", "RUNNING"
 class SweepDisplay(LiveDisplay):
     """Displays the progress of `run_sweep`."""
 
-    running = "trials"
+    unit = "trials"
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         super().__init__(console, quiet)

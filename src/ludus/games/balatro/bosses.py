@@ -44,7 +44,7 @@ def blind_target(s: Any, blind: Any) -> Any:
 
 @kernel
 def reached(chips: Any, target: Any) -> Any:
-    """Return whether chips beat a blind. From ante 39 on the target is infinite here and NaN in the game: none do."""
+    """Return whether chips beat a blind. From ante 39 on never: the target is infinite, in the game NaN."""
     return chips >= target and not np.isinf(target)
 
 

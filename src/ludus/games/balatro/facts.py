@@ -50,7 +50,7 @@ _NAME_OF_KEY = {
 
 
 def name_of_key(key: str) -> str:
-    """Return the name that players know for a key; the key itself where it has none, as playing cards do."""
+    """Return the name that the game shows for a key; the key itself if it has no name, such as a playing card."""
     return _NAME_OF_KEY.get(key, key)
 
 

@@ -89,6 +89,6 @@ def make_board_game(config: GameConfig) -> BoardGame | None:
         return None
     if config.players not in (None, 2):
         raise UserError(
-            f"{config.id} cannot be played by {config.players}", where="players", fix="players: 2"
+            f"{config.id} cannot be played by {config.players} players", where="players", fix="players: 2"
         )
     return BoardGame(config.spec(), codec)

@@ -39,7 +39,7 @@ _SAME_NAME = (
     "grpc_timeout",
 )
 _PER_PLAYER = ("outfits", "super_art", "fighting_style", "ultimate_style", "speed_mode")
-_MOST_CHARACTERS = 3
+_MAX_CHARACTERS = 3
 _CALLS = ("EnvInit", "Reset", "Step", "Close")
 _STEP = "/interface.EnvServer/Step"
 _LARGEST_ANSWER = 4 * 1024 * 1024  # gRPC's limit in bytes
@@ -163,14 +163,14 @@ def _draw_team(names: list[str | None], info: Any, chance: np.random.Generator) 
         taken = name in team or info.char_homonymy_map.get(name) in team
         if not taken and name not in info.char_forbidden_list:
             team.append(name)
-    return tuple(team[:_MOST_CHARACTERS])
+    return tuple(team[:_MAX_CHARACTERS])
 
 
 def _env_settings(settings: DiambraSettings) -> Any:
     fields: dict[str, Any] = {name: getattr(settings, name) for name in _SAME_NAME}
     space = SpaceTypes.Value(settings.action_space)
     teams = [
-        tuple((team + [None] * _MOST_CHARACTERS)[:_MOST_CHARACTERS]) for team in players_characters(settings)
+        tuple((team + [None] * _MAX_CHARACTERS)[:_MAX_CHARACTERS]) for team in players_characters(settings)
     ]
     role = None if settings.role is None else Roles.Value(settings.role)
     if settings.n_players == 1:

@@ -54,20 +54,20 @@ def fight_duels(
     table = _table(next((policy for policy in loaded if policy is not None), None))
     try:
         players = [
-            _player(policy, name, table, seed + place)
-            for place, (policy, name) in enumerate(zip(loaded, (first, second), strict=True))
+            _player(policy, name, table, seed + seat)
+            for seat, (policy, name) in enumerate(zip(loaded, (first, second), strict=True))
         ]
-        rewards, ahead = [], []
+        rewards, leads = [], []
         for fight in range(fights):
             swapped = fight % 2 == 1
             outcome = play_simultaneously(table, players[::-1] if swapped else players, seed + fight // 2)
             rounds = float(table.info.get("rounds_ahead", 0.0))
             rewards.append(outcome.rewards[int(swapped)])
-            ahead.append(-rounds if swapped else rounds)
+            leads.append(-rounds if swapped else rounds)
     finally:
         table.close()
     tally = WinTally(
-        sum(one > 0 for one in ahead), sum(one == 0 for one in ahead), sum(one < 0 for one in ahead)
+        sum(lead > 0 for lead in leads), sum(lead == 0 for lead in leads), sum(lead < 0 for lead in leads)
     )
     return DuelResult(first, second, tally, tuple(rewards))
 

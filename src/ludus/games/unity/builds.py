@@ -68,37 +68,37 @@ class Builds:
 
     def __init__(self, build: BuildConfig, ports: list[int], indices: list[int]) -> None:
         self._build = build
-        self._places = list(zip(ports, indices, strict=True))
+        self._ports_and_ids = list(zip(ports, indices, strict=True))
         self._lock = threading.Lock()
         self._held, self._lifeline = os.pipe()  # each keeper ends its build when our end of the pipe closes
         self._processes: list[subprocess.Popen[bytes]] = []
         self._outputs: list[IO[bytes]] = []
-        for place in range(len(self._places)):
-            process, output = self._start(place)
+        for number in range(len(self._ports_and_ids)):
+            process, output = self._start(number)
             self._processes.append(process)
             self._outputs.append(output)
 
-    def exit_code(self, place: int) -> int | None:
+    def exit_code(self, number: int) -> int | None:
         """Return the exit code of a build; None while it runs."""
-        return self._processes[place].poll()
+        return self._processes[number].poll()
 
-    def output_tail(self, place: int) -> str:
+    def output_tail(self, number: int) -> str:
         """Return the end of the build's output."""
-        output = self._outputs[place]
+        output = self._outputs[number]
         with contextlib.suppress(OSError, ValueError):
             size = output.seek(0, os.SEEK_END)
             output.seek(max(0, size - _TAIL))
             return output.read().decode("utf-8", errors="replace").strip()
         return ""
 
-    def restart(self, place: int) -> None:
+    def restart(self, number: int) -> None:
         """End the build and start it again. It may take seconds: call it from a thread."""
         with self._lock:
             if self._lifeline < 0:
                 return
-            self._end([self._processes[place]])
-            self._outputs[place].close()
-            self._processes[place], self._outputs[place] = self._start(place)
+            self._end([self._processes[number]])
+            self._outputs[number].close()
+            self._processes[number], self._outputs[number] = self._start(number)
 
     def close(self) -> None:
         with self._lock:
@@ -111,8 +111,8 @@ class Builds:
             for output in self._outputs:
                 output.close()
 
-    def _start(self, place: int) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-        port, index = self._places[place]
+    def _start(self, number: int) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+        port, index = self._ports_and_ids[number]
         command = build_command(self._build, port, index)
         _log.info("starting Unity build %d: %s", index, " ".join(command))
         output = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the build

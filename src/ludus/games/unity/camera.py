@@ -11,7 +11,7 @@ import numpy as np
 from ludus.errors import MissingExtra
 from ludus.types import Array
 
-MOST_PIXELS = 4_096 * 4_096
+MAX_PIXELS = 4_096 * 4_096
 
 
 class ImageError(ValueError):
@@ -39,7 +39,7 @@ def _with_pillow(data: bytes, height: int | None, width: int | None, gray: bool)
 
     try:
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
-            if image.width * image.height > MOST_PIXELS:
+            if image.width * image.height > MAX_PIXELS:
                 raise ImageError(f"the image is too large: {image.width} x {image.height}")
             small = image.convert("L" if gray else "RGB")
             if height is not None and width is not None and small.size != (width, height):
@@ -55,7 +55,7 @@ def _with_av(data: bytes, height: int | None, width: int | None, gray: bool) -> 
     try:
         with av.open(io.BytesIO(data), "r") as container:
             stream = container.streams.video[0]
-            if stream.width * stream.height > MOST_PIXELS:
+            if stream.width * stream.height > MAX_PIXELS:
                 raise ImageError(f"the image is too large: {stream.width} x {stream.height}")
             frame = next(container.decode(stream))
             pixels: Any = frame.reformat(

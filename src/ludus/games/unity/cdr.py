@@ -52,7 +52,7 @@ _FORMATS = {
 _TYPE = re.compile(r"(?P<item>[A-Za-z][A-Za-z0-9_/]*)(?P<array>\[(?P<bound><=)?(?P<count>[0-9]*)\])?")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _LARGEST_ARRAY = 1 << 20
-_MOST_FIELDS = 2_000
+_MAX_FIELDS = 2_000
 _PADDING = 8  # bytes of zeros that a writer may add at the end
 
 
@@ -151,8 +151,8 @@ class _Compiler:
             key = f"{where}.{field}"
             path = f"{prefix}{field}"
             self._fields += 1
-            if self._fields > _MOST_FIELDS:
-                raise ConfigError(f"more than {_MOST_FIELDS:,} fields in one message", key=key)
+            if self._fields > _MAX_FIELDS:
+                raise ConfigError(f"more than {_MAX_FIELDS:,} fields in one message", key=key)
             if not _NAME.fullmatch(str(field)):
                 raise ConfigError(f"invalid field name '{field}'", key=key, fix="use letters, digits and _")
             item, count, bound, is_array = self._parse(str(kind), key)

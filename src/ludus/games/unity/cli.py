@@ -105,11 +105,11 @@ def launch(
             "the config has no Unity build", where=config, fix="set env.kwargs.build: {path: …}"
         )
     not_launched_reason(settings.build.model_copy(update={"launch": True}))
-    places = list(range(loaded.config.n_envs))
-    builds = Builds(settings.build, [settings.port + index for index in places], places)
-    output.print(f"{len(places)} builds running; Ctrl-C stops them. Train with: ludus train {config}")
+    indices = list(range(loaded.config.n_envs))
+    builds = Builds(settings.build, [settings.port + index for index in indices], indices)
+    output.print(f"{len(indices)} builds running; Ctrl-C stops them. Train with: ludus train {config}")
     try:
-        running = set(places)
+        running = set(indices)
         while running:
             time.sleep(0.5)
             for index in [index for index in running if builds.exit_code(index) is not None]:

@@ -37,7 +37,7 @@ class UnityEnv(gym.Env[Any, Array]):
         self._number: int | None = None
         borrowed = borrow(settings) if index is None else None
         if borrowed is not None:
-            self._simulators, self._place = borrowed
+            self._simulators, self._slot_index = borrowed
             return
         taken = _taken.setdefault(self._address, set())
         number = index or 0
@@ -48,15 +48,15 @@ class UnityEnv(gym.Env[Any, Array]):
                 fix="close that env first, or use another index",
             )
         self._simulators = Simulators(compiled, settings, 1, env_id=ENV_ID, first=number)
-        self._place, self._number = 0, number
+        self._slot_index, self._number = 0, number
         taken.add(number)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        played = self._simulators.reset({self._place: seed})[self._place]
-        if not self._simulators.slots[self._place].playing:  # not connected: wait for it, as a step does
+        played = self._simulators.reset({self._slot_index: seed})[self._slot_index]
+        if not self._simulators.slots[self._slot_index].playing:  # not connected: wait for it, as a step does
             played = self._play(self.action_space.sample())
         return played.obs, played.info
 
@@ -70,22 +70,22 @@ class UnityEnv(gym.Env[Any, Array]):
         """Return the camera image. UserError if the simulator sends none."""
         if self.render_mode is None:
             return None
-        picture = self._simulators.picture(self._place)
+        picture = self._simulators.picture(self._slot_index)
         if picture is None:
             raise UserError(
                 "the simulator does not send a camera image",
-                where=f"simulator at {self._simulators.addresses[self._place]}",
+                where=f"simulator at {self._simulators.addresses[self._slot_index]}",
                 fix="add a camera to the build; with the stand-in, use `ludus unity simulator --camera`",
             )
         return picture
 
     def close(self) -> None:
         if self._number is None:
-            slot = self._simulators.slots[self._place]
+            slot = self._simulators.slots[self._slot_index]
             slot.playing = slot.lent = False
             return
         self._simulators.close()
         _taken[self._address].discard(self._number)
 
     def _play(self, action: Array) -> SlotResult:
-        return self._simulators.step({self._place: action}, restart=False)[self._place]
+        return self._simulators.step({self._slot_index: action}, restart=False)[self._slot_index]

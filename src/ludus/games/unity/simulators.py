@@ -114,9 +114,9 @@ class Simulators:
         self._log_buffer.flush()
         return self._run(self._step(actions, restart))
 
-    def picture(self, place: int) -> Array | None:
+    def picture(self, index: int) -> Array | None:
         """Return the camera image of the last answer."""
-        return self.slots[place].episode.picture()
+        return self.slots[index].episode.picture()
 
     @property
     def closed(self) -> bool:
@@ -168,9 +168,9 @@ class Simulators:
         deadline = time.monotonic() + seconds
         pending = list(range(n))
         while pending and time.monotonic() < deadline:
-            await asyncio.gather(*(self.slots[place].endpoint.wait(0.2) for place in pending))
-            pending = [place for place in pending if not self.slots[place].endpoint.connected]
-            if any(self._build_ended(place) for place in pending):
+            await asyncio.gather(*(self.slots[index].endpoint.wait(0.2) for index in pending))
+            pending = [index for index in pending if not self.slots[index].endpoint.connected]
+            if any(self._build_ended(index) for index in pending):
                 break
         if not pending:
             return
@@ -195,26 +195,26 @@ class Simulators:
         return f", or `{' '.join(words)}`"
 
     async def _reset(self, seeds: Mapping[int, int | None]) -> dict[int, SlotResult]:
-        for place in seeds:
-            self.slots[place].playing = False
-        return await self._all({place: self._begin(place, seed) for place, seed in seeds.items()})
+        for index in seeds:
+            self.slots[index].playing = False
+        return await self._all({index: self._begin(index, seed) for index, seed in seeds.items()})
 
     async def _step(self, actions: Mapping[int, Array], restart: bool) -> dict[int, SlotResult]:
         while True:
             work = {
-                place: self._act(place, action, restart)
-                if self.slots[place].playing
-                else self._begin(place, None)
-                for place, action in actions.items()
+                index: self._act(index, action, restart)
+                if self.slots[index].playing
+                else self._begin(index, None)
+                for index, action in actions.items()
             }
             # each coroutine sends its request before it waits, so all requests are sent before any answer is read
             played = await self._all(work)
             if not actions or any(
-                not played[place].dropped or self.slots[place].playing for place in actions
+                not played[index].dropped or self.slots[index].playing for index in actions
             ):
                 return played
             await asyncio.wait(  # no simulator is connected
-                [asyncio.ensure_future(self.slots[place].endpoint.wait(1.0)) for place in actions],
+                [asyncio.ensure_future(self.slots[index].endpoint.wait(1.0)) for index in actions],
                 return_when=asyncio.FIRST_COMPLETED,
             )
 
@@ -226,17 +226,17 @@ class Simulators:
                 raise result
         return dict(zip(work, results, strict=True))  # type: ignore[arg-type]  # errors were raised above
 
-    async def _act(self, place: int, action: Array, restart: bool) -> SlotResult:
-        slot = self.slots[place]
+    async def _act(self, index: int, action: Array, restart: bool) -> SlotResult:
+        slot = self.slots[index]
         if slot.endpoint.connected and slot.endpoint.generation != slot.generation:
-            return self._record_loss(place, "has reconnected")  # the new connection does not have the episode
+            return self._record_loss(index, "has reconnected")  # the new connection does not have the episode
         started = time.perf_counter()
         try:
             answer = await self._call(slot, "step", self._guarded(slot, slot.episode.request, action))
             seconds = time.perf_counter() - started
             outcome = self._guarded(slot, slot.episode.step, action, answer)
         except Lost as lost:
-            return self._record_loss(place, str(lost))
+            return self._record_loss(index, str(lost))
         slot.obs, reward, terminated, truncated, info = outcome
         self.latency.add(seconds, slot.episode.seconds_inside)
         if not (terminated or truncated):
@@ -245,22 +245,22 @@ class Simulators:
         slot.playing = False
         if not restart:
             return SlotResult(final_obs, reward, terminated, truncated, info)
-        begun = await self._begin(place, None)
+        begun = await self._begin(index, None)
         # if it is lost during the reset, this episode still ends normally and the next step reports the loss
         return SlotResult(
             begun.obs, reward, terminated, truncated, begun.info, final_obs=final_obs, final_info=info
         )
 
-    async def _begin(self, place: int, seed: int | None) -> SlotResult:
+    async def _begin(self, index: int, seed: int | None) -> SlotResult:
         """Start an episode; if the simulator is not connected, return its last observation."""
-        slot = self.slots[place]
+        slot = self.slots[index]
         if not slot.endpoint.connected:
-            return self._record_loss(place, "is not connected")
+            return self._record_loss(index, "is not connected")
         try:
             answer = await self._call(slot, "reset", self._guarded(slot, slot.episode.reset_request, seed))
             slot.obs, info = self._guarded(slot, slot.episode.begin, answer)
         except Lost as lost:
-            return self._record_loss(place, str(lost))
+            return self._record_loss(index, str(lost))
         if slot.lost_since is not None:
             _log.info("simulator %d at %s is back", slot.endpoint.index, slot.endpoint.address)
             self.reconnected += 1
@@ -294,16 +294,16 @@ class Simulators:
 
     # Losses
 
-    def _record_loss(self, place: int, reason: str) -> SlotResult:
+    def _record_loss(self, index: int, reason: str) -> SlotResult:
         """Record a loss, or that it continues. SimulatorLost after too many losses, or if it takes too long."""
-        slot, settings = self.slots[place], self.settings
+        slot, settings = self.slots[index], self.settings
         endpoint = slot.endpoint
         slot.playing = False
         now = time.monotonic()
         if slot.lost_since is None:
             slot.lost_since, slot.loss_reason = now, reason
             self.losses += 1
-            words = self._build_exit(place)
+            words = self._build_exit(index)
             if self.losses > settings.reconnects:
                 raise self._lost_error(
                     slot,
@@ -315,13 +315,13 @@ class Simulators:
                 endpoint.index, endpoint.address, reason, words, self.losses, settings.reconnects,
             )  # fmt: skip
             if self._resources.builds is not None and not endpoint.connected:
-                self._loop.run_in_executor(None, self._resources.builds.restart, place)
+                self._loop.run_in_executor(None, self._resources.builds.restart, index)
         elif now - slot.lost_since > settings.reconnect_seconds:
             what = f"{slot.loss_reason}, and did not reconnect within {settings.reconnect_seconds:g} s"
-            raise self._lost_error(slot, what, self._build_exit(place))
+            raise self._lost_error(slot, what, self._build_exit(index))
         elif reason != "is not connected":  # it had reconnected, and is lost again
             slot.lost_since = None
-            return self._record_loss(place, reason)
+            return self._record_loss(index, reason)
         return SlotResult(slot.obs, dropped=True)
 
     def _lost_error(self, slot: Slot, what: str, words: str) -> SimulatorLost:
@@ -333,16 +333,16 @@ class Simulators:
             f"{self._compiled.use_case.name}, and that it can reach {endpoint.address}",
         )
 
-    def _build_ended(self, place: int) -> bool:
-        return self._resources.builds is not None and self._resources.builds.exit_code(place) is not None
+    def _build_ended(self, index: int) -> bool:
+        return self._resources.builds is not None and self._resources.builds.exit_code(index) is not None
 
-    def _build_exit(self, place: int) -> str:
+    def _build_exit(self, index: int) -> str:
         """Return exit code and output of the build, if Ludus started it and it has ended."""
-        if not self._build_ended(place):
+        if not self._build_ended(index):
             return ""
         assert self._resources.builds is not None
-        words = self._resources.builds.output_tail(place)
-        code = self._resources.builds.exit_code(place)
+        words = self._resources.builds.output_tail(index)
+        code = self._resources.builds.exit_code(index)
         return f"; the build ended with code {code}" + (f" and this output:\n{words}\n" if words else "")
 
 

@@ -56,7 +56,7 @@ class UnityVectorEnv(VectorBackend):
     @property
     def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]  # as Gymnasium's own
         """The seed of each env's last seeded reset, -1 without one. The simulators draw the random numbers."""
-        return tuple(self._seeds.get(place, -1) for place in range(self.num_envs))
+        return tuple(self._seeds.get(index, -1) for index in range(self.num_envs))
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -68,13 +68,13 @@ class UnityVectorEnv(VectorBackend):
         self._require_open()
         seeds = seed_per_env(seed, self.num_envs)
         chosen, _ = split_reset_mask(options, self.num_envs)
-        own = {place: seeds[place] for place in self._own_indices() if chosen is None or chosen[place]}
-        self._seeds.update({place: one for place, one in own.items() if one is not None})
+        own = {index: seeds[index] for index in self._own_indices() if chosen is None or chosen[index]}
+        self._seeds.update({index: one for index, one in own.items() if one is not None})
         played = self.simulators.reset(own)
         infos: dict[str, Any] = {}
-        for place, part in played.items():
+        for index, part in played.items():
             if part.info:
-                infos = self._add_info(infos, part.info, place)
+                infos = self._add_info(infos, part.info, index)
         return self._observations(), infos
 
     def step(self, actions: Any) -> StepResult:
@@ -83,18 +83,18 @@ class UnityVectorEnv(VectorBackend):
         if rows.shape != self.action_space.shape:
             raise ValueError(f"expected actions of shape {self.action_space.shape}, got {rows.shape}")
         own = self._own_indices()
-        played = self.simulators.step({place: rows[place] for place in own})
+        played = self.simulators.step({index: rows[index] for index in own})
         rewards = np.zeros(self.num_envs)
         terminated = np.zeros(self.num_envs, dtype=np.bool_)
         truncated = np.zeros(self.num_envs, dtype=np.bool_)
         dropped = np.ones(self.num_envs, dtype=np.bool_)
         infos: dict[str, Any] = {}
-        for place, part in played.items():
-            rewards[place] = part.reward
-            terminated[place] = part.terminated
-            truncated[place] = part.truncated
-            dropped[place] = part.dropped
-            infos = self._add_infos(infos, place, part)
+        for index, part in played.items():
+            rewards[index] = part.reward
+            terminated[index] = part.terminated
+            truncated[index] = part.truncated
+            dropped[index] = part.dropped
+            infos = self._add_infos(infos, index, part)
         if dropped.any():
             infos["dropped"] = dropped
             infos.pop("_dropped", None)  # an info of a hook with that name would hide it
@@ -103,7 +103,7 @@ class UnityVectorEnv(VectorBackend):
     def render(self) -> tuple[Any, ...]:
         """Return the camera image of every env; None for a simulator that sends none."""
         self._require_open()
-        return tuple(self.simulators.picture(place) for place in range(self.num_envs))
+        return tuple(self.simulators.picture(index) for index in range(self.num_envs))
 
     def take_metrics(self) -> Metrics:
         """Return the response times of simulators since the last call, and how often one was lost so far."""
@@ -114,13 +114,13 @@ class UnityVectorEnv(VectorBackend):
         self.simulators.close()
 
     def _own_indices(self) -> list[int]:
-        return [place for place, slot in enumerate(self.simulators.slots) if not slot.lent]
+        return [index for index, slot in enumerate(self.simulators.slots) if not slot.lent]
 
-    def _add_infos(self, infos: dict[str, Any], place: int, part: SlotResult) -> dict[str, Any]:
+    def _add_infos(self, infos: dict[str, Any], index: int, part: SlotResult) -> dict[str, Any]:
         if part.final_info is not None:
             final = {"final_obs": part.final_obs, "final_info": part.final_info}
-            infos = self._add_info(infos, final, place)
-        return self._add_info(infos, part.info, place) if part.info else infos
+            infos = self._add_info(infos, final, index)
+        return self._add_info(infos, part.info, index) if part.info else infos
 
     def _observations(self) -> Observation:
         rows = [slot.obs for slot in self.simulators.slots]

@@ -1,7 +1,7 @@
 """Credit for turns: from rewards to advantages. Small pure functions over lists of turns.
 
-A seat's turns in one match are one episode. The reward of a turn is what the env gave for it and what the step
-transforms add; the last turn has the rest of the game's result. A game that was cut off is over like any other.
+A seat's turns in one match are one episode. The reward of a turn is the env's reward plus that of the step
+transforms; the last turn also has the rest of the game's result. A game that was cut off counts as finished.
 """
 
 from __future__ import annotations
@@ -102,5 +102,5 @@ def group_advantages(
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Return the mean; exactly the value when all are equal."""
+    """Return the mean; exactly the value if all are equal."""
     return values[0] if min(values) == max(values) else sum(values) / len(values)

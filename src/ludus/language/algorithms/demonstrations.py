@@ -1,6 +1,6 @@
-"""Pairs to learn from before the first game: what a bot would do in states of its games, or a CSV file.
+"""Observation-action pairs for the supervised start: moves of a bot in its games, or a CSV file.
 
-Prompts are made by the same templates as in play, and completions end with the token at which the model stops.
+Prompts use the same templates as in play, and completions end with the end-of-sequence token.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def demonstrations(
     longest_prompt: int,
     streams: Streams,
 ) -> list[Demonstration]:
-    """`settings.pairs` pairs at most, as `settings.source` has them.
+    """Return at most `settings.pairs` pairs from `settings.source`.
 
-    Raises UserError, or ConfigError, for a bot or file that is not there, a bot that does not play one of the games,
+    Raises UserError, or ConfigError, for a bot or file that does not exist, a bot that does not play one of the games,
     a file without its columns, and completions that a game would not read back.
     """
     source, bots = settings.source, bot_names()
@@ -57,7 +57,7 @@ def demonstrations(
     else:
         hint = nearest(source, bots)
         raise ConfigError(
-            f"'{source}' is neither a bot nor a CSV file that is there",
+            f"'{source}' is neither a bot nor an existing CSV file",
             key="warmup.source",
             fix=f"did you mean '{hint}'?" if hint else f"bots: {', '.join(bots)}; or the path of a CSV",
         )
@@ -66,7 +66,7 @@ def demonstrations(
     for table, observed, completion in shown[: settings.pairs]:
         text = table.template.render(observed, tokenizer)
         if source in bots and table.template.opens_thought(tokenizer):
-            completion = f"{THOUGHT_ENDS}\n\n{completion}"  # a move inside a thought would not be played
+            completion = f"{THOUGHT_ENDS}\n\n{completion}"  # a move inside <think> would not be played
         keep = len(tokenizer.encode(lasting_beginning(text, observed)))
         prompt = fit_prompt(tuple(tokenizer.encode(text)), keep, longest_prompt) or (tokenizer.start_id,)
         pairs.append(Demonstration(prompt, (*tokenizer.encode(completion), end)))
@@ -74,23 +74,23 @@ def demonstrations(
 
 
 def stop_token(tokenizer: Tokenizer) -> int:
-    """The token that ends a turn where the model has several at which it stops."""
+    """Return the token that ends a turn, if the model has several stop tokens."""
     for name in ENDS_OF_TURN:
         ids = tokenizer.encode(name)
         if len(ids) == 1 and ids[0] in tokenizer.stop_ids:
             return ids[0]
     if not tokenizer.stop_ids:
-        raise UserError("the model has no token at which it stops", where="language.model")
+        raise UserError("the model has no end-of-sequence token", where="language.model")
     return min(tokenizer.stop_ids)
 
 
 def completion_for(action: str, extractor: Extractor, game: str) -> str:
-    """A completion from which `extractor` reads `action`; ConfigError where none of the usual forms does."""
+    """Return a completion from which `extractor` reads `action`. ConfigError if no usual form works."""
     for text in (action, f"\\boxed{{{action}}}", f"[{action}]"):
         if extractor(text) == (action, True):
             return text
     raise ConfigError(
-        f"no completion is known from which the extraction of {game} reads '{action}'",
+        f"cannot write a completion from which the extraction of {game} reads '{action}'",
         key="games.train.extract",
         fix="use brackets, boxed, last-line or whole; or warm up from a CSV of whole completions",
     )
@@ -131,7 +131,7 @@ def _written(tables: Sequence[GameSetup], path: Path, most: int) -> list[tuple[G
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(
-            f"the pairs cannot be read: {reason}", where=str(path), fix="check warmup.source"
+            f"cannot read the pairs: {reason}", where=str(path), fix="check warmup.source"
         ) from None
     missing = [name for name in _COLUMNS if name not in columns]
     if missing:
@@ -148,7 +148,7 @@ def _written(tables: Sequence[GameSetup], path: Path, most: int) -> list[tuple[G
     for number, row in enumerate(rows, start=1):
         game, seat = row.get("game") or tables[0].game, row.get("seat") or "0"
         if not row["action"] or row["observation"] is None:
-            raise UserError(f"pair {number} lacks its action", where=str(path), fix="complete or remove it")
+            raise UserError(f"pair {number} has no action", where=str(path), fix="complete or remove it")
         if game not in by_game:
             raise UserError(
                 f"pair {number} is of '{game}', which this run does not play",
@@ -156,14 +156,16 @@ def _written(tables: Sequence[GameSetup], path: Path, most: int) -> list[tuple[G
                 fix=f"its games: {', '.join(by_game)}",
             )
         if not seat.isdecimal() or len(seat) > 3:
-            raise UserError(f"pair {number} has the seat '{seat}'", where=str(path), fix="a number from 0 on")
+            raise UserError(
+                f"invalid seat '{seat}' in pair {number}", where=str(path), fix="a number from 0 on"
+            )
         observed = Observed(row["observation"], row["observation"], "", int(seat))
         found.append((by_game[game], observed, row["action"]))
     return found
 
 
 def _lines(file: TextIO) -> Iterator[str]:
-    """The lines of `file`; csv.Error for one that no memory need hold."""
+    """Yield the lines of `file`; csv.Error for a line that is too long."""
     while line := file.readline(_LONGEST_LINE):
         if len(line) == _LONGEST_LINE:
             raise csv.Error(f"a line has more than {_LONGEST_LINE:,} characters")

@@ -1,8 +1,8 @@
 """Group relative policy optimisation (Shao et al., 2024), by default without the biases that Dr. GRPO (Liu et al.,
 2025) found: no division by the group's deviation, and a constant length.
 
-A turn is compared with others sampled from the same state (`games.branch`), so that no value has to be learnt;
-`group_advantages` has the rule for the turns after it.
+A turn is compared with others sampled from the same state (`games.branch`), so no value function is needed.
+`group_advantages` describes the later turns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class GRPOHyperparameters(ClippedHyperparameters):
 
 
 class GRPO(LanguageLearner[GRPOHyperparameters]):
-    usual_sampling: ClassVar[tuple[str, ...]] = ()  # a group that teaches nothing must stay at zero
+    usual_sampling: ClassVar[tuple[str, ...]] = ()  # a group without differences must stay at zero
 
     def assign_credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
         returns = discounted_returns(turns, self.h.gamma(fraction))

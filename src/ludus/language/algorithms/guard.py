@@ -1,9 +1,9 @@
-"""The guard against collapse: sees a run's metrics update by update and says when the policy has gone bad.
+"""The collapse guard: checks the metrics of every update and reports when the policy has collapsed.
 
 Self-play can narrow until the model repeats one game, forgets how to move, or wins only against itself. Each limit
-of the config watches one sign of it. A limit has to be passed in several measurements in a row, and a measurement
-that an update does not have changes nothing. What has not been on the good side of its limit yet has not collapsed
-either: a model that still learns how to move is left to learn it.
+of the config checks one symptom. A limit must be exceeded in several consecutive measurements; updates without the
+measurement do not count. A metric that was never within its limit does not count as a collapse: a model that is still
+learning to make valid moves is left alone.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ NGRAM = 2
 
 @dataclass(frozen=True)
 class Verdict:
-    """The state of the run as the guard sees it. `reason` names the limits that were passed, with their values."""
+    """The guard's judgement. `reason` names the exceeded limits, with their values."""
 
     state: Literal["healthy", "suspicious", "collapsed"]
     reason: str = ""
 
 
 class CollapseGuard:
-    """Watches one run. `rollbacks` counts how often it went back."""
+    """Guard of one run. `rollbacks` counts its rollbacks."""
 
     def __init__(self, settings: GuardConfig) -> None:
         self.settings = settings
@@ -49,11 +49,11 @@ class CollapseGuard:
 
     @property
     def bad_for(self) -> int:
-        """Updates since all that is on the bad side of its limit now was last measured on the good side."""
+        """Number of updates since the metrics that now exceed their limits were last within them."""
         return max((self._since_well.get(name, n) for name, n in self._in_a_row.items()), default=0)
 
     def watch(self, metrics: Metrics) -> Verdict:
-        """Judge by the metrics of one update, with those of the evaluation before it where there was one."""
+        """Check the metrics of one update, and those of the evaluation before it if there was one."""
         reasons = []
         self._since_well = {name: updates + 1 for name, updates in self._since_well.items()}
         for name, bad in self._passed(metrics).items():
@@ -75,7 +75,7 @@ class CollapseGuard:
         return self.rollbacks <= self.settings.rollbacks
 
     def state_dict(self) -> dict[str, Any]:
-        """Return its memory as plain data."""
+        """Return the state as plain data."""
         return {
             "rollbacks": self.rollbacks,
             "in_a_row": dict(self._in_a_row),
@@ -85,7 +85,7 @@ class CollapseGuard:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         self.rollbacks = int(state["rollbacks"])
         self._in_a_row = {name: int(count) for name, count in state["in_a_row"].items()}
         self._best = {name: float(score) for name, score in state["best"].items()}
@@ -93,7 +93,7 @@ class CollapseGuard:
         self._since_well = {name: int(updates) for name, updates in state.get("since_well", {}).items()}
 
     def _passed(self, metrics: Metrics) -> dict[str, str | None]:
-        """For every measurement that `metrics` has: how it passes its limit, or None."""
+        """Return, for every measurement in `metrics`, how it exceeds its limit, or None."""
         s = self.settings
         limits = [
             (ENTROPY, s.entropy, -1),

@@ -76,5 +76,5 @@ class ValuedHyperparameters(LanguageHyperparameters):
 
 
 def check(config: TrainerConfig, h: LanguageHyperparameters) -> None:
-    """ConfigError, or UnknownName, where a language config names what there is not."""
+    """Raise ConfigError or UnknownName if a language config names something that does not exist."""
     Transforms(config.rewards)

@@ -57,7 +57,7 @@ def learner_names(number: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class LanguageContext:
-    """The parts a language learner is built from.
+    """The parts from which a language learner is built.
 
     `learners` are the players that learn; each has an adapter of its name in `model`. `start` is the adapter that
     KL divergences are taken from; None: the base weights.
@@ -71,10 +71,10 @@ class LanguageContext:
     streams: Streams
     start: str | None = None
     watch_kl: bool = False
-    """Measure the divergence from the start where it is no part of the loss."""
+    """Measure the divergence from the start even if it is not part of the loss."""
     peers: Peers = ALONE
     playing: LanguageModel | None = None
-    """The whole model that plays where `model` is sharded; it gets the weights after every update."""
+    """The unsharded model that plays, if `model` is sharded; it gets the weights after every update."""
 
     @classmethod
     def of(
@@ -86,7 +86,7 @@ class LanguageContext:
         peers: Peers = ALONE,
         playing: LanguageModel | None = None,
     ) -> LanguageContext:
-        """As `config` says; the model has the learners' adapters."""
+        """Return the context for `config`; the model has the learners' adapters."""
         assert config.language is not None
         names = learner_names(config.language.learners)
         return cls(
@@ -120,13 +120,13 @@ class LanguageContext:
 
     @property
     def whole_model(self) -> LanguageModel:
-        """The model that this process can compute with alone."""
+        """The model that this process can use without the other ranks."""
         return self.model if self.playing is None else self.playing
 
 
 @dataclass(frozen=True)
 class Credit:
-    """An advantage for each turn; what its value should have been, where values are learnt; figures about both."""
+    """Advantages of the turns, value targets if there is a value head, and metrics about both."""
 
     advantages: list[float]
     targets: list[float] | None = None
@@ -135,7 +135,7 @@ class Credit:
 
 @dataclass
 class TurnSamples:
-    """One learner's turns, and what is known of their tokens; flat tensors hold all tokens, turn after turn."""
+    """One learner's turns and the data of their tokens; flat tensors contain all tokens, turn after turn."""
 
     turns: Sequence[Turn]
     behaviour: Tensor
@@ -175,36 +175,38 @@ TOKEN_STATISTICS = ("entropy", "approx_kl", "clip_fraction", "importance_weight"
 
 
 class LanguageLearner(ABC, Generic[H]):
-    """Owns the learning adapters' optimizers. Algorithms differ in `assign_credit` and in their hyperparameters."""
+    """Base of language algorithms; owns the optimizers. Algorithms differ in `assign_credit` and hyperparameters."""
 
     usual_sampling: ClassVar[tuple[str, ...]] = ("center_by_env",)
-    """The sampling transforms where the config names none."""
+    """Default sampling transforms."""
 
-    def __init__(self, place: LanguageContext, hyperparams: H) -> None:
-        self.place = place
-        self.peers = place.peers
+    def __init__(self, context: LanguageContext, hyperparams: H) -> None:
+        self.context = context
+        self.peers = context.peers
         self.h = hyperparams
-        self.policy: Any = place.whole_model
-        self.step_gate = StepGate(place.device)
-        self.stops_between_steps = place.peers.size == 1  # several ranks take every step together
+        self.policy: Any = context.whole_model
+        self.step_gate = StepGate(context.device)
+        self.stops_between_steps = context.peers.size == 1  # several ranks take every step together
         self.before_step: Callable[[], None] = lambda: None
         """Called before each pass of an update. It may raise UpdateStopped."""
-        self.transforms = Transforms(place.rewards, self.usual_sampling)
+        self.transforms = Transforms(context.rewards, self.usual_sampling)
         self.rate_scale = 1.0
         """Factor of the learning rates; the collapse guard lowers it."""
         hidden = hyperparams.value_net_arch if isinstance(hyperparams, ValuedHyperparameters) else None
-        self.students = {name: Student(name, place.model, hidden, place.device) for name in place.learners}
-        self._shuffle = place.streams.numpy("minibatches")
-        self._told = False
+        self.students = {
+            name: Student(name, context.model, hidden, context.device) for name in context.learners
+        }
+        self._shuffle = context.streams.numpy("minibatches")
+        self._weights_sent = False
         """True once the peers have the weights and memory of this process."""
-        self._start_told = False
-        self._temperature = place.language.sampler.temperature
+        self._start_sent = False
+        self._temperature = context.language.sampler.temperature
 
     @abstractmethod
     def assign_credit(self, turns: Sequence[Turn], values: Sequence[float], fraction: float) -> Credit:
         """Return the advantages of `turns`. `values` are those of the value head; empty without one."""
 
-    # What a trainer asks of a learner
+    # The interface of a learner
 
     def credit(self, experience: Turns, fraction: float) -> TurnBatch:
         """Return every learner's own turns with rewards and advantages; `fraction` of the run is done.
@@ -236,7 +238,7 @@ class LanguageLearner(ABC, Generic[H]):
         return batch.metrics | _merged(found)
 
     def publish(self) -> None:
-        """Give the learnt weights to the model that plays, where that is another one than the one that learns."""
+        """Copy the learnt weights to the model that plays, if it is a separate model."""
         if self.peers.sharded:
             self.gather_weights()
 
@@ -258,12 +260,12 @@ class LanguageLearner(ABC, Generic[H]):
         }
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything but the adapters, for `learner.safetensors`."""
+        """Return all tensors except the adapters, for `learner.safetensors`."""
         return self.gather() if self.peers.sharded else self._tensors()
 
     @on_all_ranks
     def gather(self) -> dict[str, Tensor]:
-        """`tensors` of which every peer has a part."""
+        """Return the `tensors` that are sharded among the peers."""
         return self._tensors()
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -274,7 +276,7 @@ class LanguageLearner(ABC, Generic[H]):
         }
 
     def values(self) -> dict[str, Any]:
-        """Counters and what the transforms have learnt, for `state.json`."""
+        """Return counters and the state of the transforms, for `state.json`."""
         return {
             "students": {name: {"updates": student.updates} for name, student in self.students.items()},
             "transforms": self.transforms.state_dict(),
@@ -282,10 +284,10 @@ class LanguageLearner(ABC, Generic[H]):
         }
 
     def load(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Take up what `tensors` and `values` gave. The adapters are the model's to load, and have been."""
+        """Restore the results of `tensors` and `values`. The model has already loaded the adapters."""
         weights = self._weights() if self.peers.leads else {}
         self.restore(weights, tensors, values)
-        self._told = self.peers.leads
+        self._weights_sent = self.peers.leads
 
     @on_all_ranks
     def restore(
@@ -293,7 +295,7 @@ class LanguageLearner(ABC, Generic[H]):
     ) -> None:
         """`load`, the learners' `weights` included; none where the model has them."""
         for name, own in weights.items():
-            self.place.model.load_adapter_tensors(name, own)
+            self.context.model.load_adapter_tensors(name, own)
         for name, student in self.students.items():
             student.load(with_prefix(tensors, name), values["students"][name])
         self.transforms.load_state_dict(values["transforms"])
@@ -302,14 +304,14 @@ class LanguageLearner(ABC, Generic[H]):
     @on_all_ranks
     def go_back(self, name: str, weights: Mapping[str, Tensor]) -> None:
         """Roll learner `name` back to earlier `weights` of its own: a new version, with new optimizer states."""
-        self.place.model.load_adapter_tensors(name, weights)
+        self.context.model.load_adapter_tensors(name, weights)
         self.students[name].restart()
         self._gather_weights()
 
     @on_all_ranks
     def take_start(self, weights: dict[str, Tensor]) -> None:
-        """Have the adapter that divergences are taken from; the model that plays has it from the league."""
-        model, name, adapter = self.place.model, self.place.start, self.place.language.adapter
+        """Add the adapter from which divergences are measured; the model that plays has it from the league."""
+        model, name, adapter = self.context.model, self.context.start, self.context.language.adapter
         assert name is not None
         if name not in model.adapters:
             model.add_adapter(name, None if adapter is None else adapter.without_start())
@@ -327,50 +329,52 @@ class LanguageLearner(ABC, Generic[H]):
     @on_all_ranks
     def compare(self, name: str, turns: Sequence[Turn]) -> Metrics:
         """See `agreement`."""
-        exact = self.place.language.sampler.top_p == 1.0
-        theirs = _flat([turn.log_probs if exact else turn.raw_log_probs for turn in turns], self.place.device)
+        exact = self.context.language.sampler.top_p == 1.0
+        theirs = _flat(
+            [turn.log_probs if exact else turn.raw_log_probs for turn in turns], self.context.device
+        )
         ours = self._look(name, turns, range(len(turns)), self._temperature if exact else 1.0)[0]
         gaps = (ours - theirs).abs()
         if not len(gaps):
             return {}
         return {"train/log_prob_gap": float(gaps.mean()), "train/log_prob_gap_max": float(gaps.max())}
 
-    # Within
+    # Internal
 
     def _weights(self) -> dict[str, dict[str, Tensor]]:
-        model = self.place.whole_model
+        model = self.context.whole_model
         return {name: sendable(model.adapter_tensors(name)) for name in self.students}
 
     def _inform_peers(self, fraction: float) -> None:
-        """Give the peers what they cannot know. What follows they do as it is done here."""
+        """Send the peers the state that they do not have yet. They repeat all later steps."""
         if not self.peers.leads:
             return
-        if not self._told:
+        if not self._weights_sent:
             self.load(self.tensors(), self.values())
-        start, model = self.place.start, self.place.whole_model
-        if (self.h.kl_coef(fraction) > 0 or self.place.watch_kl) and not self._start_told and start:
+        start, model = self.context.start, self.context.whole_model
+        if (self.h.kl_coef(fraction) > 0 or self.context.watch_kl) and not self._start_sent and start:
             self.take_start(sendable(model.adapter_tensors(start)))
-            self._start_told = True
+            self._start_sent = True
 
     @on_all_ranks
     def gather_weights(self) -> None:
-        """Give the model that plays the whole of the weights that ranks hold in parts."""
+        """Gather sharded weights into the model that plays."""
         self._gather_weights()
 
     def _gather_weights(self) -> None:
         if not self.peers.sharded:
             return
         for name in self.students:
-            learnt = self.place.model.adapter_tensors(name)
-            if self.place.playing is not None:
-                self.place.playing.load_adapter_tensors(name, learnt)
+            learnt = self.context.model.adapter_tensors(name)
+            if self.context.playing is not None:
+                self.context.playing.load_adapter_tensors(name, learnt)
 
     def _passes(self, turns: Sequence[Turn], chosen: Sequence[int]) -> Iterator[tuple[Pass, bool]]:
-        """This learner's share of the turns `chosen`, packed into passes; and whether a pass counts.
+        """Yield the passes of this rank's share of the turns `chosen`, each with whether it counts.
 
-        Peers gather weights that are sharded at once: who has fewer passes than another repeats one for nothing.
+        Ranks gather sharded weights together, so a rank with fewer passes repeats one that does not count.
         """
-        budget, device = self.place.language.tokens_per_step, self.place.device
+        budget, device = self.context.language.tokens_per_step, self.context.device
         lengths = [len(turns[i].prompt) + len(turns[i].completion) for i in chosen]
         shares = self.peers.share(chosen, lengths)
         own = pack(turns, shares[self.peers.rank], budget, device)
@@ -426,7 +430,7 @@ class LanguageLearner(ABC, Generic[H]):
         return metrics
 
     def _samples(self, batch: StudentBatch) -> TurnSamples:
-        device, turns, returns = self.place.device, batch.turns, batch.returns
+        device, turns, returns = self.context.device, batch.turns, batch.returns
 
         def tensor(numbers: Sequence[float]) -> Tensor:
             return torch.tensor(numbers, dtype=torch.float32, device=device)
@@ -442,7 +446,7 @@ class LanguageLearner(ABC, Generic[H]):
         )
 
     def _learn(self, student: Student, samples: TurnSamples, fraction: float) -> Metrics:
-        """All epochs over the minibatches; mean metrics of their steps and tokens."""
+        """Run all epochs over the minibatches; return mean metrics of steps and tokens."""
         h, n = self.h, len(samples.turns)
         epochs = h.n_epochs if isinstance(h, ClippedHyperparameters) else 1
         useful = self._useful(samples, fraction)
@@ -450,11 +454,11 @@ class LanguageLearner(ABC, Generic[H]):
         if clipped and samples.proximal is None and (epochs > 1 or n > h.mini_batch_size):
             samples.proximal = self._look(student.name, samples.turns, useful, self._temperature)[0]
         in_loss = h.kl_coef(fraction) > 0
-        if in_loss or self.place.watch_kl:
-            samples.start = self._look(self.place.start, samples.turns, useful, self._temperature)[0]
+        if in_loss or self.context.watch_kl:
+            samples.start = self._look(self.context.start, samples.turns, useful, self._temperature)[0]
         self.step_gate.release()
-        step_sums = torch.zeros(len(STEP_STATISTICS), device=self.place.device)
-        token_sums = torch.zeros(len(TOKEN_STATISTICS), device=self.place.device)
+        step_sums = torch.zeros(len(STEP_STATISTICS), device=self.context.device)
+        token_sums = torch.zeros(len(TOKEN_STATISTICS), device=self.context.device)
         wanted = set(useful)
         for _ in range(epochs):
             order = self._shuffle.permutation(n).tolist()
@@ -467,12 +471,12 @@ class LanguageLearner(ABC, Generic[H]):
             self.step_gate.check()
         except NotFinite as error:
             raise NotFinite(_with_cause(str(error), samples)) from None
-        self.peers.add_up(step_sums[:2])  # losses; the norm and the steps are everybody's
+        self.peers.add_up(step_sums[:2])  # losses; the norm and the steps are equal on all ranks
         self.peers.add_up(token_sums)
         return _means(step_sums.tolist(), token_sums.tolist(), student, clipped, samples)
 
     def _useful(self, samples: TurnSamples, fraction: float) -> list[int]:
-        """The turns that any part of the loss depends on."""
+        """Return the turns on which any part of the loss depends."""
         everything = isinstance(self.h, ValuedHyperparameters)
         regularised = self.h.kl_coef(fraction) > 0 or self.h.ent_coef(fraction) > 0
         return [
@@ -491,18 +495,18 @@ class LanguageLearner(ABC, Generic[H]):
         step_sums: Tensor,
         token_sums: Tensor,
     ) -> None:
-        """One optimizer step by the turns `chosen` of a minibatch of `n_turns`, in as many passes as it takes."""
-        language = self.place.language
+        """Take one optimizer step on the turns `chosen` of a minibatch of `n_turns`, in several passes if needed."""
+        language = self.context.language
         max_norm = None if self.h.max_grad_norm is None else self.h.max_grad_norm(fraction)
         shares = share_of_tokens(
             samples.lengths, n_turns, self.h.length_norm, language.sampler.max_new_tokens
         )
         student.zero_grad()
-        losses = torch.zeros(2, device=self.place.device)
-        whole = torch.zeros((), device=self.place.device)
+        losses = torch.zeros(2, device=self.context.device)
+        whole = torch.zeros((), device=self.context.device)
         for batch, counts in self._passes(samples.turns, chosen):
             scored = score(
-                self.place.model,
+                self.context.model,
                 batch,
                 adapter=student.name,
                 temperature=self._temperature,
@@ -518,8 +522,8 @@ class LanguageLearner(ABC, Generic[H]):
             losses[0] += policy_loss
             if student.head is not None and samples.returns is not None:
                 assert isinstance(self.h, ValuedHyperparameters)
-                of_turns = torch.tensor(batch.turns, device=self.place.device)
-                # to the model a turn's value counts as much as one of its tokens
+                of_turns = torch.tensor(batch.turns, device=self.context.device)
+                # in the model's gradient, a turn's value counts as much as one of its tokens
                 reaching = self.h.vf_coef(fraction) * n_turns * shares[of_turns]
                 values = student.head(scored.states, reaching)
                 off = (values - samples.returns[of_turns]).square() * samples.weights[of_turns]
@@ -542,7 +546,7 @@ class LanguageLearner(ABC, Generic[H]):
         fraction: float,
         token_sums: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """The sum over a pass's tokens of policy loss, KL and entropy bonus; and of the policy loss alone."""
+        """Return the sum of policy loss, KL and entropy bonus over a pass's tokens, and that of the policy loss."""
         h = self.h
         behaviour = samples.behaviour[batch.index]
         advantages = (samples.advantages * samples.weights)[batch.owner]
@@ -568,7 +572,9 @@ class LanguageLearner(ABC, Generic[H]):
         if ent_coef := h.ent_coef(fraction):
             loss = loss - ent_coef * (share * entropies).sum()
         with torch.no_grad():
-            moved = kl_estimate(before, log_probs)  # of the policy before from the one now, by its own tokens
+            moved = kl_estimate(
+                before, log_probs
+            )  # from the old policy to the current one, estimated by tokens of the old
             per_token = (entropies, moved, held.float(), weights, divergence, torch.ones_like(log_probs))
             token_sums += torch.stack([numbers.detach().sum() for numbers in per_token])
         return loss, policy_loss.detach()
@@ -584,13 +590,13 @@ class LanguageLearner(ABC, Generic[H]):
     def _look(
         self, adapter: str | None, turns: Sequence[Turn], chosen: Sequence[int], temperature: float
     ) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of all tokens of the turns `chosen` (0 for the others), and each turn's value."""
-        device = self.place.device
+        """Return the log-probabilities of all tokens of the turns `chosen` (0 for others), and each turn's value."""
+        device = self.context.device
         student = self.students.get(adapter) if adapter is not None else None
         log_probs = torch.zeros(completion_starts(turns)[-1], device=device)
         values = torch.zeros(len(turns), device=device)
         for batch, counts in self._passes(turns, chosen):
-            scored = score(self.place.model, batch, adapter=adapter, temperature=temperature)
+            scored = score(self.context.model, batch, adapter=adapter, temperature=temperature)
             if not counts:
                 continue
             log_probs[batch.index] = scored.tokens.log_probs
@@ -599,8 +605,8 @@ class LanguageLearner(ABC, Generic[H]):
         return self.peers.add_up(log_probs), self.peers.add_up(values)
 
 
-def _with_cause(said: str, samples: TurnSamples) -> str:
-    """`said`, with the first number that came to the learner from outside and is not finite; where there is one."""
+def _with_cause(message: str, samples: TurnSamples) -> str:
+    """Return `message` with the first input of the learner that is not finite, if there is one."""
     of_turns = {"advantage": samples.advantages, "weight": samples.weights, "return": samples.returns}
     of_tokens = {
         "sampler's log-probability": samples.behaviour,
@@ -611,14 +617,14 @@ def _with_cause(said: str, samples: TurnSamples) -> str:
     for name, numbers in (of_turns | of_tokens).items():
         bad = None if numbers is None else (~torch.isfinite(numbers)).nonzero()
         if numbers is not None and bad is not None and len(bad):
-            place = int(bad[0])
-            turn = samples.turns[place if name in of_turns else int(owners[place])]
-            what, dot, rest = said.partition("\n")
+            index = int(bad[0])
+            turn = samples.turns[index if name in of_turns else int(owners[index])]
+            what, dot, rest = message.partition("\n")
             return (
                 f"{what}: the {name} of turn {turn.index}, seat {turn.seat}, match {turn.match} of {turn.game} "
-                f"is {float(numbers[place])!r}{dot}{rest}"
+                f"is {float(numbers[index])!r}{dot}{rest}"
             )
-    return said
+    return message
 
 
 def _flat(arrays: Sequence[Any], device: torch.device) -> Tensor:
@@ -643,7 +649,7 @@ def _length_metrics(turns: Sequence[Turn]) -> Metrics:
 def _means(
     step_sums: list[float], token_sums: list[float], student: Student, clipped: bool, samples: TurnSamples
 ) -> Metrics:
-    """Means of the statistics that this learner has."""
+    """Return the means of the statistics of this learner."""
     *per_step, steps = step_sums
     *per_token, tokens = token_sums
     absent = {"value_loss"} if student.head is None else set()
@@ -658,7 +664,7 @@ def _means(
 
 
 def _merged(found: dict[str, Metrics]) -> Metrics:
-    """One learner's metrics as they are; of several, their means, and each one's own under its name."""
+    """Return the metrics of one learner; for several learners, the means and each learner's metrics under its name."""
     if len(found) == 1:
         return next(iter(found.values()))
     merged: Metrics = {}

@@ -1,7 +1,7 @@
 """The losses of language learners, token by token, as functions of log-probabilities and advantages alone.
 
 Every function takes flat tensors with one entry for each sampled token and returns the same. `share_of_tokens`
-says how much each counts, so that a batch may be split into passes anywhere: the sum stays the same.
+returns the weight of each token, so the sum does not depend on how a batch is split into passes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 
 LengthNorm = Literal["constant", "tokens"]
-_FARTHEST = (
-    20.0  # of log-ratios: what lies beyond has no meaning as a number, and its exponential may be none
-)
+_FARTHEST = 20.0  # limit of log-ratios: beyond it the exponential could overflow
 
 
 def share_of_tokens(lengths: Tensor, n_turns: int, norm: LengthNorm, longest: int) -> Tensor:
@@ -31,12 +29,12 @@ def share_of_tokens(lengths: Tensor, n_turns: int, norm: LengthNorm, longest: in
 
 
 def importance_weights(log_probs: Tensor, behaviour: Tensor, cap: float) -> Tensor:
-    """min(policy / behaviour, cap): how much likelier a token is now than when it was sampled. No gradient."""
+    """Return min(policy / behaviour, cap), the truncated importance ratio of each token. No gradient."""
     return (log_probs.detach() - behaviour).clamp(min=-_FARTHEST, max=math.log(cap)).exp()
 
 
 def policy_gradient_loss(log_probs: Tensor, weights: Tensor, advantages: Tensor) -> Tensor:
-    """REINFORCE's loss, with truncated importance weights."""
+    """Return the loss of REINFORCE, with truncated importance weights."""
     return -weights * advantages * log_probs
 
 
@@ -45,8 +43,8 @@ def clipped_loss(
 ) -> tuple[Tensor, Tensor]:
     """PPO's loss around the policy that began the update, and where it was clipped.
 
-    `weights` correct for who sampled the tokens; the clip only bounds the step from `proximal`. Kept apart like
-    this (Hilton et al., 2022) a stale turn is still learnt from, and its step is no longer than any other's.
+    `weights` correct for the policy that sampled the tokens; clipping only limits the step from `proximal` (Hilton et
+    al., 2022). So stale turns are still used, and their step is no larger than that of other turns.
     """
     ratio = (log_probs - proximal).clamp(min=-_FARTHEST, max=_FARTHEST).exp()
     near = ratio.clamp(1 - low, 1 + high)

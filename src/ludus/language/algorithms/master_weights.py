@@ -29,7 +29,7 @@ class MasterWeights:
         }
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradient of `loss` to those of the parameters, in float32 however many losses there are."""
+        """Add the gradient of `loss` to those of the parameters, in float32."""
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         for weight, master in self._pairs.values():
             if weight.grad is not None:
@@ -39,10 +39,11 @@ class MasterWeights:
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Take over weights that were changed by something else than `write`: loaded, or trained elsewhere."""
+        """Copy weights that were changed by other code than `write`: loaded, or trained elsewhere."""
         for weight, master in self._pairs.values():
-            own, mine = local(weight), local(master)
-            mine.copy_(torch.where(mine.to(own.dtype) == own, mine, own.float()))
+            local_weight, local_master = local(weight), local(master)
+            unchanged = local_master.to(local_weight.dtype) == local_weight
+            local_master.copy_(torch.where(unchanged, local_master, local_weight.float()))
 
     @torch.no_grad()
     def write(self) -> None:
@@ -52,16 +53,16 @@ class MasterWeights:
 
     @torch.no_grad()
     def reset(self) -> None:
-        """Begin from the weights as they are."""
+        """Copy the current weights."""
         for weight, master in self._pairs.values():
             local(master).copy_(local(weight))
 
     def tensors(self) -> dict[str, Tensor]:
-        """The masters by the number of their weight; none where all weights are float32."""
+        """Return the masters by the index of their weight; empty if all weights are float32."""
         return {str(i): whole(master.detach()) for i, (_, master) in self._pairs.items()}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Inverse of `tensors`. A master that is not there begins from its weight."""
+        """Load the result of `tensors`. A missing master is copied from its weight."""
         self.reset()
         for i, (_, master) in self._pairs.items():
             if str(i) in tensors:

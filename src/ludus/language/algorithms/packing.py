@@ -1,6 +1,6 @@
-"""Turns of any length as few, densely filled forward passes, over exactly the tokens that were sampled.
+"""Pack turns of any length into few forward passes with little padding, over exactly the sampled tokens.
 
-Several turns lie one after the other in a row, kept apart by their segment. A pass holds as many rows as fit its
+A row contains several turns one after the other, separated by their segment ids. A pass holds as many rows as fit its
 budget of tokens, all as long as its longest turn, so that little of it is padding.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 
 class Sampled(Protocol):
-    """Token ids as they went into the model, and as they came out of it."""
+    """Token ids of a prompt and of its completion."""
 
     @property
     def prompt(self) -> tuple[int, ...]: ...
@@ -31,10 +31,10 @@ class Sampled(Protocol):
 class Pass:
     """One forward pass over the turns `turns` (indices of the list that was packed).
 
-    `tokens`, `positions` and `segments` are [rows, length], segment 0 is padding. The state that a token was
-    sampled from lies at `predicts` in the flattened rows; `sampled` is that token, `owner` its turn, and `index`
-    its place among all completion tokens of the list, turn after turn. `prompt_ends` is where the state of each
-    turn's last prompt token lies.
+    `tokens`, `positions` and `segments` are [rows, length], segment 0 is padding. `predicts` is the
+    position in the flattened rows from which a token was sampled; `sampled` is that token, `owner` its turn, and
+    `index` its index among all completion tokens of the list, turn after turn. `prompt_ends` are the positions of the
+    last prompt token of each turn.
     """
 
     turns: tuple[int, ...]
@@ -54,7 +54,7 @@ def completion_starts(turns: Sequence[Sampled]) -> list[int]:
 
 
 def pack(turns: Sequence[Sampled], chosen: Sequence[int], budget: int, device: torch.device) -> list[Pass]:
-    """The turns `chosen`, packed into passes of at most `budget` tokens, padding included.
+    """Return the turns `chosen`, packed into passes of at most `budget` tokens, padding included.
 
     A turn longer than the budget has a pass of its own. Every turn needs a prompt: there is no state to sample
     a first token from otherwise.
@@ -64,14 +64,14 @@ def pack(turns: Sequence[Sampled], chosen: Sequence[int], budget: int, device: t
 
 
 def n_passes(turns: Sequence[Sampled], chosen: Sequence[int], budget: int) -> int:
-    """Return how many passes `pack` makes of them."""
+    """Return the number of passes that `pack` returns."""
     return sum(1 for _ in _plan(turns, chosen, budget))
 
 
 def _plan(
     turns: Sequence[Sampled], chosen: Sequence[int], budget: int
 ) -> Iterator[tuple[list[list[int]], int]]:
-    """The rows of each pass, and how long they are."""
+    """Return the rows of each pass, and their length."""
     lengths = {i: _input_length(turns[i]) for i in chosen}
     waiting = sorted(lengths, key=lambda i: -lengths[i])
     while waiting:
@@ -80,14 +80,14 @@ def _plan(
 
 
 def _input_length(turn: Sampled) -> int:
-    """Tokens that go in: the last one sampled predicts nothing more."""
+    """Return the number of input tokens: the last sampled token predicts nothing."""
     if not turn.prompt:
         raise ValueError("a turn has no prompt: there is nothing to predict its first token from")
     return len(turn.prompt) + max(len(turn.completion) - 1, 0)
 
 
 def _fill(waiting: list[int], lengths: dict[int, int], budget: int) -> tuple[list[list[int]], list[int]]:
-    """Rows of one pass, filled from `waiting` (longest first), and those that found no room."""
+    """Fill the rows of one pass from `waiting` (longest first). Return them and the turns that did not fit."""
     length = lengths[waiting[0]]
     rows: list[list[int]] = [[] for _ in range(max(1, budget // length))]
     space = [(-length, row) for row in range(len(rows))]

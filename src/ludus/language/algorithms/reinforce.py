@@ -1,6 +1,6 @@
-"""REINFORCE (Williams, 1992) for turns: what a seat got from a turn on, times the gradient of its tokens.
+"""REINFORCE (Williams, 1992) for turns: the return of a turn times the gradient of its log-probabilities.
 
-The baseline is a reward transform's business: `role_advantage`, `center_by_env`.
+Reward transforms are the baseline: `role_advantage`, `center_by_env`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reward transforms between a game's result and the learner, named in the config, in order.
 
 Final transforms change the result of a seat, step transforms the reward of one turn, sampling transforms
-(`sampling.py`) how turns compare within one batch. Each is a strict section of its own: a name alone takes its
+(`sampling.py`) how turns compare within one batch. Each has its own strict settings: a name alone uses the
 defaults, `{name: number}` its first setting, `{name: {setting: value}}` any.
 """
 
@@ -24,24 +24,24 @@ from ludus.league.records import MatchRecord
 from ludus.types import Metrics
 
 GAME = "game"
-"""The part of `Turn.reward_parts` that holds the result as the game gave it."""
+"""Key of `Turn.reward_parts` for the result of the game."""
 
 
 class FinalTransform(Transform):
-    """Changes the result of one seat."""
+    """Transform of the result of one seat."""
 
     def __call__(self, match: MatchRecord, seat: int, reward: float) -> float:
         raise NotImplementedError
 
     def settle(self) -> None:
-        """Learn from what it was called with since the last time."""
+        """Update the state with the results since the last call."""
 
 
 class RoleAdvantage(FinalTransform):
-    """Less what the seat usually gets in this game, so that moving first is no merit (a running mean by game and seat).
+    """Subtract the running mean result of the game and seat, so that the advantage of moving first does not count.
 
-    Matches that ended together are compared with those before them only, all with the same mean: equal results stay
-    equal. The first ones of all stay as they are.
+    Matches that ended together use the same mean, that of earlier matches: equal results stay equal. The first results
+    are not changed.
     """
 
     decay: float = Field(default=0.99, ge=0, lt=1)
@@ -55,7 +55,7 @@ class RoleAdvantage(FinalTransform):
 
     def settle(self) -> None:
         for key, reward in self._seen:
-            self._means.setdefault(key, Average()).see(reward, self.decay)
+            self._means.setdefault(key, Average()).update(reward, self.decay)
         self._seen.clear()
 
     def state_dict(self) -> dict[str, Any]:
@@ -66,10 +66,10 @@ class RoleAdvantage(FinalTransform):
 
 
 class OutcomeMap(FinalTransform):
-    """Only who won counts: the highest result has won, the others have lost; all alike is a draw.
+    """Replace the result by win, draw or loss: the highest result wins; equal results are a draw.
 
-    Whoever ended the game by an invalid move has lost, and nobody has won by it. Alone at the table, more than 0
-    is a win and less a loss.
+    A player who ended the game by an invalid move loses, and nobody wins by it. In a single-player game, a result above
+    0 is a win and below 0 a loss.
     """
 
     win: float = Field(default=1.0, ge=-MAX_REWARD, le=MAX_REWARD)
@@ -86,14 +86,14 @@ class OutcomeMap(FinalTransform):
 
 
 class StepTransform(Transform):
-    """Changes the reward of one turn."""
+    """Transform of the reward of one turn."""
 
     def __call__(self, turn: Turn, reward: float) -> float:
         raise NotImplementedError
 
 
 class Format(StepTransform):
-    """Something for a completion that holds an action in the asked form, something else for one that does not."""
+    """Add a reward for a completion with a well-formed action, and another one for other completions."""
 
     right: float = Field(default=0.1, ge=-MAX_REWARD, le=MAX_REWARD)
     wrong: float = Field(default=0.0, ge=-MAX_REWARD, le=MAX_REWARD)
@@ -103,7 +103,7 @@ class Format(StepTransform):
 
 
 class Invalid(StepTransform):
-    """Something, usually less than nothing, for a move that the game refused."""
+    """Add a reward, usually negative, for a move that the game refused."""
 
     penalty: float = Field(default=-1.0, ge=-MAX_REWARD, le=MAX_REWARD)
 
@@ -112,7 +112,7 @@ class Invalid(StepTransform):
 
 
 class Length(StepTransform):
-    """So much for every token of a completion beyond the first `free` ones."""
+    """Add a reward for every token of a completion after the first `free` tokens."""
 
     per_token: float = Field(default=-0.001, ge=-MAX_REWARD, le=MAX_REWARD)
     free: int = Field(default=0, ge=0, le=1_000_000)
@@ -131,20 +131,20 @@ _KINDS: dict[str, dict[str, Any]] = {
 
 
 class Transforms:
-    """The transforms of a run, in their order, with what they have learnt."""
+    """The transforms of a run, in their order, with their state."""
 
     def __init__(self, settings: RewardsConfig, usual_sampling: Sequence[str] = ()) -> None:
-        """`usual_sampling` is what `settings.sampling` means where it is null. UnknownName, ConfigError."""
+        """`usual_sampling` is the default for `settings.sampling: null`. Raises UnknownName, ConfigError."""
         sampling = list(usual_sampling) if settings.sampling is None else settings.sampling
         self.final: dict[str, FinalTransform] = _make("final", settings.final)
         self.step: dict[str, StepTransform] = _make("step", settings.step)
         self.sampling: dict[str, SamplingTransform] = _make("sampling", sampling)
 
     def finish(self, matches: Iterable[MatchRecord], learners: Container[str] | None = None) -> None:
-        """Set `reward` and `reward_parts` of every turn of matches that ended together. Once for each match.
+        """Set `reward` and `reward_parts` of every turn of matches that ended together. Call it once per match.
 
-        Turns of others than `learners` (None: everybody learns) have the result itself, and nothing is learnt from
-        them about what results are usual.
+        Turns of players that are not in `learners` (None: all are) get the result itself, and do not change the state
+        of the transforms.
         """
         for match in matches:
             self._finish_one(match, learners)
@@ -173,7 +173,7 @@ class Transforms:
     def batch(self, turns: Sequence[Turn]) -> None:
         """Set `advantage` and `weight` of turns that are learnt from together.
 
-        A turn without an advantage begins with its reward. Each transform's effect is noted in `reward_parts`.
+        The advantage of a turn without one is initially its reward. Each transform's effect is noted in `reward_parts`.
         """
         for turn in turns:
             turn.advantage = turn.reward if turn.advantage is None else turn.advantage
@@ -190,7 +190,7 @@ class Transforms:
         return {name: state for name, transform in self._all() if (state := transform.state_dict())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load what `state_dict` returned."""
+        """Restore the result of `state_dict`."""
         for name, transform in self._all():
             transform.load_state_dict(state.get(name, {}))
 
@@ -200,7 +200,7 @@ class Transforms:
 
 
 def reward_metrics(turns: Iterable[Turn]) -> Metrics:
-    """Each part of the reward, by game and seat: `reward/<game>/<seat>/<part>`. Every match counts once."""
+    """Return the mean over matches of each part of the reward: `reward/<game>/<seat>/<part>`."""
     sums: dict[tuple[str, int, str], dict[int, list[float]]] = {}
     for turn in turns:
         for part, value in turn.reward_parts.items():
@@ -213,7 +213,7 @@ def reward_metrics(turns: Iterable[Turn]) -> Metrics:
 
 
 def _make(kind: str, entries: Sequence[str | dict[str, Any]]) -> dict[str, Any]:
-    """The transforms listed in `rewards.<kind>`, by name and in order."""
+    """Return the transforms listed in `rewards.<kind>`, by name and in order."""
     made: dict[str, Any] = {}
     for entry in entries:
         where = f"rewards.{kind}"

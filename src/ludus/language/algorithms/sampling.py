@@ -1,4 +1,4 @@
-"""Sampling transforms: how turns that are learnt from together compare, by their advantage or by their weight."""
+"""Sampling transforms: change the advantages or weights of the turns of one batch relative to each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ludus.types import Array
 
 
 class SamplingTransform(Transform):
-    """Changes the advantages of a batch, or, where it `weighs`, the weights."""
+    """Transform of the advantages of a batch, or of the weights if `weighs` is set."""
 
     weighs: ClassVar[bool] = False
 
@@ -23,7 +23,7 @@ class SamplingTransform(Transform):
 
 
 class CenterByEnv(SamplingTransform):
-    """Advantages less their mean over the turns of the same game."""
+    """Subtract the mean advantage of the turns of the same game."""
 
     def __call__(self, turns: Sequence[Turn]) -> None:
         for members in _grouped(turns, lambda turn: turn.game):
@@ -31,7 +31,7 @@ class CenterByEnv(SamplingTransform):
 
 
 class ZscoreByEnv(SamplingTransform):
-    """Advantages less their mean, over their standard deviation, by game."""
+    """Subtract the mean advantage and divide by the standard deviation, by game."""
 
     def __call__(self, turns: Sequence[Turn]) -> None:
         for members in _grouped(turns, lambda turn: turn.game):
@@ -41,10 +41,10 @@ class ZscoreByEnv(SamplingTransform):
 
 
 class WeightBySpread(SamplingTransform):
-    """Turns count in proportion to how far rewards spread in their group, or in their game without groups.
+    """Weight turns by the spread of rewards in their group, or in their game without groups.
 
-    Where everything ends alike there is nothing to learn; where results differ most, most is. The mean weight
-    stays 1. `least` is added to every spread, so that nothing is left out altogether.
+    Equal results teach nothing; different results teach most. The mean weight stays 1. `least` is added to every
+    spread, so that no turn has weight 0.
     """
 
     weighs: ClassVar[bool] = True
@@ -58,7 +58,7 @@ class WeightBySpread(SamplingTransform):
 
 
 class Certainty(SamplingTransform):
-    """Turns count less where rewards are a matter of luck: 1 / (1 + variance), the mean weight staying 1.
+    """Lower the weight of turns whose rewards are random: 1 / (1 + variance). The mean weight stays 1.
 
     `ema`: the running variance of rewards by game and seat. `repeats`: the variance among turns of this batch with
     the same prompt and the same action, whose rewards differ by chance alone; a turn that was not repeated takes
@@ -82,8 +82,8 @@ class Certainty(SamplingTransform):
         for members in _grouped(turns, lambda turn: (turn.match, turn.seat)):
             key = key_of(members[0].game, members[0].seat)
             reward = float(np.mean([turn.reward for turn in members]))
-            self._means.setdefault(key, Average()).see(reward, self.decay)
-            self._squares.setdefault(key, Average()).see(reward * reward, self.decay)
+            self._means.setdefault(key, Average()).update(reward, self.decay)
+            self._squares.setdefault(key, Average()).update(reward * reward, self.decay)
         return [self._variance(key_of(turn.game, turn.seat)) for turn in turns]
 
     def _variance(self, key: str) -> float:
@@ -117,7 +117,7 @@ def _grouped(turns: Iterable[Turn], key: Callable[[Turn], Hashable]) -> list[lis
 
 def _centred(members: Sequence[Turn]) -> Array:
     advantages = np.array([turn.advantage for turn in members], dtype=np.float64)
-    if advantages.min() == advantages.max():  # exactly zero, which a rounded mean would not give
+    if advantages.min() == advantages.max():  # exactly zero: a rounded mean would not be
         return np.zeros_like(advantages)
     return np.asarray(advantages - advantages.mean())
 
@@ -133,7 +133,7 @@ def _spread(members: Sequence[Turn]) -> float:
 
 
 def _multiply_weights(weighed: Sequence[tuple[Turn, float]]) -> None:
-    """Multiply each turn's weight by its number over the mean of all; nothing where all numbers are 0."""
+    """Multiply each turn's weight by its number divided by the mean; do nothing if all numbers are 0."""
     mean = float(np.mean([number for _, number in weighed]))
     if mean > 0:
         for turn, number in weighed:

@@ -1,7 +1,7 @@
 """Scores of sampled tokens under the current policy: log-probabilities, entropies, states.
 
-The policy is the model at the sampler's temperature with no token cut off: what the sampler draws from where top_p
-is 1.
+The policy is the model at the sampler's temperature without top_p: the distribution that the sampler draws from if
+top_p is 1.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def score(
     checkpoint: bool = False,
     entropy_gradient: bool = False,
 ) -> Scored:
-    """Log-probability and entropy of every sampled token of `batch`, with gradients where they are enabled.
+    """Return log-probability and entropy of every sampled token of `batch`, with gradients where they are enabled.
 
-    Entropies have theirs only when asked for: it takes twice the memory.
+    Gradients of entropies are optional: they take twice the memory.
     """
     hidden = model.hidden(
         batch.tokens, batch.positions, batch.segments, adapter=adapter, checkpoint=checkpoint

@@ -1,4 +1,4 @@
-"""A student: one learning adapter with its optimizers, its value head and the number of updates it has seen."""
+"""A student: one trained adapter with its optimizers, value head and number of updates."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ class Student:
             optimizer.zero_grad()
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradients of `loss` to those at hand."""
+        """Accumulate the gradients of `loss`."""
         self.masters.backward(loss)
 
     def step(self, max_norm: float | None, step_gate: StepGate, peers: Peers = ALONE) -> Tensor:
-        """Step by the gradients at hand, each part clipped to `max_norm`; returns the norm of the adapter's.
+        """Take a step, with each part of the gradients clipped to `max_norm`. Return the adapter's gradient norm.
 
-        Where any of them is not finite the step_gate is pulled and nothing steps.
+        If a gradient is not finite, the step gate is closed and no step is taken.
         """
         self.masters.follow()
         parts: list[tuple[torch.optim.Optimizer, list[nn.Parameter]]] = [
@@ -89,14 +89,14 @@ class Student:
         return found if self.value_optimizer is None else found | {"value": self.value_optimizer}
 
     def restart(self) -> None:
-        """Be another version, and forget what the optimizers remember of gradients."""
+        """Set the version and reset the optimizers."""
         self.updates += 1
         self.masters.reset()
         for optimizer in self.optimizers().values():
             optimizer.state.clear()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything but the adapter itself."""
+        """Return all tensors except the adapter."""
         found = {
             f"{name}.{key}": value
             for name, optimizer in self.optimizers().items()

@@ -10,7 +10,7 @@ from ludus.config.sections import Section
 
 
 class Transform(Section):
-    """Its fields are its settings, the first one being what a number alone stands for."""
+    """Base class: the fields are the settings. `{name: number}` sets the first one."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return its state as plain data."""
@@ -22,7 +22,7 @@ class Transform(Section):
 
 @dataclass
 class Average:
-    """A mean in which every number counts `decay` times as much once the next has come; 0 before the first."""
+    """Exponential moving average with factor `decay`; 0 before the first number."""
 
     total: float = 0.0
     weight: float = 0.0
@@ -31,7 +31,7 @@ class Average:
     def value(self) -> float:
         return self.total / self.weight if self.weight else 0.0
 
-    def see(self, number: float, decay: float) -> None:
+    def update(self, number: float, decay: float) -> None:
         self.total = decay * self.total + number
         self.weight = decay * self.weight + 1.0
 
@@ -40,10 +40,10 @@ class Average:
 
 
 def key_of(game: str, seat: int) -> str:
-    """A game and a seat as one key of plain data."""
+    """Return a game and a seat as one text key."""
     return f"{game}/{seat}"
 
 
 def by_key(state: Mapping[str, Any]) -> dict[str, Average]:
-    """Averages from what their `state` gave."""
+    """Restore averages from their `state`."""
     return {key: Average(*saved) for key, saved in state.items()}

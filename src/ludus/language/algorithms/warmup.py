@@ -1,7 +1,7 @@
 """The supervised start: learners imitate demonstrations before they play.
 
-The model that plays has to know the form of a move before it can learn which move is good. What is trained is the
-policy that will play: the model at the sampler's temperature.
+A model must know the format of a move before it can learn which moves are good. The trained policy is the one that
+plays: the model at the sampler's temperature.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ludus.language.models.model import LanguageModel
 from ludus.runs.streams import Streams
 from ludus.types import Metrics
 
-MOST_HELD_OUT = 256
+MAX_HELD_OUT = 256
 _LARGEST_NORM = 1.0
 
 
@@ -38,7 +38,7 @@ class Point:
     loss: float
     """Mean over tokens, in nats."""
     accuracy: float
-    """Share of pairs of which every token is the likeliest."""
+    """Share of pairs in which every token is the most likely one."""
 
 
 def warm_up(
@@ -49,20 +49,19 @@ def warm_up(
     report: Callable[[Point], None] | None = None,
     before_step: Callable[[], None] | None = None,
 ) -> Metrics:
-    """Train the learners on demonstrations of the games at `tables`; returns how it went, as `warmup/…`.
+    """Train the learners on demonstrations of the games at `tables`; returns metrics `warmup/…`.
 
-    The first learner is trained, and the others begin as it does. `report` is called with every point of the curve;
-    `before_step` before every step, and may raise to end it all.
-    Raises what `demonstrations` raises.
+    The first learner is trained, and the others get a copy of its weights. `report` is called with every point of the
+    curve; `before_step` before every step, and may raise to end the training. Raises the errors of `demonstrations`.
     """
-    place = learner.place
-    sampler = place.language.sampler
-    longest_prompt = min(sampler.max_prompt_tokens, place.whole_model.context - sampler.max_new_tokens)
-    pairs = demonstrations(tables, settings, place.whole_model.tokenizer, longest_prompt, streams)
-    first, *others = place.learners
-    curve = imitate(place, first, pairs, settings, streams.numpy("warmup"), report, before_step)
+    context = learner.context
+    sampler = context.language.sampler
+    longest_prompt = min(sampler.max_prompt_tokens, context.whole_model.context - sampler.max_new_tokens)
+    pairs = demonstrations(tables, settings, context.whole_model.tokenizer, longest_prompt, streams)
+    first, *others = context.learners
+    curve = imitate(context, first, pairs, settings, streams.numpy("warmup"), report, before_step)
     for name in others:
-        place.whole_model.load_adapter_tensors(name, place.whole_model.adapter_tensors(first))
+        context.whole_model.load_adapter_tensors(name, context.whole_model.adapter_tensors(first))
     return {
         "warmup/pairs": float(len(pairs)),
         "warmup/loss": curve[-1].loss,
@@ -72,7 +71,7 @@ def warm_up(
 
 
 def imitate(
-    place: LanguageContext,
+    context: LanguageContext,
     adapter: str,
     pairs: Sequence[Demonstration],
     settings: WarmupConfig,
@@ -82,21 +81,21 @@ def imitate(
 ) -> list[Point]:
     """Train `adapter` on `pairs`; returns the curve, from before the first epoch on.
 
-    A tenth of the pairs is held out to measure by (few pairs: nothing is, and they are measured by themselves).
+    A tenth of the pairs is held out for measurement. If there are few pairs, all are used for both.
     """
     order = rng.permutation(len(pairs)).tolist()
-    n_held = min(len(pairs) // 10, MOST_HELD_OUT)
+    n_held = min(len(pairs) // 10, MAX_HELD_OUT)
     trained = order[n_held:]
     held = order[:n_held] or trained
-    masters = MasterWeights(place.whole_model.trainable(adapter))
+    masters = MasterWeights(context.whole_model.trainable(adapter))
     optimizer = make_adam(masters.parameters, settings.learning_rate)
-    step_gate = StepGate(place.device)
+    step_gate = StepGate(context.device)
     steps = settings.epochs * -(-len(trained) // settings.batch_size)
     taken = 0
     curve: list[Point] = []
 
     def measure(epoch: int) -> None:
-        curve.append(_measured(place, adapter, pairs, held, epoch))
+        curve.append(_measured(context, adapter, pairs, held, epoch))
         if report is not None:
             report(curve[-1])
 
@@ -110,8 +109,8 @@ def imitate(
             optimizer.zero_grad()
             chosen = trained[begin : begin + settings.batch_size]
             n_tokens = sum(len(pairs[i].completion) for i in chosen)
-            for batch in pack(pairs, chosen, place.language.tokens_per_step, place.device):
-                loss = -_log_probs(place, batch, adapter).sum() / n_tokens
+            for batch in pack(pairs, chosen, context.language.tokens_per_step, context.device):
+                loss = -_log_probs(context, batch, adapter).sum() / n_tokens
                 step_gate.pull_if(~torch.isfinite(loss.detach()), fault=True)
                 masters.backward(loss)
             take_step([(optimizer, masters.parameters)], _LARGEST_NORM, step_gate)
@@ -128,7 +127,7 @@ def imitate(
 def _in_step(
     error: NotFinite, step: int, steps: int, epoch: int, batch: Sequence[Demonstration]
 ) -> NotFinite:
-    """`error` with the step it was found in, and the pairs that show it."""
+    """Return `error` with the step in which it occurred, and the pairs that caused it."""
     what, _, rest = str(error).partition("\n")
     located = NotFinite(f"{what}: step {step:,} of {steps:,} of the warm start, epoch {epoch}\n{rest}")
     located.evidence = {
@@ -143,34 +142,36 @@ def _in_step(
     return located
 
 
-def _log_probs(place: LanguageContext, batch: Pass, adapter: str) -> torch.Tensor:
+def _log_probs(context: LanguageContext, batch: Pass, adapter: str) -> torch.Tensor:
     return score(
-        place.whole_model,
+        context.whole_model,
         batch,
         adapter=adapter,
-        temperature=place.language.sampler.temperature,
-        checkpoint=place.language.gradient_checkpointing,
+        temperature=context.language.sampler.temperature,
+        checkpoint=context.language.gradient_checkpointing,
     ).tokens.log_probs
 
 
 @torch.no_grad()
 def _measured(
-    place: LanguageContext, adapter: str, pairs: Sequence[Demonstration], chosen: Sequence[int], epoch: int
+    context: LanguageContext, adapter: str, pairs: Sequence[Demonstration], chosen: Sequence[int], epoch: int
 ) -> Point:
     n_tokens = sum(len(pairs[i].completion) for i in chosen)
-    total = torch.zeros((), device=place.device)
-    right = torch.ones(len(pairs), dtype=torch.bool, device=place.device)
-    for batch in pack(pairs, chosen, place.language.tokens_per_step, place.device):
-        total -= _log_probs(place, batch, adapter).sum()
-        wrong = _likeliest(place.whole_model, batch, adapter) != batch.sampled
+    total = torch.zeros((), device=context.device)
+    right = torch.ones(len(pairs), dtype=torch.bool, device=context.device)
+    for batch in pack(pairs, chosen, context.language.tokens_per_step, context.device):
+        total -= _log_probs(context, batch, adapter).sum()
+        wrong = _likeliest(context.whole_model, batch, adapter) != batch.sampled
         right[batch.owner[wrong]] = False
-    accuracy = right[torch.tensor(list(chosen), device=place.device)].float().mean()
+    accuracy = right[torch.tensor(list(chosen), device=context.device)].float().mean()
     return Point(epoch, float(total) / n_tokens, float(accuracy))
 
 
 def _likeliest(model: LanguageModel, batch: Pass, adapter: str) -> torch.Tensor:
-    """The token the model would take in the place of each of the batch's."""
+    """Return the most likely token instead of each of the batch's."""
     hidden = model.hidden(batch.tokens, batch.positions, batch.segments, adapter=adapter).flatten(0, 1)
     states = hidden[batch.predicts]
-    pieces = [states[at : at + 1024] for at in range(0, len(states), 1024)]  # the logits of all may not fit
+    pieces = [
+        states[at : at + 1024] for at in range(0, len(states), 1024)
+    ]  # the logits of all tokens may not fit into memory
     return torch.cat([model.head(piece, adapter=adapter).argmax(dim=-1) for piece in pieces])

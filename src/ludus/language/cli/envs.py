@@ -14,7 +14,7 @@ _TEXTARENA = "textarena"
 
 
 def list_text_games(output: Output, filter: str | None) -> list[dict[str, Any]]:
-    """Print and return TextArena's games whose ids fit the filter; without one, only say that they exist."""
+    """Print and return TextArena's games whose ids fit the filter; without a filter, only print that they exist."""
     if importlib.util.find_spec("textarena") is None:
         return []
     if filter is None:

@@ -37,7 +37,7 @@ def games(
         str | None, typer.Option("--opponent", metavar="NAME", help="Only games with this player.")
     ] = None,
     last: Annotated[
-        int, typer.Option("--last", metavar="N", min=1, help="At most so many, the newest.")
+        int, typer.Option("--last", metavar="N", min=1, help="Maximum number of games, newest first.")
     ] = 20,
     prompts: Annotated[bool, typer.Option("--prompts", help="With the whole prompt of every turn.")] = False,
     root: Root = "runs",
@@ -160,7 +160,7 @@ def _indented(text: str) -> str:
 
 
 def _number(value: Any, form: str) -> str:
-    """`value` in this form; what is no number, as JSON writes one that is not finite, as a question mark."""
+    """Return `value` in this format; a question mark if it is not a number."""
     from ludus.tracking.following import is_number
 
     return format(value, form) if is_number(value) else "?"

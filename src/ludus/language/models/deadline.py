@@ -1,6 +1,6 @@
-"""HTTP requests that end in time, whatever the server does.
+"""HTTP requests with a total deadline.
 
-The timeout of a socket starts again with every byte: a server that drips would hold a request for hours.
+The timeout of a socket starts again with every byte, so a slow server could keep a request open for hours.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Deadline:
-    """Opens requests; their connections are cut when the time is up, whatever they wait for."""
+    """Opens requests and closes their connections at the deadline."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -37,15 +37,17 @@ class Deadline:
             self._connections.clear()
 
     def open(self, request: urllib.request.Request) -> Any:
-        """The response to `request`, as urllib gives it."""
+        """Return urllib's response to `request`."""
         opener = urllib.request.build_opener(_NoRedirect, _Plain(self), _Encrypted(self))
         return opener.open(request, timeout=self._seconds)
 
     def connect(self, *args: Any, **kwargs: Any) -> socket.socket:
-        """As socket.create_connection."""
+        """Like socket.create_connection."""
         made = socket.create_connection(*args, **kwargs)
         with self._lock:
-            self._connections.append(made.dup())  # encryption takes the other away from us
+            self._connections.append(
+                made.dup()
+            )  # with TLS the socket is wrapped, and only the duplicate can be closed
         return made
 
     def _cut(self) -> None:

@@ -1,4 +1,4 @@
-"""From prompts to completions, a token at a time: only what is new is computed, the rest lies in the cache."""
+"""Decode completions token by token; keys and values of earlier tokens are in the cache."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ludus.language.models.slots import BLOCK, Place, Slots
 
 RowPart = tuple[str | None, int, int, int]
 """Adapter, slot, tokens in the slot with the new ones, and how many are new."""
-_MOST_TOKENS = 32_768
-"""Of prompts in one forward pass, the last row's beyond it."""
+_MAX_TOKENS = 32_768
+"""Maximum number of prompt tokens in one forward pass; the last row may exceed it."""
 _SHARE = 0.5
-"""Of a GPU's free memory that keys and values may take: the learner needs some."""
+"""Share of a GPU's free memory for keys and values; the learner needs the rest."""
 
 
 class Decoder:
-    """Completes rows in a cache that outlives the call."""
+    """Completes rows, with a cache that is kept between calls."""
 
     def __init__(self, model: LlamaModel, config: SamplerConfig, generator: torch.Generator) -> None:
         self.model = model
@@ -39,14 +39,14 @@ class Decoder:
 
     def forget(self) -> None:
         if self.model.device.type == "cpu":
-            self._cache = None  # its size is what earlier calls needed, and decides what the next ones keep
+            self._cache = None  # its size depends on earlier calls and affects what later calls keep
         self._slots = Slots(0 if self._cache is None else self._cache.slots)
 
     def _draw(self, logits: Tensor) -> Drawn:
         return draw_by(self.generator, logits, self.config)
 
     def complete(self, rows: Sequence[Row]) -> None:
-        """Fill in the rows' completions: all at once, or in turns where the cache has no room for all."""
+        """Compute the rows' completions: all at once, or in groups if the cache is too small for all."""
         adapters = dict.fromkeys(row.adapter for row in rows)
         weights = {adapter: weights_state(self.model, adapter) for adapter in adapters}
         self._make_room(rows)
@@ -76,7 +76,7 @@ class Decoder:
                     logits[id(row)] = last
         first = self._draw(torch.stack([logits[id(row)] for row, _ in places]))
         if self.model.device.type == "cuda":
-            torch.cuda.synchronize(self.model.device)  # or its time would be counted as decoding
+            torch.cuda.synchronize(self.model.device)  # otherwise its time would count as decoding
         self.work.prefill_seconds += time.perf_counter() - began
         began = time.perf_counter()
         self._decode(places, first)
@@ -87,7 +87,7 @@ class Decoder:
             self._slots.hold(place.slot, (*row.prompt, *row.tokens[:-1]), weights[row.adapter], row.key)
 
     def _prefill(self, places: Sequence[tuple[Row, Place]]) -> Tensor:
-        """Compute what of the prompts is not in their slots; logits after each."""
+        """Compute the prompt tokens that are not in the cache; return the logits after each prompt."""
         assert self._cache is not None
         self._cache.copy([place for _, place in places])
         new = [row.prompt[place.kept :] for row, place in places]
@@ -96,7 +96,7 @@ class Decoder:
         found, first, total = [], 0, 0
         for i, tokens in enumerate(new):
             total += len(tokens)
-            if total >= _MOST_TOKENS or i + 1 == len(new):
+            if total >= _MAX_TOKENS or i + 1 == len(new):
                 found.append(self._prefill_part(places[first : i + 1], new[first : i + 1]))
                 first, total = i + 1, 0
         return torch.cat(found)
@@ -123,7 +123,7 @@ class Decoder:
             going = self._record(going, self._draw(self._logits(hidden, [row.adapter for row, _ in going])))
 
     def _run(self, tokens: list[int], rows: Sequence[RowPart]) -> Tensor:
-        """Hidden states of flat tokens [N]; their keys and values are in the cache then."""
+        """Return the hidden states of flat tokens [N], and write their keys and values to the cache."""
         cache, new = self._cache, self._new_tokens(rows)
         assert cache is not None
         return self.model.run(
@@ -145,7 +145,7 @@ class Decoder:
         )
 
     def _stretches(self, rows: Sequence[tuple[str | None, int]]) -> list[Stretch]:
-        """Rows of one adapter stand together."""
+        """Group adjacent rows by adapter."""
         found, start, stop = [], 0, 0
         for i, (adapter, count) in enumerate(rows):
             stop += count
@@ -163,14 +163,14 @@ class Decoder:
         return torch.cat([self.model.head(hidden[a:b], adapter=adapters[a]) for _, a, b in found])
 
     def _record(self, places: Sequence[tuple[Row, Place]], drawn: Drawn) -> list[tuple[Row, Place]]:
-        """Record what was drawn; return the rows that continue."""
+        """Record the drawn tokens; return the rows that continue."""
         record([row for row, _ in places], drawn, self._stops)
         return [
             (row, p) for row, p in places if not row.stopped and len(row.tokens) < self.config.max_new_tokens
         ]
 
     def _make_room(self, rows: Sequence[Row]) -> None:
-        """A cache for so many rows of such length; one that must grow starts empty."""
+        """Allocate a cache for this number of rows and length. A cache that grows starts empty."""
         longest = max((len(row.prompt) for row in rows), default=0) + self.config.max_new_tokens
         slots, capacity = (0, 0) if self._cache is None else (self._cache.slots, self._cache.capacity)
         if (
@@ -181,20 +181,20 @@ class Decoder:
             return
         while capacity < longest:
             capacity = max(4 * BLOCK, capacity * 2)
-        # twice as many as there are rows: of two seats, one waits while the other plays
+        # twice as many as rows: one of two seats waits while the other plays
         slots = max(slots, 2 * len(rows))
         slots = max(min(slots, self._limit(capacity)), 1)
-        self._cache = None  # gone before the next one is made
+        self._cache = None  # freed before the next one is allocated
         shape, dtype, device = self.model.shape, self.model.dtype, self.model.device
         self._cache = KeyValues(shape, slots, capacity, dtype, device, zeroed=self._zeroed)
         self._slots = Slots(slots)
 
     def _limit(self, capacity: int) -> int:
-        """Most slots that the config, or else the device's memory, has room for."""
+        """Return the maximum number of slots by the config, or else by the device's memory."""
         if self.config.kv_cache_tokens is not None:
             return max(self.config.kv_cache_tokens // capacity, 1)
         if self.model.device.type != "cuda":
-            return 1 << 30  # memory that is never written to is never taken
+            return 1 << 30  # memory that is never written is never allocated
         shape = self.model.shape
         numbers = 2 * shape.layers * shape.kv_heads * shape.head_dim * capacity
         free, _ = torch.cuda.mem_get_info(self.model.device)
@@ -203,6 +203,6 @@ class Decoder:
 
 
 def weights_state(model: LlamaModel, adapter: str | None) -> Hashable:
-    """Another value once the weights of an adapter have changed."""
+    """Return a value that changes with the weights of an adapter."""
     module = model.base if adapter is None else model.adapter(adapter)
     return adapter, id(module), tuple(weight._version for weight in module.parameters())

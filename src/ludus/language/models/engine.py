@@ -1,7 +1,7 @@
-"""Sampling engines with weights of their own: adapters are sent to them by name, and a name means one adapter only.
+"""Sampling engines with their own copy of the weights. Adapters are sent by name; a name is used for one adapter only.
 
-`PublishedSampler` is how a run plays through one. What an engine draws follows from the requests and a seed, so that a
-batch can be asked for again, elsewhere, when an engine is lost.
+A run plays through a `PublishedSampler`. Samples depend only on the requests and a seed, so a batch can be repeated by
+another engine when one is lost.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from ludus.language.models.sampling import Completion, Request
 
 class SamplingEngine(Protocol):
     def load(self, name: str, weights: Mapping[str, Tensor]) -> None:
-        """Have an adapter of this name, which was never used before."""
+        """Load an adapter under a name that was never used before."""
 
     def drop(self, name: str) -> None:
-        """Let an adapter go. Its name does not come back."""
+        """Remove an adapter. Its name is not used again."""
 
     def sample(self, requests: Sequence[Request], settings: SamplerConfig, seed: int) -> list[Completion]:
-        """A completion for each request, in order, whose adapters are all here."""
+        """Return a completion for each request, in order. All their adapters must be loaded."""
 
     def forget(self) -> None:
-        """Drop what is kept between calls."""
+        """Clear the caches."""
 
     def close(self) -> None:
-        """End it."""
+        """Close the engine."""
 
 
 @runtime_checkable
 class Resizable(Protocol):
-    """An engine made of several, which may become more or fewer."""
+    """An engine that consists of a variable number of others."""
 
     @property
     def number(self) -> int: ...
@@ -47,7 +47,7 @@ class Resizable(Protocol):
 
 
 class LocalEngine:
-    """A model in this process that no learner touches."""
+    """A model in this process that is not trained."""
 
     def __init__(self, model: LanguageModel, language: LanguageConfig) -> None:
         self.model = model
@@ -80,10 +80,10 @@ class LocalEngine:
 
 
 class PublishedSampler:
-    """Plays what was last published under each name. Draws its seeds from `generator`.
+    """Samples with the last published weights of each name. Seeds come from `generator`.
 
-    Every publication gets a name of its own for the engine (`learner#12`), so that neither an adapter that is still
-    there nor keys and values that were computed with it can be taken for another's.
+    Every publication has a new name in the engine (`learner#12`), so that old adapters and their cached keys and values
+    are never used by mistake.
     """
 
     def __init__(self, engine: SamplingEngine, settings: SamplerConfig, generator: torch.Generator) -> None:
@@ -100,7 +100,7 @@ class PublishedSampler:
         return other
 
     def publish(self, name: str, weights: Mapping[str, Tensor]) -> None:
-        """From here on requests for `name` are answered with these weights."""
+        """Answer requests for `name` with these weights from now on."""
         self._published += 1
         before, now = self.current.get(name), f"{name}#{self._published}"
         self.engine.load(now, weights)

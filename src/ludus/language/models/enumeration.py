@@ -1,8 +1,8 @@
-"""Enumerate a model's answers with exact probabilities, instead of drawing one: the completions that count.
+"""Enumerate the likely completions of a model with their exact probabilities, instead of sampling.
 
-Completions are a tree: every token leads on, and a stop token, or the longest that is allowed, ends. It is walked
-level by level. A branch is followed while it is likely enough, and wherever the caller wants to know; of all others
-their beginnings are known.
+Completions form a tree: each token is an edge, and a stop token or the maximum length ends a path. The tree is searched
+level by level. A path is followed while it is likely enough, or if it leads to a text that the caller asked for. Of all
+other completions only the beginning is known.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Tokens = tuple[int, ...]
 
 @dataclass
 class Enumerated:
-    """All completions of one prompt: those that were followed to their end, and how the others begin."""
+    """Completions of one prompt: complete ones, and the beginnings of all others."""
 
     completions: dict[Tokens, float] = field(default_factory=dict)
-    """The probability of each, by its tokens as the sampler would return them."""
+    """Probability of each complete one, by the tokens that the sampler would return."""
     beginnings: dict[Tokens, float] = field(default_factory=dict)
-    """The probability of all other completions, by the longest beginning of them that was followed."""
+    """Probability of the other completions, by the longest beginning that was followed."""
 
 
 @torch.no_grad()
@@ -45,10 +45,10 @@ def enumerate_completions(
     floor: float = FLOOR,
     widest: int = WIDEST,
 ) -> list[Enumerated]:
-    """For each of `prompts`, the completions that `sampler` draws with `adapter`, under its temperature and top_p.
+    """Return, for each of `prompts`, the completions that `sampler` draws with `adapter`, temperature and top_p.
 
-    Followed are the beginnings that have a probability of `floor` or more, of each length the `widest` likeliest of
-    a prompt; and, however unlikely, those of the texts `wanted` for it, up to and with a stop token.
+    Paths with a probability of at least `floor` are followed, at each length the `widest` most likely of a prompt.
+    Paths to the texts `wanted`, followed by a stop token, are always followed.
     """
     config, stops = sampler.config, sampler.model.tokenizer.stop_ids
     paths = [_paths(sampler, texts) for texts in wanted]
@@ -84,14 +84,14 @@ def enumerate_completions(
 
 
 def _paths(sampler: LocalSampler, texts: Sequence[str]) -> set[Tokens]:
-    """Every beginning of the wanted texts' tokens, each text with each of the stop tokens."""
+    """Return all prefixes of the wanted texts' tokens, each text with each of the stop tokens."""
     tokenizer = sampler.model.tokenizer
     spelt = [(*tokenizer.encode(text), stop) for text in texts for stop in tokenizer.stop_ids]
     return {tokens[:length] for tokens in spelt for length in range(1, len(tokens) + 1)}
 
 
 def _following(sampler: LocalSampler, sequences: Sequence[Tokens], adapter: str | None) -> list[Tensor]:
-    """The log-probabilities [V] that the token after each sequence is drawn by, on the CPU."""
+    """Return the log-probabilities [V] of the token after each sequence, on the CPU."""
     model, config = sampler.model, sampler.config
     at_once = max(1, _TOKENS_AT_ONCE // max(map(len, sequences)))
     found: list[Tensor] = []

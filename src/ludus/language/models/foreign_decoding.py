@@ -13,12 +13,12 @@ from ludus.language.models.rows import Row, RowWork, record
 from ludus.language.models.sampling import draw_by
 from ludus.language.models.segments import buckets_of
 
-_MOST_PADDING = 1 / 2
+_MAX_PADDING = 1 / 2
 """Share of a batch of prompts that may be padding. Fewer and larger batches decode faster."""
 
 
 class ForeignDecoder:
-    """Batches of prompts of similar length and one adapter, padded at the left; nothing is kept between calls."""
+    """Decodes batches of left-padded prompts of similar length and one adapter. Nothing is kept between calls."""
 
     def __init__(self, model: ForeignModel, config: SamplerConfig, generator: torch.Generator) -> None:
         self.model = model
@@ -30,10 +30,10 @@ class ForeignDecoder:
         pass
 
     def complete(self, rows: Sequence[Row]) -> None:
-        """Fill in the rows' completions."""
+        """Compute the rows' completions."""
         for adapter in dict.fromkeys(row.adapter for row in rows):
             own = [row for row in rows if row.adapter == adapter]
-            for group in buckets_of([len(row.prompt) for row in own], _MOST_PADDING):
+            for group in buckets_of([len(row.prompt) for row in own], _MAX_PADDING):
                 self._complete([own[i] for i in group], adapter)
 
     def _complete(self, rows: list[Row], adapter: str | None) -> None:

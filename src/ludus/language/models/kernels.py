@@ -2,10 +2,10 @@
 # (Triton compiles these functions itself, and is there with CUDA only)
 """The operations between two matrix products of a decoding step, each a single Triton kernel.
 
-A step of a small model is many small kernels, whose launches cost more than their arithmetic. The products themselves
-are the library's; everything between two of them is one kernel here, with the second half of the adapters (B) inside:
-a product's output holds, behind the layer's own columns, `slots` times `rank` columns of A x for every layer that
-shares the input, and a row uses those of its own adapter (-1: none). Tested in Triton's interpreter, on a CPU.
+A step of a small model has many small kernels, whose launches cost more than their arithmetic. Matrix products are
+computed by the library; all operations between two of them are one kernel, including the B matrices of the adapters.
+After the layer's own columns, the output of a product has `slots` times `rank` columns of A x for every layer that
+shares the input; a row uses those of its adapter (-1: none). Tested in Triton's interpreter, on a CPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 16  # what a matrix unit takes at least
+ROWS = 16  # minimum of a matrix unit
 
 
 @triton.jit
@@ -201,7 +201,7 @@ def _gate(
 
 @triton.jit
 def _draw_parts(logits, vocab, heat, parts, PARTS: tl.constexpr, BLOCK: tl.constexpr):
-    """Of a block of a row's logits: the highest, and sums for the softmax with and without heat."""
+    """Compute the maximum of a block of a row's logits, and its softmax sums with and without temperature."""
     row, part = tl.program_id(0), tl.program_id(1)
     cols = part * BLOCK + tl.arange(0, BLOCK)
     found = tl.load(logits + row.to(tl.int64) * vocab + cols, mask=cols < vocab, other=-float("inf"))
@@ -219,7 +219,7 @@ def _draw_whole(
     logits, vocab, heat, parts, uniform, tokens, log_probs, raw_log_probs, entropy,
     PARTS: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The token at which the row's cumulated probability passes its uniform number: first the block, then in it."""
+    """Find the token at which the row's cumulative probability exceeds its uniform number: block, then token."""
     row = tl.program_id(0)
     part = tl.arange(0, PADDED)
     inside = part < PARTS
@@ -288,7 +288,7 @@ def queries(
 def attend(
     q: Tensor, keys: Tensor, values: Tensor, slots: Tensor, places: Tensor, done: Tensor, out: Tensor
 ) -> None:
-    """out [R, heads * d]: q over its slot's keys and values [slots, kv_heads, capacity, d] up to its place."""
+    """out [R, heads * d]: q over its slot's keys and values [slots, kv_heads, capacity, d] up to its position."""
     rows, heads, dim = q.shape
     kv_heads, capacity = keys.shape[1], keys.shape[2]
     group = heads // kv_heads

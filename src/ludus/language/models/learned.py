@@ -1,4 +1,4 @@
-"""The learnt weights of a language run, which its checkpoints hold: the adapters of its learners."""
+"""The trained weights of a language run, stored in its checkpoints: the adapters of its learners."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.language.models.model import LanguageModel
 
 
 class LearnedWeights:
-    """The adapters `names` of `model`, saved and loaded like any policy. The base weights are not the run's."""
+    """The adapters `names` of `model`, saved and loaded like any policy. The base weights are not saved."""
 
     def __init__(self, model: LanguageModel, names: Sequence[str], config: LanguageConfig) -> None:
         self.model = model
@@ -27,7 +27,7 @@ class LearnedWeights:
         }
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        """Load the adapters; RuntimeError when the checkpoint has others."""
+        """Load the adapters. RuntimeError if the checkpoint has other adapters."""
         for name in self.names:
             own = {k.removeprefix(f"{name}."): v for k, v in tensors.items() if k.startswith(f"{name}.")}
             self.model.load_adapter_tensors(name, own)

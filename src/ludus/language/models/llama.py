@@ -1,8 +1,8 @@
-"""The forward pass of Llama and its kin (SmolLM, Mistral, Qwen 2 and 3), and of `tiny`.
+"""The forward pass of Llama and similar models (SmolLM, Mistral, Qwen 2 and 3), and of `tiny`.
 
-Written out because everything else here leans on it: sequences packed into rows, layers that share their input
-multiplied at once, adapters added without being merged, several adapters in one batch, and a cache of keys and
-values that the sampler lays out as it likes. It gives the logits that transformers gives.
+Ludus has its own implementation because it needs: sequences packed into rows, one product for layers that share their
+input, adapters that are not merged, several adapters in one batch, and a cache of keys and values that the sampler
+manages. Logits equal those of transformers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 
 class Block(nn.Module):
-    """The weights of one layer. `qkv` and `gate_up` are the rows of several matrices over one another."""
+    """The weights of one layer. `qkv` and `gate_up` are several matrices, stacked by rows."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Block(nn.Module):
         self.down = nn.Parameter(torch.empty(hidden, shape.intermediate))
 
     def forward(self, compute: Callable[..., Tensor], *arguments: Any, **named: Any) -> Tensor:
-        """`compute` with these weights at hand: the call is where weights that are sharded are gathered."""
+        """Call `compute` with these weights. Sharded weights are gathered by this call."""
         return compute(*arguments, **named)
 
 
@@ -61,7 +61,7 @@ class Weights(nn.Module):
         self.lm_head = None if shape.tied else nn.Parameter(torch.empty(shape.vocab, shape.hidden))
 
     def forward(self, compute: Callable[..., Tensor], *arguments: Any, **named: Any) -> Tensor:
-        """As a block's: what is in no block stays at hand until the backward pass is over."""
+        """Like that of a block. Weights outside blocks stay gathered until the backward pass is over."""
         return compute(*arguments, **named)
 
     def block(self, layer: int) -> Block:
@@ -75,7 +75,7 @@ class Weights(nn.Module):
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator | None = None) -> None:
-        """Fresh weights as GPT-2 draws them: what writes to the residual stream is smaller the more layers do."""
+        """Return random weights as in GPT-2: weights into the residual stream are scaled by the number of layers."""
         for name, weight in self.named_parameters():
             if weight.dim() > 1:
                 narrow = name.endswith((".o", ".down"))
@@ -86,7 +86,7 @@ class Weights(nn.Module):
 
 @dataclass(frozen=True)
 class Stretch:
-    """Flat tokens `start` to `stop` go through `weights`, with `low_rank` added."""
+    """Flat tokens `start` to `stop` use `weights`, with `low_rank` added."""
 
     weights: Weights
     low_rank: LowRank | None
@@ -95,7 +95,7 @@ class Stretch:
 
 
 class LlamaModel(LanguageModel):
-    """See the module; base weights are frozen from the start."""
+    """A model of this module. Base weights are frozen."""
 
     def __init__(self, shape: Shape, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer, shape.context)
@@ -108,7 +108,7 @@ class LlamaModel(LanguageModel):
             "gate_up": ((0, shape.intermediate), (shape.intermediate,) * 2),
             "down": ((0,), (shape.hidden,)),
         }
-        # float32 whatever the weights are: cast those, `model.base.to(dtype)`, not the model
+        # always float32: to change the weights' dtype, call `model.base.to(dtype)`, not `model.to(dtype)`
         self.register_buffer("frequencies", shape.frequencies(), persistent=False)
 
     @property
@@ -156,7 +156,7 @@ class LlamaModel(LanguageModel):
         self._shard = by
 
     def stretch(self, adapter: str | None, start: int, stop: int) -> Stretch:
-        """Flat tokens `start` to `stop` through this adapter."""
+        """Return the stretch for flat tokens `start` to `stop` with this adapter."""
         module = None if adapter is None else self.adapter(adapter)
         if isinstance(module, Weights):
             return Stretch(module, None, start, stop)
@@ -198,9 +198,9 @@ class LlamaModel(LanguageModel):
         *,
         checkpoint: bool = False,
     ) -> Tensor:
-        """Last hidden states [N, D] of flat tokens [N], which the stretches cover in order.
+        """Return the last hidden states [N, D] of flat tokens [N], which the stretches cover in order.
 
-        More than one stretch: for inference only.
+        More than one stretch is for inference only.
         """
         x = _rows([F.embedding(tokens[s.start : s.stop], s.weights.embed) for s in stretches])
         turned = positions.float()[:, None] * self.frequencies  # type: ignore[operator]  # a buffer
@@ -243,7 +243,7 @@ class LlamaModel(LanguageModel):
         )
 
     def _product(self, name: str, layer: int, x: Tensor, stretches: Sequence[Stretch]) -> Sequence[Tensor]:
-        """The outputs of the product's layers, one tensor each."""
+        """Return the outputs of the product's layers, one tensor each."""
         offsets, widths = self._splits[name]
         blocks = [stretch.weights.block(layer) for stretch in stretches]
         if all(block is blocks[0] for block in blocks):
@@ -269,7 +269,7 @@ class LlamaModel(LanguageModel):
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding of heads x [N, heads, d]: pairs (i, i + d/2) turned by angles [N, 1, d/2], in float32."""
+    """Rotary embedding of heads x [N, heads, d]: pairs (i, i + d/2) rotated by angles [N, 1, d/2], in float32."""
     one, two = x.float().chunk(2, dim=-1)
     return torch.cat((one * cos - two * sin, two * cos + one * sin), dim=-1).to(x.dtype)
 

@@ -1,6 +1,6 @@
-"""The sampler in the learner's own process: the same weights, so what it draws is exactly on-policy.
+"""The sampler in the learner's process. It uses the same weights, so samples are exactly on-policy.
 
-All requests of a call are one batch, whatever their lengths and adapters. A row that has finished leaves it.
+All requests of a call are one batch, with any lengths and adapters. Finished rows leave the batch.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ludus.language.models.sampling import Completion, Request, fit_prompt
 
 
 class LocalSampler:
-    """Draws with `generator`. On a CPU the same calls from the same state of it give the same completions.
+    """Samples with `generator`. On a CPU, the same calls with the same generator state give the same completions.
 
-    Keys and values are kept from call to call, for prompts that begin as earlier ones did. Changes of the weights are
-    detected by torch's version counters. `forget` is for changes without one, and makes later samples independent of
-    earlier ones (in the last bits of a float), as exact resume needs it.
+    Keys and values are kept between calls, for prompts with the same beginning. Changes of the weights are detected by
+    torch's version counters; call `forget` after other changes. `forget` also makes later samples independent of
+    earlier ones (in the last bits of a float), which exact resume needs.
     """
 
     def __init__(self, model: LanguageModel, config: SamplerConfig, generator: torch.Generator) -> None:
@@ -50,20 +50,20 @@ class LocalSampler:
 
     @property
     def work(self) -> RowWork:
-        """The work of sampling since the sampler was made."""
+        """Return the amount of sampling work since the sampler was created."""
         return self._decoder.work
 
     def forget(self) -> None:
-        """Drop what is kept between calls."""
+        """Clear the cache."""
         self._decoder.forget()
 
     def fitted(self, prompt: tuple[int, ...], keep: int = 0) -> tuple[int, ...]:
-        """Return what of `prompt` fits the model, see `fit_prompt`; the start token if it is empty."""
+        """Return `prompt` shortened to fit the model, see `fit_prompt`; the start token if it is empty."""
         return fit_prompt(prompt, keep, self._longest_prompt) or (self.model.tokenizer.start_id,)
 
     @torch.no_grad()
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """A completion for each request, in order; raises UserError for an adapter that is not there."""
+        """Return a completion for each request, in order. UserError for an unknown adapter."""
         rows = [self._row(request) for request in requests]
         if rows:
             self._decoder.complete(rows)

@@ -1,7 +1,7 @@
 """LoRA: a pair of narrow matrices added to each chosen linear layer; the layer's own weights stay as they are.
 
-A model multiplies its input by several layers at once where they share it (query, key and value; gate and up). Such
-a group is a *product* here, and the A matrices of its layers lie in one tensor, so that they too are one product.
+A model computes layers that share their input (query, key and value; gate and up) in one matrix product. Such a group
+is called a *product* here. The A matrices of its layers are one tensor, so that they are one matrix product too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ludus.errors import ConfigError, UserError, nearest
 
 @dataclass(frozen=True)
 class Layer:
-    """One linear layer that an adapter may be added to."""
+    """One linear layer to which an adapter can be added."""
 
     path: str
     """Its name in a Hugging Face state dict, without `.weight`: model.layers.0.self_attn.q_proj"""
@@ -45,7 +45,7 @@ class Layer:
 
 
 def chosen(config: AdapterConfig, products: Mapping[str, Sequence[Layer]]) -> dict[str, list[Layer]]:
-    """The layers that `config.targets` names, by product. A name that fits no layer is a ConfigError."""
+    """Return the layers that `config.targets` names, by product. ConfigError for a name without a layer."""
     layers = [layer for product in products.values() for layer in product]
     targets = config.targets
     if isinstance(targets, list):
@@ -69,7 +69,7 @@ def chosen(config: AdapterConfig, products: Mapping[str, Sequence[Layer]]) -> di
 
 
 class LowRankProduct(nn.Module):
-    """The pairs of one product's layers: A over one another in `a`, and each layer's B."""
+    """The A and B matrices of one product's layers: all A stacked in `a`, and each layer's B."""
 
     def __init__(self, layers: Sequence[Layer], rank: int, scale: float) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class LowRankProduct(nn.Module):
         self.b = nn.ParameterList(torch.zeros(layer.outputs, rank) for layer in layers)
 
     def add_to(self, x: Tensor, parts: list[Tensor], offsets: Sequence[int]) -> list[Tensor]:
-        """`parts` (the product's outputs, split by layer at `offsets`) with the adapter's share; differentiable."""
+        """Return `parts` (the product's outputs, split by layer at `offsets`) plus the adapter; differentiable."""
         narrow = torch.split(F.linear(x, self.a.to(x.dtype)), self.rank, dim=-1)
         parts = list(parts)
         for layer, h, b in zip(self.layers, narrow, self.b, strict=True):
@@ -89,7 +89,7 @@ class LowRankProduct(nn.Module):
         return parts
 
     def add_in_place(self, x: Tensor, y: Tensor) -> None:
-        """The same on the product's unsplit output `y`, written over; for inference."""
+        """Do the same in place on the product's unsplit output `y`; for inference."""
         narrow = F.linear(x, self.a.to(x.dtype))
         for i, (layer, b) in enumerate(zip(self.layers, self.b, strict=True)):
             here = y[:, layer.offset : layer.offset + layer.outputs]
@@ -100,7 +100,7 @@ class LowRankProduct(nn.Module):
 class LowRank(nn.Module):
     """An adapter: a LowRankProduct for every product with a chosen layer. Weights are float32.
 
-    Fresh ones change nothing: A is drawn as PEFT draws it, B is zero.
+    A new adapter changes nothing: A is initialised as in PEFT, B is zero.
     """
 
     def __init__(
@@ -127,11 +127,11 @@ class LowRank(nn.Module):
         return self._products.get(name)
 
     def targets(self) -> list[str]:
-        """Return the names of the layers it is added to, as PEFT's `target_modules` lists them."""
+        """Return the names of its layers, as in PEFT's `target_modules`."""
         return sorted({layer.name for product in self._products.values() for layer in product.layers})
 
     def named(self) -> dict[str, Tensor]:
-        """The weights under PEFT's names, as views: writing to them changes the adapter."""
+        """Return the weights by PEFT's names, as views: writing to them changes the adapter."""
         found: dict[str, Tensor] = {}
         for product in self._products.values():
             for i, layer in enumerate(product.layers):
@@ -142,13 +142,13 @@ class LowRank(nn.Module):
         return found
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over weights under PEFT's names. Raises UserError when names or shapes do not fit."""
+        """Load weights by PEFT's names. UserError if names or shapes do not match."""
         copy_named(self.named(), tensors)
 
 
 @torch.no_grad()
 def copy_named(into: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
-    """Copy each tensor over its namesake; raises UserError, with nothing changed, unless all names and shapes fit."""
+    """Copy each tensor to the target of its name. UserError, without a change, unless all names and shapes match."""
     odd = sorted(set(into) ^ set(tensors))
     odd += [name for name in into if name in tensors and into[name].shape != tensors[name].shape]
     if odd:

@@ -1,4 +1,4 @@
-"""A language model as players and learners see it: tokens in, hidden states and logits out, adapters by name."""
+"""Interface of a language model for players and learners: hidden states and logits of tokens, and named adapters."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ludus.language.models.tokenizer import Tokenizer
 
 
 class LanguageModel(nn.Module, ABC):
-    """Base weights that stay as they are, and named adapters: low-rank ones, or whole copies of the weights.
+    """Frozen base weights and named adapters: low-rank ones, or copies of all weights.
 
-    `adapter=None` in any call means the base itself. An adapter made with a config of None is a whole copy, so that
-    training all weights is training an adapter like any other, and the start stays there to be compared with.
+    `adapter=None` in any call means the base. An adapter with a config of None is a copy of all weights: so training
+    all weights is training an adapter, and the starting weights remain available for comparison.
     """
 
     def __init__(self, tokenizer: Tokenizer, context: int) -> None:
         super().__init__()
         self.tokenizer = tokenizer
         self.context = context
-        """Longest sequence the model was made for."""
+        """Maximum sequence length of the model."""
         self._adapters: dict[str, nn.Module] = {}
         self._shard: Shard | None = None
 
@@ -40,21 +40,21 @@ class LanguageModel(nn.Module, ABC):
         adapter: str | None,
         checkpoint: bool = False,
     ) -> Tensor:
-        """Last hidden states [B, T, D] of rows [B, T] that may hold several sequences each.
+        """Return the last hidden states [B, T, D] of rows [B, T] that may contain several sequences each.
 
-        `segments`: 0 is padding (zeros come out); a token attends to those before it in its row with the same
-        number, which stand side by side. `positions` count from 0 within each. `checkpoint` computes activations
+        `segments`: 0 is padding (the output is zero); a token attends to earlier tokens of its row with the same
+        number, which must be adjacent. `positions` count from 0 within each. `checkpoint` computes activations
         twice instead of keeping them.
         """
 
     @abstractmethod
     def head(self, hidden: Tensor, *, adapter: str | None) -> Tensor:
-        """Logits [..., vocab] in float32 from what `hidden` gave with the same adapter: a whole copy's are its own."""
+        """Return the logits [..., vocab] in float32 of the result of `hidden` with the same adapter."""
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """D of `hidden`."""
+        """Size D of the hidden states."""
 
     @property
     @abstractmethod
@@ -74,10 +74,10 @@ class LanguageModel(nn.Module, ABC):
 
     @abstractmethod
     def _whole_copy(self) -> nn.Module:
-        """The base weights once more."""
+        """Return a copy of the base weights."""
 
     def shard(self, by: Shard) -> None:
-        """Keep a part of the base and of every whole copy, of those to come too. Low-rank adapters stay whole."""
+        """Shard the base and every full copy, including later ones. Low-rank adapters are not sharded."""
         raise ConfigError(
             "only the families that Ludus computes itself (Llama, Mistral, Qwen, tiny) can be sharded",
             key="scale.strategy",
@@ -91,10 +91,10 @@ class LanguageModel(nn.Module, ABC):
     def add_adapter(
         self, name: str, config: AdapterConfig | None, generator: torch.Generator | None = None
     ) -> None:
-        """A new adapter that changes nothing yet, or with `config.start` the one in that PEFT folder or zip.
+        """Add an adapter that changes nothing yet, or with `config.start` the adapter of that PEFT folder or zip.
 
-        Its rank, alpha and targets are then the file's. With `config` None: a whole copy of the weights. Raises
-        UserError when the name is taken.
+        Its rank, alpha and targets are then those of the file. With `config` None, add a copy of all weights. UserError
+        if the name is in use.
         """
         if name in self._adapters:
             raise UserError(f"the model has an adapter '{name}' already")
@@ -126,7 +126,7 @@ class LanguageModel(nn.Module, ABC):
         delattr(self, f"adapter_{name.encode().hex()}")
 
     def adapter(self, name: str) -> nn.Module:
-        """The adapter's module; raises UserError for a name that is not there."""
+        """Return the adapter's module. UserError for an unknown name."""
         try:
             return self._adapters[name]
         except KeyError:
@@ -137,15 +137,15 @@ class LanguageModel(nn.Module, ABC):
         return list(self.adapter(name).parameters())
 
     def adapter_tensors(self, name: str) -> dict[str, Tensor]:
-        """Its weights by name, detached but not copied: PEFT's names, or those of a whole copy's parameters."""
+        """Return its weights by name, detached but not copied: PEFT's names, or those of a full copy's parameters."""
         return {key: whole(value) for key, value in self._places(name).items()}
 
     def load_adapter_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """Copy weights into an adapter; raises UserError when names or shapes do not fit."""
+        """Copy weights into an adapter. UserError if names or shapes do not match."""
         copy_named(self._places(name), tensors)
 
     def _places(self, name: str) -> dict[str, Tensor]:
-        """Return its weights as views; of sharded ones this process's part."""
+        """Return its weights as views; this process's part if they are sharded."""
         adapter = self.adapter(name)
         if isinstance(adapter, LowRank):
             return adapter.named()
@@ -153,7 +153,7 @@ class LanguageModel(nn.Module, ABC):
 
 
 def whole_rows(lengths: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
-    """`positions` and `segments` [B, T] of rows that hold one sequence each, padded at their end."""
+    """Return `positions` and `segments` [B, T] of rows with one sequence each, padded at the end."""
     longest = max(lengths, default=0)
     columns = torch.arange(longest, device=device).expand(len(lengths), longest)
     inside = columns < torch.tensor(lengths, device=device)[:, None]

@@ -1,4 +1,4 @@
-"""From `language.model` to a model: `tiny`, a name that `ludus models` knows, a folder, or a hub id."""
+"""Load the model of `language.model`: `tiny`, a name of `ludus models`, a folder, or a hub id."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class TinyShape:
 def load_language_model(
     config: LanguageConfig, device: torch.device | str, generator: torch.Generator | None = None
 ) -> LanguageModel:
-    """The model that `config` names, without adapters, on `device`. `generator` draws the weights of `tiny`.
+    """Load the model that `config` names, without adapters, on `device`. `generator` draws the weights of `tiny`.
 
-    Raises ConfigError or UserError for one that is not there or cannot be read, MissingExtra.
+    Raises ConfigError or UserError if it does not exist or cannot be read, MissingExtra.
     """
     device = torch.device(device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
@@ -64,7 +64,7 @@ def tiny(
     generator: torch.Generator | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> LlamaModel:
-    """A small transformer over bytes with drawn weights. Raises ConfigError for sizes that cannot be."""
+    """Return a small transformer over bytes with random weights. ConfigError for invalid sizes."""
     known = [field.name for field in fields(TinyShape)]
     for key, value in (kwargs or {}).items():
         where = f"language.model_kwargs.{key}"
@@ -74,11 +74,11 @@ def tiny(
                 f"unknown key '{key}'", key=where, fix=f"did you mean '{hint}'?" if hint else ", ".join(known)
             )
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ConfigError(f"a whole number of 1 or more, not {value!r}", key=where)
+            raise ConfigError(f"expected a whole number of 1 or more, got {value!r}", key=where)
     sizes = TinyShape(**(kwargs or {}))
     if sizes.hidden % sizes.heads or sizes.hidden // sizes.heads % 2:
         raise ConfigError(
-            f"{sizes.heads} heads do not share {sizes.hidden} numbers in equal, even parts",
+            f"{sizes.heads} heads do not divide {sizes.hidden} hidden numbers into equal, even parts",
             key="language.model_kwargs.hidden",
             fix=f"for example {sizes.heads * 32}",
         )
@@ -104,7 +104,7 @@ def tiny(
 
 
 def find_model(name: str) -> Path:
-    """The folder of a known name, a path or a hub id, which is fetched if need be. Raises UserError."""
+    """Return the folder of a known name, a path or a hub id, which is downloaded if needed. Raises UserError."""
     if name in KNOWN:
         found = fetched(name)
         if found is None:
@@ -122,7 +122,7 @@ def find_model(name: str) -> Path:
     known = ["tiny", *KNOWN]
     hint = nearest(name, known)
     raise ConfigError(
-        f"there is no model '{name}'",
+        f"model not found: '{name}'",
         key="language.model",
         fix=(f"did you mean '{hint}'? " if hint else "")
         + f"known: {', '.join(known)}; else a folder with config.json, or a hub id as org/name",
@@ -137,7 +137,7 @@ def _from_folder(folder: Path, dtype: torch.dtype) -> LanguageModel:
         stops = _stop_ids(folder, config)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, ZeroDivisionError) as error:
         raise UserError(
-            f"config.json describes no model ({type(error).__name__}: {error})",
+            f"config.json does not describe a model ({type(error).__name__}: {error})",
             where=str(folder),
             fix="take the model's files as they were published",
         ) from error
@@ -146,7 +146,7 @@ def _from_folder(folder: Path, dtype: torch.dtype) -> LanguageModel:
 
         return load_foreign(folder, stops, dtype)
     weights.require_stored(folder, shape.smallest)
-    # whether the head is tied, the file knows better: config.json leaves it out where it is the family's default
+    # the weights show whether the head is tied; config.json may omit the family's default
     shape = Shape(**{**vars(shape), "tied": not weights.has_own_head(folder)})
     tokenizer: Tokenizer
     if config.get("ludus_tokenizer") == weights.BYTES:
@@ -181,9 +181,9 @@ def _from_hub(name: str) -> Path:
     wanted = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]  # no pickled weights
     try:
         return Path(snapshot_download(name, allow_patterns=wanted))
-    except Exception as error:  # the hub's client raises many kinds; to the user they all mean this
+    except Exception as error:  # the hub's client raises many kinds of errors
         raise ConfigError(
-            f"the model '{name}' is neither a folder here nor can it be fetched from the hub: "
+            f"the model '{name}' is not a local folder and cannot be downloaded from the hub: "
             f"{str(error).splitlines()[0] if str(error) else type(error).__name__}",
             key="language.model",
             fix="check the name and the connection, or give a folder; `ludus models` lists known names",

@@ -24,16 +24,16 @@ from ludus.runs import atomic
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
-# a zip may unfold to any size; no adapter's weights are so alike
-_MOST_BYTES, _ALWAYS_FINE, _LARGEST_RATIO = 8 << 30, 64 << 20, 20
+# limit for a zip bomb; the weights of an adapter do not compress well
+_MAX_BYTES, _ALWAYS_FINE, _LARGEST_RATIO = 8 << 30, 64 << 20, 20
 _LARGEST_CONFIG = 4 << 20
 _LARGEST_RANK = 65_536
-# settings of PEFT that change what an adapter computes, with the value that Ludus computes
+# settings of PEFT that change the result of an adapter, with the supported value
 _PLAIN = {"use_dora": False, "use_rslora": False, "bias": "none", "rank_pattern": {}, "alpha_pattern": {}}
 
 
 def read_peft(source: str | Path) -> tuple[AdapterConfig, dict[str, Tensor]]:
-    """Settings and weights of the adapter in a folder or zip, or one folder below its top. Raises UserError."""
+    """Read settings and weights of the adapter in a folder or zip, or in a folder inside it. Raises UserError."""
     path = Path(source).expanduser()
     files = _from_zip(path) if path.is_file() else _from_folder(path)
     try:
@@ -41,7 +41,7 @@ def read_peft(source: str | Path) -> tuple[AdapterConfig, dict[str, Tensor]]:
         kind = str(settings.get("peft_type", "")).upper()
         rank, alpha = int(settings["r"]), float(settings["lora_alpha"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise UserError(f"{CONFIG} is no LoRA adapter's", where=str(path), fix=_FIX) from error
+        raise UserError(f"{CONFIG} does not describe a LoRA adapter", where=str(path), fix=_FIX) from error
     odd = [key for key, plain in _PLAIN.items() if (settings.get(key) or plain) != plain]
     if kind != "LORA" or odd:
         what = f"{odd[0]}: {settings[odd[0]]}" if odd else f"peft_type: {kind}"
@@ -52,21 +52,21 @@ def read_peft(source: str | Path) -> tuple[AdapterConfig, dict[str, Tensor]]:
         stored: dict[str, Tensor] = load_safetensors(files[WEIGHTS])
     except SafetensorError as error:
         raise UserError(f"damaged weights: {error}", where=str(path), fix=_FIX) from error
-    # newer versions of PEFT leave the adapter's own name out, older ones write `lora_A.default.weight`
+    # newer versions of PEFT omit the adapter's name, older ones write `lora_A.default.weight`
     tensors = {name.replace(".default.weight", ".weight"): tensor for name, tensor in stored.items()}
     paths = {name.split(".lora_")[0].removeprefix("base_model.model.") for name in tensors}
-    # what is stored says how large the adapter is: a rank of its own choice would be any amount of memory
+    # the stored weights determine the size: a false rank in the config could allocate any amount of memory
     odd = [name for name, tensor in tensors.items() if ".lora_A." in name and tensor.shape[:1] != (rank,)]
     if odd or not tensors or not 0 < rank <= _LARGEST_RANK or not math.isfinite(alpha):
-        raise UserError(f"{CONFIG} says rank {rank}, the weights do not", where=str(path), fix=_FIX)
+        raise UserError(f"{CONFIG} has rank {rank}, the weights have another", where=str(path), fix=_FIX)
     config = AdapterConfig(rank=rank, alpha=alpha, targets=sorted(paths))
     return config, tensors
 
 
 def export_peft(model: LanguageModel, name: str, folder: Path, *, base: str) -> None:
-    """Write the adapter `name` where PEFT reads it; `base` is how PEFT's users name the model below it.
+    """Write the adapter `name` in PEFT's format; `base` is the name of the base model for users of PEFT.
 
-    Raises UserError for a whole copy of the weights, which is no adapter to PEFT.
+    Raises UserError for a copy of all weights, which PEFT cannot store as an adapter.
     """
     adapter = model.adapter(name)
     if not isinstance(adapter, LowRank):
@@ -96,9 +96,9 @@ def write_peft(
     base: str,
     transposed: bool = False,
 ) -> None:
-    """The same for an adapter's tensors, under the names that `adapter_tensors` gives them.
+    """Do the same for an adapter's tensors, with the names of `adapter_tensors`.
 
-    `transposed`: the layers below store their weights the other way round (GPT-2).
+    `transposed`: the layers store their weights transposed (GPT-2).
     """
     settings: dict[str, Any] = {
         "peft_type": "LORA",
@@ -123,11 +123,11 @@ def _from_folder(path: Path) -> dict[str, bytes]:
         if (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file():
             config = read_plain(folder / CONFIG, _LARGEST_CONFIG, links=True)
             return {CONFIG: config, WEIGHTS: (folder / WEIGHTS).read_bytes()}
-    raise UserError("no adapter can be read there", where=str(path), fix=_FIX)
+    raise UserError("cannot read an adapter", where=str(path), fix=_FIX)
 
 
 def _from_zip(path: Path) -> dict[str, bytes]:
-    """Read the two files out of the zip without unpacking it, wherever in it they stand."""
+    """Read the two files of the zip, in any folder of it, without unpacking it."""
     try:
         with zipfile.ZipFile(path) as archive:
             found = {}
@@ -135,15 +135,15 @@ def _from_zip(path: Path) -> dict[str, bytes]:
                 entries = [e for e in archive.infolist() if Path(e.filename).name == name]
                 if len(entries) == 1 and entries[0].file_size <= _most(entries[0]):
                     found[name] = archive.read(entries[0])
-    except Exception as error:  # besides zipfile's own, whatever each kind of compression raises
-        raise UserError(f"no zip that can be read: {error}", where=str(path), fix=_FIX) from error
+    except Exception as error:  # zipfile's own errors, and those of each compression
+        raise UserError(f"cannot read the zip: {error}", where=str(path), fix=_FIX) from error
     if len(found) < 2:
-        raise UserError("no adapter, or more than one, in this zip", where=str(path), fix=_FIX)
+        raise UserError("expected exactly one adapter in this zip", where=str(path), fix=_FIX)
     return found
 
 
 def _most(entry: zipfile.ZipInfo) -> int:
-    return min(_MOST_BYTES, _ALWAYS_FINE + _LARGEST_RATIO * entry.compress_size)
+    return min(_MAX_BYTES, _ALWAYS_FINE + _LARGEST_RATIO * entry.compress_size)
 
 
 _FIX = f"a folder or zip with {CONFIG} (LoRA) and {WEIGHTS}; pickled weights are not read"

@@ -1,8 +1,8 @@
 """Models behind an OpenAI-compatible API, as opponents: retries, deadlines, a rate limit, and the cost counted.
 
-The key comes from OPENAI_API_KEY and the address from OPENAI_BASE_URL, or from what the player's name says instead
-(`key_env`, `base_url`). The key is read for each request, kept in no attribute, and cut out of every text that an error
-or a log could carry.
+The key comes from OPENAI_API_KEY and the address from OPENAI_BASE_URL, or from the options in the player's name
+(`key_env`, `base_url`). The key is read for each request, never stored in an attribute, and removed from
+every error and log message.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ KEY = "OPENAI_API_KEY"
 ADDRESS = "OPENAI_BASE_URL"
 DEFAULT_ADDRESS = "https://api.openai.com/v1"
 _AGAIN = {408, 409, 429, 500, 502, 503, 504}
-"""Answers of a server that may be different a moment later."""
+"""HTTP status codes after which a request is retried."""
 _OPTIONAL = ("temperature", "max_tokens", "max_completion_tokens")
 _UNSUPPORTED = re.compile(
     "unsupported|not support|unknown|unrecogni[sz]ed|not permitted|not allowed|unexpected", re.IGNORECASE
 )
-_MOST_BYTES = 4 << 20
+_MAX_BYTES = 4 << 20
 _LONGEST_WAIT = 20.0
-# errors of parsing untrusted JSON, also where it is nested too deep or has numbers that no integer holds
+# errors of parsing untrusted JSON, including deep nesting and very long numbers
 _NOT_AN_ANSWER = (
     ValueError,
     KeyError,
@@ -58,18 +58,18 @@ class RemoteOptions:
 
     temperature: float = 1.0
     max_tokens: int = 256
-    """Of an answer. Sent as `max_completion_tokens` where the model asks for that."""
+    """Maximum tokens of an answer. Sent as `max_completion_tokens` if the model requires it."""
     deadline: float = 60.0
-    """Seconds until a prompt is given up, waiting and retries included."""
+    """Time limit of a prompt in seconds, including waiting and retries."""
     retries: int = 5
     parallel: int = 8
-    """Requests under way at once."""
+    """Maximum number of parallel requests."""
     rpm: float = 0.0
-    """Most requests in a minute; 0: as many as the server takes."""
+    """Maximum number of requests per minute; 0: no limit."""
     price_in: float = 0.0
-    """Of a million prompt tokens."""
+    """Price of a million prompt tokens."""
     price_out: float = 0.0
-    """Of a million tokens of answers."""
+    """Price of a million tokens of answers."""
     base_url: str = ""
     """Address of this model's server; empty: that of OPENAI_BASE_URL, or OpenAI's."""
     key_env: str = ""
@@ -88,11 +88,11 @@ class Spent:
     cost: float = 0.0
     """In the currency of the prices given; 0 without any."""
     seconds: float = 0.0
-    """Waited for answers, all requests together."""
+    """Seconds of waiting for answers, summed over all requests."""
 
 
 class _Again(Exception):
-    """Worth another try, perhaps not before `wait` seconds."""
+    """An error after which the request is retried, after at least `wait` seconds."""
 
     def __init__(self, what: str, wait: float = 0.0) -> None:
         super().__init__(what)
@@ -102,21 +102,21 @@ class _Again(Exception):
 class _Refused(Exception):
     """The server refuses a request, with this status."""
 
-    def __init__(self, said: str, code: int) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
         self.code = code
 
     def parameter(self, body: Mapping[str, Any]) -> str | None:
         """Return the optional parameter of `body` that the server does not support, if it names one."""
-        said = str(self)
-        if self.code not in (400, 422) or not _UNSUPPORTED.search(said):
+        message = str(self)
+        if self.code not in (400, 422) or not _UNSUPPORTED.search(message):
             return None
-        named = (name for name in _OPTIONAL if name in body and re.search(rf"\b{name}\b", said))
+        named = (name for name in _OPTIONAL if name in body and re.search(rf"\b{name}\b", message))
         return next(named, None)
 
 
 class OpenAIClient:
-    """Asks one model. Made in vain (no key, no usable address) it raises UserError at once."""
+    """Client of one remote model. Raises UserError when created without an API key or a valid address."""
 
     def __init__(self, model: str, options: RemoteOptions | None = None) -> None:
         self.model = model
@@ -136,17 +136,17 @@ class OpenAIClient:
         if self._key() is None and (self.options.key_env or self._address == DEFAULT_ADDRESS):
             name = self._key_name or KEY
             raise UserError(
-                f"there is no key for openai:{model}",
+                f"no API key for openai:{model}",
                 where=f"environment variable {name}",
                 fix=f"export {name}=…, or {ADDRESS}=http://HOST:PORT/v1 for a server of your own",
             )
 
     @classmethod
     def from_ref(cls, ref: str) -> OpenAIClient:
-        """From what stands behind `openai:`, as gpt-4o-mini?rpm=60. Raises UserError for unknown options."""
+        """Create the client of a name such as `gpt-4o-mini?rpm=60`. UserError for unknown options."""
         model, _, query = ref.partition("?")
         if not model:
-            raise UserError("openai: stands before the name of a model", where=f"openai:{ref}")
+            raise UserError("expected the name of a model after openai:", where=f"openai:{ref}")
         kinds = {name: type(value) for name, value in asdict(RemoteOptions()).items()}
         given: dict[str, Any] = {}
         for name, text in urllib.parse.parse_qsl(query, keep_blank_values=True):
@@ -161,7 +161,7 @@ class OpenAIClient:
             try:
                 given[name] = kinds[name](text)
             except ValueError:
-                raise UserError(f"{name} is a number, not '{text}'", where=f"openai:{ref}") from None
+                raise UserError(f"{name} must be a number, got '{text}'", where=f"openai:{ref}") from None
             if given[name] < 0 or (name in ("parallel", "max_tokens", "deadline") and not given[name]):
                 raise UserError(f"{name} cannot be {text}", where=f"openai:{ref}")
         if not re.fullmatch("([A-Za-z_][A-Za-z0-9_]*)?", given.get("key_env", "")):
@@ -170,7 +170,7 @@ class OpenAIClient:
         return cls(model, RemoteOptions(**given))
 
     def ask(self, prompts: Sequence[str]) -> list[str | UserError]:
-        """One answer to each prompt, or the error that came instead; several are under way at once."""
+        """Return an answer or an error for each prompt; several requests run in parallel."""
         found: list[str | UserError | None] = [None] * len(prompts)
         waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
         for i in range(len(prompts)):
@@ -194,7 +194,7 @@ class OpenAIClient:
     def _answer(self, prompt: str) -> str | UserError:
         began, options = time.monotonic(), self.options
         last = "it did not answer"
-        # one that was given up is asked once, until it answers: a dead server shall not hold up every match
+        # after a failure, one request at a time until it answers: a dead server must not delay every match
         tries = 1 if self._down else options.retries + 1
         try:
             for attempt in range(tries):
@@ -226,7 +226,7 @@ class OpenAIClient:
                 self.spent.seconds += time.monotonic() - began
 
     def _request(self, prompt: str, timeout: float) -> str:
-        """Send one request; once more without a parameter that the server refuses for this model."""
+        """Send one request; repeat it without a parameter that the server refuses for this model."""
         until = time.monotonic() + timeout
         while True:
             body = self._body(prompt)
@@ -247,10 +247,10 @@ class OpenAIClient:
         }
 
     def _leave_out(self, name: str) -> None:
-        """Do not send the parameter `name` from here on; the limit of tokens has a second name to try."""
+        """Do not send the parameter `name` any more; the limit of tokens has a second name to try."""
         with self._lock:
             if name in self._refused:
-                return  # another thread was told so too
+                return  # another thread had the same answer
             self._refused.add(name)
             if name == "max_tokens":
                 self._limit = "max_completion_tokens"
@@ -270,12 +270,12 @@ class OpenAIClient:
         with Deadline(timeout) as deadline:
             try:
                 with deadline.open(request) as response:
-                    data: bytes = response.read(_MOST_BYTES)
+                    data: bytes = response.read(_MAX_BYTES)
             except urllib.error.HTTPError as error:
-                said = _said(error, key)
+                message = _message(error, key)
                 if error.code in _AGAIN:
-                    raise _Again(said, _seconds(error.headers.get("Retry-After"))) from None
-                raise _Refused(said, error.code) from None
+                    raise _Again(message, _seconds(error.headers.get("Retry-After"))) from None
+                raise _Refused(message, error.code) from None
             except (OSError, ValueError, http.client.HTTPException) as error:
                 # refused, timed out, cut off, no such host, no HTTP
                 reason = getattr(error, "reason", error)
@@ -285,7 +285,7 @@ class OpenAIClient:
         return data
 
     def _key(self) -> str | None:
-        # a file it was read from may have ended its line
+        # it may end with the newline of a file
         return os.environ.get(self._key_name, "").strip() or None if self._key_name else None
 
     def take_token_use(self) -> TokenUse:
@@ -309,9 +309,9 @@ class OpenAIClient:
             given, drawn = int(used.get("prompt_tokens") or 0), int(used.get("completion_tokens") or 0)
         except _NOT_AN_ANSWER:
             raise UserError(
-                f"openai:{self.model}: the answer is not that of an OpenAI-compatible server",
+                f"openai:{self.model}: the server's answer is not in the OpenAI format",
                 where=self._address,
-                fix=f"{self._set_by} ends with /v1 as a rule",
+                fix=f"check {self._set_by}: the address usually ends with /v1",
             ) from None
         self._down = False
         with self._lock:
@@ -324,7 +324,7 @@ class OpenAIClient:
         if code in (401, 403):
             return f"check {self._key_name}" if self._key_name else "name the variable with its key: key_env"
         if code == 404:
-            return f"check the model's name, and {self._set_by}, which ends with /v1 as a rule"
+            return f"check the model's name and {self._set_by}: the address usually ends with /v1"
         if 300 <= code < 400:
             return f"the server has moved: set {self._set_by} to where it is now"
         return "see what the server says"
@@ -339,7 +339,7 @@ class OpenAIClient:
         )
 
     def state(self) -> dict[str, float]:
-        """Return its cost, for metrics."""
+        """Return the cost, for metrics."""
         with self._lock:
             return asdict(self.spent)
 
@@ -354,7 +354,7 @@ class _Pace:
     _sleep: Callable[[float], None] = time.sleep
 
     def wait(self, longest: float) -> bool:
-        """Return when it is this request's turn; False, at once, if that is too long."""
+        """Wait for this request's turn; return False at once if that takes too long."""
         if self.rpm <= 0:
             return longest > 0
         with self._lock:
@@ -380,7 +380,7 @@ def _address(given: str, key: str | None) -> str:
         )
     if parts.username or parts.password:
         raise UserError(
-            "the address of the remote model holds a name or a password",
+            "the address of the remote model contains a user name or a password",
             where=where,
             fix=f"put the key into {KEY}, or into the variable that key_env names",
         )
@@ -390,11 +390,11 @@ def _address(given: str, key: str | None) -> str:
     return address
 
 
-def _said(error: urllib.error.HTTPError, key: str | None) -> str:
-    """The status, and what the server says about it, on one line."""
+def _message(error: urllib.error.HTTPError, key: str | None) -> str:
+    """Return the status and the server's message on one line."""
     text = ""
     with contextlib.suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
-        body = error.read(_MOST_BYTES).decode("utf-8", errors="replace")
+        body = error.read(_MAX_BYTES).decode("utf-8", errors="replace")
         try:
             problem = json.loads(body)["error"]
             text = problem["message"] if isinstance(problem, dict) else str(problem)
@@ -402,18 +402,18 @@ def _said(error: urllib.error.HTTPError, key: str | None) -> str:
                 text = f"{text} (parameter {problem['param']})"
         except _NOT_AN_ANSWER:
             text = body
-    # redacted before it is cut, or the beginning of a key could stay
+    # redacted before it is shortened: otherwise the beginning of a key could remain
     return _redacted(" ".join(f"HTTP {error.code} {error.reason}: {text}".split()), key)[:300].rstrip(": ")
 
 
 def _redacted(text: str, key: str | None) -> str:
     if not key:
         return text
-    return text.replace(key, "***").replace(repr(key)[1:-1], "***")  # as errors write what is no header
+    return text.replace(key, "***").replace(repr(key)[1:-1], "***")  # as errors show an invalid header
 
 
 def _seconds(header: str | None) -> float:
-    """A Retry-After in seconds; its other form, a date, is left to our own waiting."""
+    """Return a Retry-After header in seconds; 0 for a date, which is ignored."""
     try:
         return max(float(header or 0.0), 0.0)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Attention on a CPU where rows have one or a few new tokens: over exactly what they may see, without padding."""
+"""Attention on a CPU for rows with few new tokens: over exactly the visible tokens, without padding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ludus.types import Array
 
 
 def token_by_token(keys: Tensor, values: Tensor, q: Tensor, slots: Tensor, positions: Tensor) -> Tensor:
-    """Attention of tokens q [N, heads, d], each over the first of its slot, up to and with its own position."""
+    """Compute attention of tokens q [N, heads, d], each over the tokens of its slot up to its own position."""
     out = torch.empty(q.shape)
     queries, into = q.float().contiguous().numpy(), out.numpy()
     k, v, rows, ends = keys.numpy(), values.numpy(), slots.numpy(), positions.numpy()
@@ -46,7 +46,7 @@ _fast = {"contract", "reassoc", "nsz", "nnan", "ninf"}
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_fast, inline="always")
 def _two_to(x: float) -> float:
-    """2 ** x for x <= 0, to the last bit or two; unlike a library's exp, the compiler does eight at a time."""
+    """Return 2 ** x for x <= 0, exact to the last bit or two. Unlike a library's exp, it is vectorised."""
     x = x if x > np.float32(-126.0) else np.float32(-126.0)  # type: ignore[assignment]
     whole = np.int32(x - np.float32(0.5))
     part = x - np.float32(whole)

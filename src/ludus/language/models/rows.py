@@ -1,4 +1,4 @@
-"""Requests on their way to being completions, and what completing them has cost."""
+"""Requests while they are completed, and the amount of work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.language.models.sampling import Completion, Drawn
 
 @dataclass
 class Row:
-    """One request on its way."""
+    """One request that is being completed."""
 
     prompt: tuple[int, ...]
     adapter: str | None
@@ -37,18 +37,18 @@ class Row:
 
 @dataclass
 class RowWork:
-    """The work of sampling so far."""
+    """Amount of sampling work so far."""
 
     prompt_tokens: int = 0
     computed: int = 0
-    """Prompt tokens that no earlier prompt had computed already."""
+    """Prompt tokens that were not in the cache."""
     generated: int = 0
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
 
 
 def record(rows: Sequence[Row], drawn: Drawn, stops: Container[int]) -> None:
-    """Write down the token drawn for each row."""
+    """Record the token drawn for each row."""
     columns = (drawn.tokens, drawn.log_probs, drawn.raw_log_probs, drawn.entropy)
     for row, token, log_prob, raw, entropy in zip(rows, *(c.tolist() for c in columns), strict=True):
         row.tokens.append(token)

@@ -21,14 +21,14 @@ class Request:
     prompt: tuple[int, ...]
     adapter: str | None = None
     key: str = ""
-    """Whose turn it is, as "match/seat": prompts of one key tend to begin alike. A hint, no more."""
+    """Match and seat, as "match/seat": a hint that prompts with one key have a common beginning."""
     keep: int = 0
-    """Tokens at the beginning that stay where the prompt is too long; see `fit_prompt`."""
+    """Number of tokens at the beginning that are kept if the prompt is too long; see `fit_prompt`."""
 
 
 @dataclass(frozen=True)
 class Completion:
-    """A sampled completion. The stop token is among the tokens where one was: it was sampled, so it is trained on."""
+    """A sampled completion. A sampled stop token is included: it is trained on."""
 
     tokens: tuple[int, ...]
     log_probs: Array
@@ -36,17 +36,17 @@ class Completion:
     raw_log_probs: Array
     """Float32, likewise: under the plain policy (temperature 1, all tokens)."""
     truncated: bool
-    """It reached its longest without a stop token."""
+    """True if it reached the maximum length without a stop token."""
     entropy: float
     """Of the plain policy, mean per token, in nats."""
     prompt_cut: int = 0
-    """Tokens that a prompt was too long; `fit_prompt` dropped them."""
+    """Number of prompt tokens that `fit_prompt` dropped."""
 
 
 def fit_prompt(prompt: tuple[int, ...], keep: int, longest: int) -> tuple[int, ...]:
-    """Return `prompt` with `longest` tokens at most: what follows its first `keep` tokens is dropped.
+    """Return `prompt` with at most `longest` tokens: tokens after the first `keep` are dropped.
 
-    At least a quarter of what is left is the end of the prompt, which shows the newest state.
+    At least a quarter of the result is the end of the prompt, which shows the newest state.
     """
     cut = max(len(prompt) - longest, 0)
     keep = min(keep, longest - longest // 4 - 1)
@@ -55,10 +55,10 @@ def fit_prompt(prompt: tuple[int, ...], keep: int, longest: int) -> tuple[int, .
 
 class Sampler(Protocol):
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """A completion for each request, in order."""
+        """Return a completion for each request, in order."""
 
     def forget(self) -> None:
-        """Drop what is kept between calls."""
+        """Clear the caches."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +72,15 @@ class Drawn:
 
 
 def draw_by(generator: torch.Generator, logits: Tensor, config: SamplerConfig) -> Drawn:
-    """One token from each row of logits, as `config` says, by the next numbers of `generator`."""
+    """Draw one token from each row of logits, by `config` and the next numbers of `generator`."""
     uniform = torch.rand(len(logits), generator=generator, device=generator.device)
     return draw(logits, uniform.to(logits.device), config.temperature, config.top_p)
 
 
 def draw(logits: Tensor, uniform: Tensor, temperature: float = 1.0, top_p: float = 1.0) -> Drawn:
-    """One token from each row of `logits` [R, V] (float32, may be written over), by `uniform` [R] in [0, 1).
+    """Draw one token from each row of `logits` [R, V] (float32, may be overwritten), by `uniform` [R] in [0, 1).
 
-    With `top_p` only the likeliest tokens that together hold this much are left; ties are broken by their id.
+    With `top_p` only the most likely tokens with this total probability are kept; ties are broken by their id.
     """
     raw = logits - logits.logsumexp(-1, keepdim=True)
     probs = raw.exp()
@@ -96,7 +96,7 @@ def draw(logits: Tensor, uniform: Tensor, temperature: float = 1.0, top_p: float
 
 
 def drawn_from(raw: Tensor, temperature: float = 1.0, top_p: float = 1.0) -> Tensor:
-    """The log-probabilities that are drawn from, where those of the plain policy are `raw` [R, V]."""
+    """Return the log-probabilities to draw from; `raw` [R, V] are those of the plain policy."""
     log_probs = raw if temperature == 1.0 else torch.log_softmax(raw / temperature, -1)
     if top_p == 1.0:
         return log_probs
@@ -108,7 +108,7 @@ def drawn_from(raw: Tensor, temperature: float = 1.0, top_p: float = 1.0) -> Ten
 
 
 def _invert(probs: Tensor, uniform: Tensor) -> Tensor:
-    """The first token at which the cumulated probability passes `uniform` of the whole."""
+    """Return the first token at which the cumulative probability exceeds `uniform` of the total."""
     cumulated = probs.double().cumsum(-1)
     total = cumulated[:, -1:]
     tokens = torch.searchsorted(cumulated, uniform.double()[:, None] * total, right=True).squeeze(-1)

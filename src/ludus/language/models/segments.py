@@ -1,8 +1,8 @@
-"""Sequences packed into rows: where each one lies, and attention within each.
+"""Sequences packed into rows: their positions, and attention within each.
 
-Everything but attention works token by token, so a model runs over one flat list of the tokens that are there. For
-attention, sequences of similar length are laid side by side in a bucket, padded at their end, where a causal mask keeps
-padding out of sight. One long sequence does not lengthen many short ones: a bucket is at most 1 / 8 padding.
+All operations except attention work on single tokens, so a model computes one flat list of tokens without padding. For
+attention, sequences of similar length form a bucket and are padded at the end, where a causal mask hides the padding.
+One long sequence does not lengthen many short ones: at most 1 / 8 of a bucket is padding.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MOST_PADDING = 1 / 8
-"""Share of a bucket that may be padding, so that padded sequences have at most 8 / 7 as many tokens as are there."""
+MAX_PADDING = 1 / 8
+"""Maximum share of padding in a bucket."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """`count` sequences of similar length that stand one after the other, to be padded to the `longest`."""
+    """`count` consecutive sequences of similar length, to be padded to the `longest`."""
 
     slots: Tensor
-    """[n]: place of each of their tokens among the `count` x `longest`."""
+    """[n]: index of each of their tokens among the `count` x `longest`."""
     count: int
     longest: int
 
@@ -56,10 +56,10 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Packing:
-    """The sequences in `segments` [B, T]. Flat means: the tokens that are no padding, bucket after bucket."""
+    """The sequences in `segments` [B, T]. Flat tokens are all tokens except padding, bucket after bucket."""
 
     tokens: Tensor
-    """[N]: place of each flat token among the B x T."""
+    """[N]: index of each flat token among the B x T."""
     buckets: tuple[Bucket, ...]
 
     @classmethod
@@ -92,7 +92,7 @@ class Packing:
         return torch.cat(found) if found else q
 
 
-def buckets_of(lengths: Sequence[int], most_padding: float = MOST_PADDING) -> list[list[int]]:
+def buckets_of(lengths: Sequence[int], most_padding: float = MAX_PADDING) -> list[list[int]]:
     """Return indices of sequences in groups of similar `lengths`, longest first; within a group they are in order.
 
     Padded to the longest of its group, at most `most_padding` of a group is padding.

@@ -52,7 +52,7 @@ class Shape:
 
     @property
     def smallest(self) -> int:
-        """The number of weights in its matrices, without biases, norms and a head of its own."""
+        """Return the number of weights in its matrices, without biases, norms and a separate head."""
         block = sum(self.qkv_widths) + self.qkv_widths[0] + 3 * self.intermediate
         return self.hidden * (self.vocab + self.layers * block)
 
@@ -65,7 +65,7 @@ class Shape:
             return frequencies / float(self.rope["factor"])
         if kind != "llama3":
             return frequencies
-        # Llama 3.1: slow waves are stretched, fast ones stay, those between are blended
+        # Llama 3.1: low frequencies are scaled, high ones kept, those between interpolated
         factor, low, high = (float(self.rope[k]) for k in ("factor", "low_freq_factor", "high_freq_factor"))
         turns = float(self.rope["original_max_position_embeddings"]) * frequencies / (2 * torch.pi)
         blend = ((turns - low) / (high - low)).clamp(0.0, 1.0)
@@ -73,7 +73,7 @@ class Shape:
 
 
 def read_shape(config: Mapping[str, Any]) -> Shape | None:
-    """The shape that a config.json describes; None for what this folder's own forward does not cover."""
+    """Return the shape that a config.json describes; None if llama.py does not support it."""
     family = str(config.get("model_type", ""))
     rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
     rope["rope_type"] = rope.get("rope_type", rope.pop("type", "default"))
@@ -92,7 +92,7 @@ def read_shape(config: Mapping[str, Any]) -> Shape | None:
     heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
     context = int(config.get("max_position_embeddings", 2048))
     if family == "mistral" and config.get("sliding_window"):
-        context = min(context, int(config["sliding_window"]))  # up to there the window changes nothing
+        context = min(context, int(config["sliding_window"]))  # up to this length the window has no effect
     return Shape(
         family=family,
         vocab=int(config["vocab_size"]),
@@ -110,7 +110,7 @@ def read_shape(config: Mapping[str, Any]) -> Shape | None:
 
 
 def as_config(shape: Shape) -> dict[str, Any]:
-    """A config.json from which transformers builds the same model."""
+    """Return a config.json from which transformers builds the same model."""
     return {
         "architectures": [_ARCHITECTURES[shape.family]],
         "model_type": shape.family,

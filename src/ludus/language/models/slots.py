@@ -1,8 +1,8 @@
 """The sequences in the cache of keys and values, and which of them a new prompt can continue.
 
-Prompts of a match grow from turn to turn, and those of different matches begin with the same rules. A slot holds one
-sequence; a prompt reuses as many tokens as it shares with any of them, in place or copied, and only the rest is
-computed. What a slot holds is found by hashes of its first 32, 64, 96, … tokens.
+Prompts of a match grow from turn to turn, and those of different matches begin with the same rules. A slot contains one
+sequence. A prompt reuses the longest prefix that it shares with a slot, in place or as a copy, and only the rest is
+computed. Slots are found by hashes of their first 32, 64, 96, … tokens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from ludus.types import Array
 
 BLOCK = 32
-"""Tokens are matched, and copied from slot to slot, in blocks of so many."""
+"""Tokens are compared and copied between slots in blocks of this size."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Place:
     kept: int
     source: int | None
     waits: bool
-    """Its source is another prompt of the same call, so that it is computed after that one."""
+    """True if the source is another prompt of the same call: then it is computed after that prompt."""
 
 
 @dataclass
@@ -37,11 +37,11 @@ class _Slot:
     key: str = ""
     hashes: list[int] = field(default_factory=list)
     used: int = 0
-    """When it was last used, in calls."""
+    """Number of the call in which it was last used."""
 
 
 class Slots:
-    """The bookkeeping of `count` slots. `weights` in its calls: keys and values of other weights are of no use."""
+    """Manages `count` slots. Slots with other `weights` than those of the call are not reused."""
 
     def __init__(self, count: int) -> None:
         self._slots = [_Slot() for _ in range(count)]
@@ -54,7 +54,7 @@ class Slots:
         self._oldest_first: deque[int] = deque()
 
     def begin(self) -> None:
-        """A new call: no slot is taken yet."""
+        """Begin a call: all slots are free."""
         self._call += 1
         self._busy.clear()
         self._sources.clear()
@@ -62,15 +62,15 @@ class Slots:
         self._oldest_first = deque(sorted(range(len(self._slots)), key=lambda i: self._slots[i].used))
 
     def place(self, prompt: Sequence[int], weights: Hashable, key: str) -> Place | None:
-        """Take a slot for the prompt; None if no slot is left in this call."""
+        """Choose a slot for the prompt; None if no slot is left in this call."""
         tokens = np.asarray(prompt, dtype=np.int64)
-        hashes = _hashes(tokens[: len(tokens) - 1], weights)  # the last one is computed in any case
+        hashes = _hashes(tokens[: len(tokens) - 1], weights)  # the last token is always computed
         source, kept, waits = self._best(tokens, hashes)
         own = self._by_key.get((weights, key)) if key else None
         own = None if own is None or own in self._busy else own
         if own is not None:
             shared = min(_shared(self._slots[own].tokens, tokens), len(tokens) - 1)
-            shared = shared if shared >= BLOCK else 0  # a few tokens are computed faster than looked after
+            shared = shared if shared >= BLOCK else 0  # for few tokens, computing is faster than copying
             if shared + BLOCK > kept:
                 source, kept, waits = own, shared, False
         slot: int | None
@@ -97,7 +97,7 @@ class Slots:
         return Place(slot, kept, source, waits)
 
     def hold(self, slot: int, tokens: Sequence[int], weights: Hashable, key: str) -> None:
-        """The slot now holds keys and values of these tokens."""
+        """Record that the slot now contains keys and values of these tokens."""
         entry = self._slots[slot]
         entry.tokens, entry.weights, entry.key = np.asarray(tokens, dtype=np.int64), weights, key
         entry.hashes = _hashes(entry.tokens, weights)
@@ -107,7 +107,7 @@ class Slots:
             self._by_key[weights, key] = slot
 
     def _best(self, tokens: Array, hashes: list[int]) -> tuple[int | None, int, bool]:
-        """The slot that shares most with the prompt, how much, and whether it is one of this call's."""
+        """Return the slot with the longest common prefix, its length, and whether it belongs to this call."""
         for n in range(len(hashes), 0, -1):
             h = hashes[n - 1]
             if h in self._by_hash:
@@ -119,12 +119,12 @@ class Slots:
             else:
                 continue
             shared = min(_shared(held, tokens), len(tokens) - 1)
-            if shared >= BLOCK:  # else two texts had the same hash
+            if shared >= BLOCK:  # otherwise two texts have the same hash
                 return slot, shared, shared // BLOCK * BLOCK > there
         return None, 0, False
 
     def _oldest(self, besides: int | None) -> int | None:
-        """A free slot, the least recently used."""
+        """Return the least recently used free slot."""
         put_back = []
         found = None
         while self._oldest_first and found is None:
@@ -147,7 +147,7 @@ class Slots:
 
 
 def _hashes(tokens: Array, weights: Hashable) -> list[int]:
-    """Of the first 32, 64, … tokens, each from the one before."""
+    """Yield the hashes of the first 32, 64, … tokens, each computed from the previous one."""
     h, found = hash(weights), []
     raw = tokens.astype(np.int64).tobytes()
     for start in range(0, len(tokens) - BLOCK + 1, BLOCK):

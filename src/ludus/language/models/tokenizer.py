@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ludus.errors import MissingExtra, UserError
 
-# How families end a turn; where a tokenizer knows one of these, the model was taught to stop there.
+# End-of-turn tokens of model families; if a tokenizer has one, the model was trained to stop there.
 ENDS_OF_TURN = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>")
 
 
@@ -24,16 +24,16 @@ class Tokenizer(Protocol):
     """The token in place of an empty prompt: a model needs at least one."""
 
     def encode(self, text: str) -> list[int]:
-        """Nothing is added; special tokens written in the text become their ids."""
+        """Return the token ids. No tokens are added; special tokens in the text become their ids."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Special tokens are left out; bytes that are no text become U+FFFD."""
+        """Return the text. Special tokens are left out; invalid UTF-8 becomes U+FFFD."""
 
     def chat(self, messages: Sequence[Mapping[str, str]]) -> str | None:
-        """The messages as this model was taught to read them, up to where it answers; None: it was not."""
+        """Return the messages in this model's chat format, up to its answer; None if it has no chat format."""
 
     def save(self, folder: Path) -> None:
-        """Write what `load_tokenizer` reads."""
+        """Write the files that `load_tokenizer` reads."""
 
 
 class ByteTokenizer:
@@ -66,7 +66,7 @@ class ByteTokenizer:
 
 
 class HuggingFaceTokenizer:
-    """A tokenizer of the transformers library behind the names above. `vocab_size` is the model's."""
+    """A tokenizer of the transformers library. `vocab_size` is that of the model."""
 
     def __init__(self, inner: Any, vocab_size: int, stop_ids: Sequence[int] = ()) -> None:
         self._inner = inner
@@ -111,10 +111,10 @@ def load_tokenizer(source: str, vocab_size: int, stop_ids: Sequence[int] = ()) -
         raise MissingExtra("a Hugging Face tokenizer", "text") from error
     try:
         inner = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    # the readers of many formats raise whatever they stumble over; to the user they all mean this
+    # the readers of many formats raise many kinds of errors
     except Exception as error:
         raise UserError(
-            f"no tokenizer can be read there: {first_line(error)}",
+            f"cannot read the tokenizer: {first_line(error)}",
             where=source,
             fix="put tokenizer.json and tokenizer_config.json next to the weights",
         ) from error

@@ -1,6 +1,6 @@
-"""vLLM as the engine: adapters are folders that it loads by name, its cache and its kernels are its own (extra `vllm`).
+"""vLLM as a sampling engine (extra `vllm`). It loads adapters from folders, and has its own cache and kernels.
 
-It runs in a process of its own. When that dies it is started again and asked again; adapters lie on disk.
+It runs in a separate process. If the process dies, it is restarted and the batch is repeated; adapters are on disk.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from ludus.language.models.sampling import Completion, Request, fit_prompt
 from ludus.language.models.weights import save_model
 
 _log = logging.getLogger("ludus.language")
-MOST_TRIES = 3
+MAX_TRIES = 3
 """Attempts at a batch before the engine counts as broken."""
-_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM reserves memory for
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # maximum ranks for which vLLM reserves memory
 
-# what vLLM reads when it is imported; each may be set otherwise by the user
+# read by vLLM when it is imported; the user may set other values
 _USUAL_ENVIRONMENT = {
-    "VLLM_NO_USAGE_STATS": "1",  # it reports its use over the internet unless this is set
+    "VLLM_NO_USAGE_STATS": "1",  # otherwise it sends usage statistics
     "VLLM_LOGGING_LEVEL": "WARNING",
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB, where there is no GPU
 }
 
 
 class VLLMEngine:
-    """Plays `model` (whose tokenizer and, if it was made here, weights it takes) with the adapters of `language`."""
+    """Samples from `model` (its tokenizer, and its weights if it is `tiny`) with the adapters of `language`."""
 
     def __init__(self, model: LanguageModel, language: LanguageConfig) -> None:
         if language.adapter is None:
@@ -95,7 +95,7 @@ class VLLMEngine:
         )
 
     def drop(self, name: str) -> None:
-        shutil.rmtree(self._path(name))  # vLLM itself lets go of what nobody asks for
+        shutil.rmtree(self._path(name))  # vLLM itself removes unused adapters
         del self._adapters[name]
 
     def sample(self, requests: Sequence[Request], settings: SamplerConfig, seed: int) -> list[Completion]:
@@ -117,7 +117,7 @@ class VLLMEngine:
                 top_p=settings.top_p,
                 max_tokens=settings.max_new_tokens,
                 stop_token_ids=sorted(self._tokenizer.stop_ids),
-                ignore_eos=True,  # those are the tokenizer's own too
+                ignore_eos=True,  # these are also the tokenizer's
                 logprobs=0,  # of the token that was drawn
                 detokenize=False,
                 seed=int(each),
@@ -141,19 +141,19 @@ class VLLMEngine:
     def forget(self) -> None:
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        with suppress(EngineDeadError):  # then it has forgotten everything
+        with suppress(EngineDeadError):  # a new engine has no adapters
             self._llm.reset_prefix_cache()
 
     def close(self) -> None:
         self._stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    # Within
+    # Internal
 
     def _ask(self, prompts: list[Any], drawing: list[Any], adapters: list[Any]) -> list[Any]:
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        for tries in range(1, MOST_TRIES + 1):
+        for tries in range(1, MAX_TRIES + 1):
             try:
                 with _waking(self._llm.llm_engine.engine_core, EngineDeadError):
                     found: list[Any] = self._llm.generate(
@@ -161,13 +161,13 @@ class VLLMEngine:
                     )
                 return found
             except EngineDeadError as error:
-                _log.warning("vLLM died (try %d of %d): it is started again", tries, MOST_TRIES)
+                _log.warning("vLLM died (try %d of %d): it is started again", tries, MAX_TRIES)
                 cause = error
                 self.restarts += 1
                 self._stop()
                 self._start()
         raise LudusError(
-            f"vLLM died {MOST_TRIES} times over the same batch, the last time: {cause}"
+            f"vLLM died {MAX_TRIES} times over the same batch, the last time: {cause}"
         ) from cause
 
     def _completion(self, output: Any, cut: int, plain: bool) -> Completion:
@@ -178,10 +178,10 @@ class VLLMEngine:
         return Completion(
             tokens,
             log_probs,
-            # vLLM gives one of the two: the one that was drawn from
+            # vLLM returns only one of the two: that of the sampled distribution
             log_probs if plain else np.full(len(tokens), np.nan, dtype=np.float32),
             truncated=not tokens or tokens[-1] not in self._tokenizer.stop_ids,
-            entropy=float(-log_probs.mean()) if len(tokens) else 0.0,  # estimated by what was drawn
+            entropy=float(-log_probs.mean()) if len(tokens) else 0.0,  # estimated from the samples
             prompt_cut=cut,
         )
 
@@ -215,7 +215,7 @@ class VLLMEngine:
 
 @contextmanager
 def _waking(core: Any, error: type[Exception]) -> Iterator[None]:
-    """Wake the thread that waits for an engine killed during a batch: vLLM notices, but lets it wait."""
+    """Wake the thread that waits for an engine killed during a batch, because vLLM does not."""
     over = threading.Event()
 
     def watch() -> None:

@@ -16,13 +16,13 @@ from ludus.envs.seats import Observed
 from ludus.errors import MissingExtra, UserError
 from ludus.language.text_games.seclusion import LOCK, Seclusion, secluded
 
-_GAME = -1  # who speaks in a message of the game's own
+_GAME = -1  # sender of the game's own messages
 
 
 @functools.cache
 def textarena() -> Any:
-    """The package, imported once; raises MissingExtra. Its registry is `textarena().envs.registration.ENV_REGISTRY`."""
-    with LOCK, warnings.catch_warnings():  # it silences a warning for the whole process
+    """Return the package, imported once. Raises MissingExtra."""
+    with LOCK, warnings.catch_warnings():  # the package disables a warning for the whole process
         try:
             package = importlib.import_module("textarena")
         except ModuleNotFoundError as error:
@@ -49,8 +49,8 @@ def registry() -> Mapping[str, Any]:
 
 
 def make_env(game_id: str, kwargs: Mapping[str, Any]) -> Any:
-    """A fresh env of TextArena's; to be called in seclusion. Raises UserError when it cannot be made."""
-    # games shuffle lists they are given, and those of the registry are shared
+    """Return a new env of TextArena; call it within `secluded`. UserError if it cannot be created."""
+    # games shuffle their arguments, and those of the registry are shared
     settings = copy.deepcopy({**registry()[game_id].kwargs, **kwargs})
     try:
         env = textarena().make(game_id, **settings)
@@ -62,7 +62,7 @@ def make_env(game_id: str, kwargs: Mapping[str, Any]) -> Any:
             where=f"TextArena {textarena().__version__}",
             fix="some of its games are written for Python 3.12 and newer",
         ) from error
-    except Exception as error:  # a key that is not set, a keyword it does not take, a file that is not there
+    except Exception as error:  # a missing key, an unknown keyword, a missing file
         raise UserError(
             f"{game_id} cannot be made: {error}",
             where=f"TextArena {textarena().__version__}, with kwargs {dict(kwargs)}",
@@ -73,12 +73,12 @@ def make_env(game_id: str, kwargs: Mapping[str, Any]) -> Any:
 
 
 def start_env(spec: GameSpec, players: int, seed: int) -> Any:
-    """A fresh env after its reset; to be called in seclusion. Raises whatever the game raises."""
+    """Return a new env after its reset; call it within `secluded`. Raises the errors of the game."""
     env = make_env(spec.id, spec.kwargs)
     env.reset(num_players=players, seed=seed)
     seats = innermost(env).state.num_players
-    if seats != players:  # some games take any number and play by their own
-        raise ValueError(f"it is played by {seats}, not by {players}")
+    if seats != players:  # some games accept any number of players and ignore it
+        raise ValueError(f"expected {seats} players, got {players}")
     return env
 
 
@@ -90,7 +90,7 @@ def innermost(env: Any) -> Any:
 
 
 class ArenaTable:
-    """One TextArena game, started; raises GameFault when it cannot be, UserError when something is missing."""
+    """A started game of TextArena. GameFault if it cannot be started, UserError if something is missing."""
 
     last_reward = 0.0  # TextArena gives rewards at the end only
 
@@ -109,7 +109,7 @@ class ArenaTable:
             if hasattr(self._state, "elimination_order"):
                 self._state.step = functools.partial(self._step_if_anyone_is_left, self._state.step)
             if hasattr(self._state, "set_invalid_move"):
-                # the state forgets within the same step that it refused a move
+                # the state does not keep that a move was refused
                 self._state.set_invalid_move = functools.partial(self._refuse, self._state.set_invalid_move)
             self._next_turn()
 
@@ -143,12 +143,12 @@ class ArenaTable:
         self.over = bool(self._state.done)
         if self.over:
             given = self._state.rewards or {}
-            # here, so that rewards that are no numbers count as the game's fault
+            # here, so that rewards that are not numbers are a fault of the game
             self._rewards = tuple(float(given.get(seat) or 0.0) for seat in range(self._players))
             if not all(map(math.isfinite, self._rewards)):
                 raise ValueError(f"the rewards {self._rewards} are not all finite")
             return
-        # once in each turn: some games add to what is seen whenever they are asked
+        # once per turn: some games change the observation at every call
         seat, text = self._env.get_observation()
         seen = self._seen[seat]
         prompts = [message for _, message, kind in seen if kind == "PROMPT"]
@@ -176,9 +176,9 @@ class ArenaTable:
         return set_invalid_move(*args, **kwargs)
 
     def _step_if_anyone_is_left(self, step: Any, *args: Any, **kwargs: Any) -> Any:
-        # TextArena would look for the next player forever
+        # TextArena would search for the next player forever
         if not self._state.done and len(set(self._state.elimination_order)) >= self._players:
-            raise RuntimeError("every player was put out, and nobody had won")
+            raise RuntimeError("every player was eliminated, and nobody won")
         return step(*args, **kwargs)
 
     def _transcript(self, seat: int) -> str:
@@ -191,7 +191,7 @@ class ArenaTable:
 
 @functools.cache
 def _silence(entry_point: str) -> None:
-    """Gives a game's modules a `print` of their own; the process's stdout is not swapped, others write to it."""
+    """Replace `print` in the game's modules. The process's stdout is not replaced: other code uses it."""
     package = entry_point.partition(":")[0].rpartition(".")[0]
     for name, module in list(sys.modules.items()):
         if name.startswith(package) and module is not None:

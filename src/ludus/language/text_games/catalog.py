@@ -1,4 +1,4 @@
-"""Which text games there are, and by how many they are played."""
+"""List of the text games, and the numbers of players of each."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ludus.language.text_games.arena import registry, start_env
 from ludus.language.text_games.seclusion import Seclusion, secluded
 
 GYMNASIUM = "gym:"
-"""Before the id of a Gymnasium env whose observations are texts: a game with one seat."""
+"""Prefix of the id of a Gymnasium env whose observations are texts: a game with one seat."""
 
-_MOST_TRIED = 15  # no game of TextArena's is made for more
-_GAP = 2  # some are played by even numbers only
-# these would start with any number of players; the fewest that make a game of them
-_FEWEST_BY_THEIR_RULES = {"PublicGoodsGame": 2, "MarketEntryGame": 2}
+_MAX_PLAYERS_TRIED = 15  # no game of TextArena has more players
+_GAP = 2  # some games only accept even numbers of players
+# these games start with any number of players; by their rules they need at least this many
+_MIN_PLAYERS_BY_RULES = {"PublicGoodsGame": 2, "MarketEntryGame": 2}
 
 
 def game_ids() -> list[str]:
-    """Every id of TextArena's, variants included, sorted; raises MissingExtra."""
+    """Return all game ids of TextArena, variants included, sorted. Raises MissingExtra."""
     return sorted(registry())
 
 
 def games() -> dict[str, list[str]]:
-    """Ids by game (what stands before its version, as `TicTacToe`), sorted."""
+    """Return the ids of each game, sorted. The name of a game is its id without the version, such as `TicTacToe`."""
     by_game: dict[str, list[str]] = {}
     for game_id in game_ids():
         by_game.setdefault(_game_of(game_id), []).append(game_id)
@@ -35,7 +35,7 @@ def games() -> dict[str, list[str]]:
 
 
 def check_game(game_id: str, *, where: str = "games") -> None:
-    """Returns when `game_id` is known; raises UnknownName with the nearest id, MissingExtra without TextArena."""
+    """Raise UnknownName, with the nearest id, if `game_id` is not known; MissingExtra without TextArena."""
     if game_id.startswith(GYMNASIUM):
         check_env_exists(game_id.removeprefix(GYMNASIUM))
     elif game_id not in registry():
@@ -46,27 +46,27 @@ def check_game(game_id: str, *, where: str = "games") -> None:
 
 @functools.cache
 def fewest_players(spec: GameSpec) -> int:
-    """The fewest that can start the game, whatever `spec.players` says.
+    """Return the minimum number of players of the game; `spec.players` has no effect.
 
-    Raises as `check_game`, and GameFault when nobody can start it.
+    Raises like `check_game`, and GameFault if the game cannot be started.
     """
     return next(_accepted(spec))
 
 
 @functools.cache
 def player_counts(spec: GameSpec) -> tuple[int, ...]:
-    """The numbers of players that can start the game, up to 15; raises as `fewest_players`."""
+    """Return the possible numbers of players, up to 15. Raises like `fewest_players`."""
     return tuple(_accepted(spec))
 
 
 def check_players(spec: GameSpec) -> None:
-    """Raises UserError when the game cannot be played by `spec.players`."""
+    """Raise UserError if the game does not accept `spec.players` players."""
     if spec.players is None:
         return
     counts = player_counts(spec)
     if spec.players not in counts:
         raise UserError(
-            f"{spec.id} cannot be played by {spec.players}",
+            f"{spec.id} cannot be played by {spec.players} players",
             where="players",
             fix=f"players: {' or '.join(map(str, counts))}",
         )
@@ -79,12 +79,12 @@ def _accepted(spec: GameSpec) -> Iterator[int]:
         return
     faults: list[GameFault] = []
     accepted = 0
-    for players in range(_FEWEST_BY_THEIR_RULES.get(_game_of(spec.id), 1), _MOST_TRIED + 1):
+    for players in range(_MIN_PLAYERS_BY_RULES.get(_game_of(spec.id), 1), _MAX_PLAYERS_TRIED + 1):
         try:
             with secluded(Seclusion(0), f"{spec.id} cannot be started"):
                 start_env(spec, players, seed=0)
-        except GameFault as fault:  # TextArena has no other way to say that a number of players does not fit
-            if fault.__cause__ is None:  # it was too slow: that is no answer
+        except GameFault as fault:  # TextArena raises for a wrong number of players
+            if fault.__cause__ is None:  # it timed out, so the number may be valid
                 raise
             faults.append(fault)
             if accepted and players >= accepted + _GAP:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from ludus.errors import ConfigError, nearest
 
 Extractor = Callable[[str], tuple[str, bool]]
-"""A completion to the action for the game, and whether it was in the asked form; if not, the action is all of it."""
+"""Function from a completion to the action, and whether it is well formed; if not, the action is the whole text."""
 
 THOUGHT_BEGINS, THOUGHT_ENDS = "<think>", "</think>"
 _BRACKETS = re.compile(r"\[[^\[\]]+\]")
@@ -20,7 +20,7 @@ _BOXED = r"\boxed{"
 
 
 def make_extractor(setting: str | Mapping[str, str]) -> Extractor:
-    """The extractor a game's `extract` names; raises ConfigError."""
+    """Return the extractor that a game's `extract` names. Raises ConfigError."""
     if isinstance(setting, str):
         if setting not in _NAMED:
             near = nearest(setting, _NAMED)
@@ -39,7 +39,7 @@ def make_extractor(setting: str | Mapping[str, str]) -> Extractor:
 
     def extract(completion: str) -> tuple[str, bool]:
         answer = completion.rpartition(THOUGHT_ENDS)[2]
-        if THOUGHT_BEGINS in answer:  # games find moves anywhere in a text, so none of it may reach them
+        if THOUGHT_BEGINS in answer:  # games search for moves anywhere in a text, so it must not contain any
             return "", False
         action = find(answer)
         return (answer.strip(), False) if action is None else (action, True)
@@ -62,7 +62,7 @@ def _in_box(answer: str) -> str | None:
         depth += {"{": 1, "}": -1}.get(answer[at], 0)
         if depth == 0:
             content = answer[start:at].strip()
-            # most games look for brackets, and say so in their rules
+            # most games expect brackets, according to their rules
             return (content if "[" in content else f"[{content}]") if content else None
     return None
 

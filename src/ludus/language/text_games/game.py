@@ -1,7 +1,7 @@
 """`TextGame`: one game played by seats that read text and write text.
 
-A game is its spec, its seed and its actions: from these it can be played again to the very same texts, which is
-how it branches and how it is resumed. A game that raises is cut off, never fatal: `fault` says what happened.
+A game is determined by its spec, seed and actions: it can be replayed to exactly the same texts. Branching and resume
+use this. A game that raises an error is cut off, and `fault` contains the error; the run continues.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from ludus.language.text_games.templates import Template, make_template
 from ludus.types import BoolArray
 
 TEMPLATE, EXTRACTOR = make_template("chat"), make_extractor("brackets")
-"""Defaults for a game whose config names no others."""
+"""Default template and extractor."""
 
 
 class StartedGame(Protocol):
-    """A game of one library after its start; starting it and `play` raise GameFault where the game raises."""
+    """A started game of one library. The constructor and `play` raise GameFault for errors of the game."""
 
     over: bool
     last_reward: float
-    """Reward for the last move alone; 0 in games that give rewards at their end only."""
+    """Reward of the last move; 0 in games with rewards only at the end."""
 
     def observe(self) -> Observed:
-        """Return what the seat to move sees."""
+        """Return the observation of the seat to move."""
         ...
 
     def play(self, action: str) -> bool:
-        """Play for the seat to move; False when the game refused the action."""
+        """Play an action of the seat to move; return False if the game refused it."""
         ...
 
     def rewards(self) -> tuple[float, ...]:
@@ -53,15 +53,15 @@ class StartedGame(Protocol):
 
     @property
     def state(self) -> dict[str, Any]:
-        """The game's own state, for codecs to read."""
+        """The game's own state, for codecs."""
         ...
 
 
 class TextGame:
     """A `TurnGame` by its spec. `template` makes its prompts, `extractor` reads the moves in completions.
 
-    Raises UnknownName for an id that is not known, UserError when something it needs is missing, and, asked how many
-    play it, GameFault when nobody can start it. `reset` raises UserError for a number of players that does not fit.
+    Raises UnknownName for an unknown id, UserError if a dependency is missing, and GameFault if the number of players
+    is asked for and the game cannot be started. `reset` raises UserError for an invalid number of players.
     """
 
     def __init__(
@@ -84,42 +84,42 @@ class TextGame:
 
     @property
     def turns(self) -> int:
-        """Actions played so far, refused ones too."""
+        """Actions played so far, including refused ones."""
         return len(self.actions)
 
     @property
     def state(self) -> dict[str, Any]:
-        """The game's own state, for codecs to read; not to be changed."""
+        """The game's own state, for codecs; do not change it."""
         return self._started().state
 
     @property
     def last_reward(self) -> float:
-        """Reward for the last move alone; the others are in the outcome."""
+        """Reward of the last move; the outcome has the others."""
         return self._started().last_reward
 
     def reset(self, seed: int) -> None:
-        """Start from `seed` (not negative). A game that raises already here is over, and cut off."""
+        """Start from `seed` (not negative). If the game raises an error here, it is over and cut off."""
         self.seed, self.actions = seed, []
         self.fault, self._cut_off = None, ""
         self._observed = Observed("", "", "", 0)
         try:
             self._table = self._open()
         except GameFault as fault:
-            with contextlib.suppress(GameFault):  # nobody can start it: not a matter of their number
+            with contextlib.suppress(GameFault):  # the game cannot be started with any number of players
                 check_players(self.spec)
             self._stop(fault)
         else:
             self._next_turn()
 
     def observe(self) -> Observed:
-        """Return what the seat to move sees; the same however often it is asked."""
+        """Return the observation of the seat to move; repeated calls return the same."""
         return self._observed
 
     def mask(self) -> BoolArray | None:
         return None if self.codec is None else self.codec.encode(self)[1]
 
     def play(self, action: str) -> bool:
-        """Play for the seat to move. False: refused as invalid; the game may ask again, or be over."""
+        """Play an action of the seat to move. Return False if it was refused: the game may ask again, or be over."""
         table = self._started()
         if self.over:
             raise RuntimeError("the game is over")
@@ -133,7 +133,7 @@ class TextGame:
         return accepted
 
     def outcome(self) -> GameOutcome:
-        """Return how it ended, once it is over."""
+        """Return the outcome, after the game is over."""
         if self.fault is not None:
             return GameOutcome((0.0,) * self.n_seats, self._cut_off, (False,) * self.n_seats, cut_off=True)
         table = self._started()
@@ -142,13 +142,13 @@ class TextGame:
         return GameOutcome(table.rewards(), table.reason(), table.invalid(), cut_off=False)
 
     def branch(self) -> TextGame:
-        """A game of its own in this very state.
+        """Return a copy of the game in the same state.
 
-        Raises GameFault when the game, played again from its seed, does not show the same.
+        GameFault if the replayed game shows another observation.
         """
         other = TextGame.replay(self.spec, self.seed, self.actions, self.template, self.extractor)
         if other._observed != self._observed or other.over != self.over:
-            raise GameFault(f"{self.spec.id} does not repeat itself from one and the same seed")
+            raise GameFault(f"{self.spec.id} is not deterministic: the same seed gives another game")
         return other
 
     @classmethod
@@ -160,7 +160,7 @@ class TextGame:
         template: Template = TEMPLATE,
         extractor: Extractor = EXTRACTOR,
     ) -> TextGame:
-        """Return the game that was played from `seed` by `actions`, as far as they go."""
+        """Return the game replayed from `seed` with `actions`."""
         game = cls(spec, template, extractor)
         game.reset(seed)
         for action in actions:
@@ -197,6 +197,6 @@ class TextGame:
 
 
 def make_text_game(config: GameConfig) -> TextGame:
-    """Make the game as its config says. ConfigError or UnknownName where it cannot be played."""
+    """Create the game of a config. ConfigError or UnknownName if it cannot be played."""
     check_game(config.id, where="")
     return TextGame(config.spec(), make_template(config.template), make_extractor(config.extract))

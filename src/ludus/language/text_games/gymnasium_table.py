@@ -1,7 +1,7 @@
 """A Gymnasium env whose observations are texts, as a game with one seat.
 
 Each action has the env's reward for it, and the game's result is their sum. Actions are texts, or the number in a
-text (`[2]`, `go to 2`) where the env takes numbers. `info["invalid_move"]` says that an action was refused.
+text (`[2]`, `go to 2`) where the env takes numbers. `info["invalid_move"]` means that an action was refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"-?\d+")
 
 
 class GymnasiumTable:
-    """One episode of the env `spec.id` names; raises UserError when the env does not speak in texts."""
+    """One episode of the env `spec.id`. UserError if its observations are not texts."""
 
     def __init__(self, spec: GameSpec, seed: int) -> None:
         env_id = spec.id.partition(":")[2]

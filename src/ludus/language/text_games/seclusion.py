@@ -1,7 +1,7 @@
-"""Games kept to themselves: they draw from the process's one random generator, fetch corpora, raise and hang.
+"""Isolation of text games, which use the global random generator, download corpora, raise errors and hang.
 
-Every call into a game goes through `secluded`, so that games played side by side do not touch each other or anything
-else in the process, and a game is a function of its seed and its actions.
+Every call of a game goes through `secluded`, so that parallel games do not affect each other or the process, and a game
+depends only on its seed and actions.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class MissingCorpus(UserError):
 
 
 class Seclusion:
-    """A game's own random state, in place of the process's while inside `with`.
+    """A game's own random state, which replaces the global one inside `with`.
 
-    Nothing is downloaded there, and TooSlow is raised after a minute.
+    Inside, downloads are refused, and TooSlow is raised after a minute.
     """
 
     def __init__(self, seed: int) -> None:
@@ -71,7 +71,7 @@ class Seclusion:
 
 @contextlib.contextmanager
 def secluded(seclusion: Seclusion, doing: str) -> Iterator[None]:
-    """Inside, a game is called; whatever it raises is a GameFault of `doing`. Only UserError passes."""
+    """Call a game inside: its errors become a GameFault of `doing`; UserError is passed on."""
     try:
         with seclusion:
             yield
@@ -84,14 +84,14 @@ def secluded(seclusion: Seclusion, doing: str) -> Iterator[None]:
 
 
 def _only_what_is_here(names: str | list[str], *args: Any, **kwargs: Any) -> bool:
-    """Stands in for `nltk.download`: True when all is here already; raises MissingCorpus."""
+    """Replacement of `nltk.download`: return True if all corpora are installed. Raises MissingCorpus."""
     find = sys.modules["nltk"].data.find
     asked = [names] if isinstance(names, str) else list(names)
     missing = []
     for name in asked:
-        for place in (f"corpora/{name}", f"corpora/{name}.zip", f"taggers/{name}", f"taggers/{name}.zip"):
+        for path in (f"corpora/{name}", f"corpora/{name}.zip", f"taggers/{name}", f"taggers/{name}.zip"):
             with contextlib.suppress(LookupError):
-                find(place)
+                find(path)
                 break
         else:
             missing.append(name)

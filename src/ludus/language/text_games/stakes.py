@@ -1,7 +1,7 @@
 """Kuhn Poker with stakes, as a variant of TextArena's; imported only by TextArena, when it is played.
 
-TextArena's game says that a bet is a chip, but counts every round as one chip and pays the sign of the
-sum: there is nothing to lose by calling, and the equilibrium of Kuhn Poker is not one of that game. Here bets and
+In the rules of TextArena's game a bet is a chip, but it counts every round as one chip and the reward is the sign of
+the sum. So calling costs nothing, and the equilibrium of Kuhn Poker is not an equilibrium of that game. Here bets and
 calls count and the reward is the chips won.
 """
 
@@ -19,15 +19,15 @@ class KuhnWithStakes(KuhnPokerEnv):  # type: ignore[misc]  # TextArena has no ty
     """TextArena's rules and words, with a chip for every bet and call, over `max_rounds`."""
 
     def _prompt(self, player_id: int, game_state: dict[str, Any]) -> str:
-        said: str = super()._prompt(player_id, game_state)
-        return said.replace(
+        prompt: str = super()._prompt(player_id, game_state)
+        return prompt.replace(
             "The player with the most chips after all rounds wins", "What you win or lose is counted in chips"
         )
 
     def step(self, action: str) -> Any:
         held = self.state.game_state
-        said = _MOVE.search(action.strip())
-        move = said.group(1).lower() if said else ""
+        found = _MOVE.search(action.strip())
+        move = found.group(1).lower() if found else ""
         if move in ("bet", "call") and move in held["current_legal_action_tree"]:
             held["player_chips"][self.state.current_player_id] -= 1
             held["pot"] += 1

@@ -1,4 +1,4 @@
-"""From what a seat sees to the prompt of a model: named templates, the tokenizer's own, or one from the config.
+"""Templates that turn the observation of a seat into a prompt: named ones, the tokenizer's, or one of the config.
 
 A template is text with slots: `{observation}` (all that was shown), `{board}` (the newest board alone), `{position}`
 (the state in a few characters, where the game has a codec), `{rules}` (the first prompt alone), `{seat}`. Other
@@ -31,7 +31,7 @@ class ChatTokenizer(Protocol):
     """The part of a tokenizer that a template needs."""
 
     def chat(self, messages: Sequence[Mapping[str, str]]) -> str | None:
-        """The messages as a prompt that ends where the model answers; None without a chat template."""
+        """Return the messages as a prompt that ends before the model's answer; None without a chat template."""
         ...
 
 
@@ -45,7 +45,7 @@ class Template:
     system: str = ""
 
     def render(self, observed: Observed, tokenizer: ChatTokenizer) -> str:
-        """The prompt for one turn. Where the tokenizer has no chat format, as the template `default`."""
+        """Return the prompt of one turn. Without a chat format of the tokenizer, the template `default` is used."""
         content = _fill(self.text, observed)
         if not self.chat:
             return content
@@ -61,13 +61,13 @@ class Template:
         return self.render(Observed("", "", "", 0), tokenizer).rstrip().endswith(THOUGHT_BEGINS)
 
     def as_dict(self) -> dict[str, str]:
-        """As it stands in a config; `make_template` reads it back."""
-        said = {"name": self.name, "chat" if self.chat else "prompt": self.text}
-        return said | ({"system": self.system} if self.system else {})
+        """Return the template as in a config; `make_template` reads it."""
+        data = {"name": self.name, "chat" if self.chat else "prompt": self.text}
+        return data | ({"system": self.system} if self.system else {})
 
 
 def lasting_beginning(prompt: str, observed: Observed) -> str:
-    """Return the part of a rendered prompt that is kept where it is too long: header and rules."""
+    """Return the part of a prompt that is kept if it is too long: header and rules."""
     rules, shown = observed.rules.strip(), observed.text.strip()
     if rules and rules in prompt:
         return prompt[: prompt.index(rules) + len(rules)]
@@ -80,7 +80,7 @@ _NAMED = {
     for template in (
         Template("default", _ASK + _DEFAULT_END),
         Template("chat", _ASK, chat=True),
-        # an empty thought is how Qwen3's own format asks for an answer without one
+        # in Qwen3's format an empty <think> block asks for an answer without thinking
         Template(
             "qwen3",
             f"<|im_start|>user\n{_ASK}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
@@ -100,7 +100,7 @@ _NAMED = {
 
 
 def make_template(setting: str | Mapping[str, str]) -> Template:
-    """The template a game's `template` names or spells out; raises ConfigError, also when no slot shows the game."""
+    """Return the template of a game's `template`. ConfigError if it is invalid or has no slot for the game."""
     if isinstance(setting, str):
         if setting in _NAMED:
             return _NAMED[setting]
@@ -115,7 +115,7 @@ def make_template(setting: str | Mapping[str, str]) -> Template:
     texts = {"prompt", "chat"} & set(setting)
     if len(texts) != 1 or set(setting) - {"prompt", "chat", "name", "system"}:
         raise ConfigError(
-            f"a template is not made of {', '.join(setting) or 'nothing'}",
+            f"a template needs either prompt or chat, got {', '.join(setting) or 'nothing'}",
             key="template",
             fix="{prompt: text}, or {chat: text, system: text} in the tokenizer's own format",
         )

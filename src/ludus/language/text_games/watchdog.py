@@ -1,6 +1,6 @@
-"""A deadline on code that is not ours, in whichever thread it runs: past it, `TooSlow` is raised inside it.
+"""A deadline for third-party code in any thread: after it, `TooSlow` is raised inside that code.
 
-It reaches code that runs Python; a call that waits outside of Python is stopped when it comes back.
+It interrupts Python code; a call that blocks outside Python is interrupted when it returns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _POLL_S = 0.5
 
 
 class TooSlow(BaseException):
-    """Not an Exception: games catch those."""
+    """Raised after the deadline. It is not an Exception, because games catch those."""
 
 
 class Watchdog:
@@ -28,14 +28,14 @@ class Watchdog:
         self._fired = False
 
     def arm(self, seconds: float) -> None:
-        """From now on, the calling thread has `seconds` until `disarm`."""
+        """Give the calling thread `seconds` until `disarm`."""
         if self._thread is None or not self._thread.is_alive():  # also after a fork
             self._thread = threading.Thread(target=self._watch, name="text-game watchdog", daemon=True)
             self._thread.start()
         self._watched, self._due = threading.get_ident(), time.monotonic() + seconds
 
     def disarm(self) -> None:
-        """Ends the watch; afterwards nothing is raised any more."""
+        """End the deadline; nothing is raised afterwards."""
         while True:
             try:
                 with self._lock:

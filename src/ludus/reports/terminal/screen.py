@@ -33,7 +33,7 @@ def watch(watched: Watched, console: Console) -> bool:
         _keys() as key_within,
     ):
         while True:
-            watched.look()
+            watched.refresh()
             live.update(frame(watched, console.width, console.height), refresh=True)
             if watched.is_over:
                 ended = True

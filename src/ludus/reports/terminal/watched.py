@@ -40,7 +40,7 @@ class Watched:
         self._looked = -_LOOK_SECONDS
         self._row_seen = time.time()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read what the run has written since the last call."""
         self.info = reading.read_info(self.run)
         self.status = reading.status_of(self.run, self.info)

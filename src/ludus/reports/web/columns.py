@@ -1,8 +1,8 @@
 """The numbers of all runs in one SQLite file: each metric a column, cut into blocks, read without touching JSON.
 
-It is a cache of the metrics files and may be thrown away at any time. A row enters it once: the index remembers up to
-which byte each file was taken in, and the bytes before every block, so that a resume, which cuts the file back, costs
-only the blocks behind the cut.
+It is a cache of the metrics files and may be deleted at any time. Each row is read once: the store remembers how
+far each file was read, and the bytes before every block. A resume truncates the file; then only the blocks after the
+cut are read again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Mark:
 
 
 @dataclass
-class Taken:
+class ReadProgress:
     """State of one run in the store."""
 
     rows: int = 0
@@ -75,21 +75,21 @@ class ColumnStore:
         self._names: dict[str, int] = {}
         self._db = self._open(path)
 
-    def runs(self) -> dict[str, Taken]:
+    def runs(self) -> dict[str, ReadProgress]:
         """Return the state of every run in the store."""
         with self._lock:
             found = self._db.execute("SELECT run, taken FROM runs").fetchall()
-        return {run: _taken_from(text) for run, text in found}
+        return {run: _parse_progress(text) for run, text in found}
 
-    def take_in(
-        self, run: str, file: BinaryIO, taken: Taken, stop: Callable[[], bool] = lambda: False
+    def read_rows(
+        self, run: str, file: BinaryIO, progress: ReadProgress, stop: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Read what is new in `file`, the metrics of `run`, and bring `taken` up to date. True if anything changed.
+        """Read the new rows of `file`, the metrics of `run`, and update `progress`. Return True if anything changed.
 
-        Only whole lines are taken. `stop` is asked between chunks; what was taken until then is kept.
+        Only whole lines are read. `stop` is called between chunks; rows read before it returns True are kept.
         """
-        changed = self._go_back(run, file, taken)
-        file.seek(taken.end.offset)
+        changed = self._go_back(run, file, progress)
+        file.seek(progress.end.offset)
         while True:
             chunk = file.read(_CHUNK)
             end = chunk.rfind(b"\n") + 1
@@ -100,8 +100,8 @@ class ColumnStore:
                 end = chunk.rfind(b"\n") + 1
                 if end == 0:
                     break  # no metrics file has such lines
-            self._append(run, chunk[:end], taken)
-            file.seek(taken.end.offset)
+            self._append(run, chunk[:end], progress)
+            file.seek(progress.end.offset)
             changed = True
             if stop():
                 break
@@ -138,13 +138,15 @@ class ColumnStore:
         known = np.isfinite(at) & np.isfinite(values)
         return at[known].astype(np.float64), values[known].astype(np.float64)
 
-    def newest(self, run: str, since: int, taken: Taken, limit: int = 5000) -> dict[str, list[float | None]]:
+    def newest(
+        self, run: str, since: int, progress: ReadProgress, limit: int = 5000
+    ) -> dict[str, list[float | None]]:
         """The rows from number `since` on, column by column; None where a row has no value."""
-        since = max(since, taken.rows - limit)
+        since = max(since, progress.rows - limit)
         first = since // BLOCK
-        rows = taken.rows - first * BLOCK
+        rows = progress.rows - first * BLOCK
         found = {}
-        for name in list(taken.last):
+        for name in list(progress.last):
             values = self.column(run, name, first)[:rows]
             values = np.concatenate([values, np.full(rows - len(values), np.nan)])[since - first * BLOCK :]
             if np.isfinite(values).any():
@@ -165,61 +167,61 @@ class ColumnStore:
             if self._temporary is not None:
                 shutil.rmtree(self._temporary, ignore_errors=True)
 
-    def _go_back(self, run: str, file: BinaryIO, taken: Taken) -> bool:
+    def _go_back(self, run: str, file: BinaryIO, progress: ReadProgress) -> bool:
         """Remove rows that the file no longer has. Return True if there were any."""
-        if _is_there(file, taken.end):
+        if _is_there(file, progress.end):
             return False
-        while taken.blocks and not _is_there(file, taken.blocks[-1]):
-            taken.blocks.pop()
-        taken.rows = len(taken.blocks) * BLOCK
-        taken.end = taken.blocks[-1] if taken.blocks else Mark()
-        taken.epoch += 1
+        while progress.blocks and not _is_there(file, progress.blocks[-1]):
+            progress.blocks.pop()
+        progress.rows = len(progress.blocks) * BLOCK
+        progress.end = progress.blocks[-1] if progress.blocks else Mark()
+        progress.epoch += 1
         with self._lock, self._db:
-            self._db.execute("DELETE FROM blocks WHERE run = ? AND block >= ?", (run, len(taken.blocks)))
-            taken.last = {}
+            self._db.execute("DELETE FROM blocks WHERE run = ? AND block >= ?", (run, len(progress.blocks)))
+            progress.last = {}
             for name in list(self._names):
                 values = self.column(run, name)
                 values = values[np.isfinite(values)]
                 if len(values):
-                    taken.last[name] = float(values[-1])
-            self._save(run, taken)
+                    progress.last[name] = float(values[-1])
+            self._save(run, progress)
         return True
 
-    def _append(self, run: str, data: bytes, taken: Taken) -> None:
+    def _append(self, run: str, data: bytes, progress: ReadProgress) -> None:
         """Store whole lines, block by block."""
         start = 0
         with self._lock, self._db:
             while start < len(data):
-                room = BLOCK - taken.rows % BLOCK
+                room = BLOCK - progress.rows % BLOCK
                 end = _after_lines(data, start, room)
                 rows, damaged = _parse(data[start:end])
                 damaged += int(np.isnan(_numbers([row.get("step") for row in rows])).sum())
-                offset = taken.end.offset + end - start
+                offset = progress.end.offset + end - start
                 tail = data[max(0, end - _TAIL) : end].decode("latin-1")
-                taken.end = Mark(offset, tail, taken.end.damaged + damaged)
+                progress.end = Mark(offset, tail, progress.end.damaged + damaged)
                 if rows:
-                    self._write_block(run, rows, taken)
+                    self._write_block(run, rows, progress)
                 start = end
-            self._save(run, taken)
+            self._save(run, progress)
 
-    def _write_block(self, run: str, rows: list[dict[str, Any]], taken: Taken) -> None:
-        block, filled = divmod(taken.rows, BLOCK)
+    def _write_block(self, run: str, rows: list[dict[str, Any]], progress: ReadProgress) -> None:
+        block, filled = divmod(progress.rows, BLOCK)
         names: dict[str, Any] = {}
         for row in rows:
             names.update(row)  # only the keys count
         for name in names:
-            if name not in taken.last and len(taken.last) >= _MAX_METRICS:
+            if name not in progress.last and len(progress.last) >= _MAX_METRICS:
                 continue
             values = _numbers([row.get(name) for row in rows])
             finite = values[np.isfinite(values)]
             if len(finite):
-                taken.last[name] = float(finite[-1])
-            elif name not in taken.last:
+                progress.last[name] = float(finite[-1])
+            elif name not in progress.last:
                 continue
             self._extend(run, name, block, filled, values)
-        taken.rows += len(rows)
-        if taken.rows % BLOCK == 0:
-            taken.blocks.append(taken.end)
+        progress.rows += len(rows)
+        if progress.rows % BLOCK == 0:
+            progress.blocks.append(progress.end)
 
     def _extend(self, run: str, name: str, block: int, filled: int, values: Array) -> None:
         kind = _kind(name)
@@ -242,8 +244,8 @@ class ColumnStore:
             self._db.execute("INSERT INTO metrics VALUES (?, ?)", (self._names[name], name))
         return self._names[name]
 
-    def _save(self, run: str, taken: Taken) -> None:
-        self._db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?)", (run, json.dumps(asdict(taken))))
+    def _save(self, run: str, progress: ReadProgress) -> None:
+        self._db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?)", (run, json.dumps(asdict(progress))))
 
     def _open(self, path: Path | None) -> sqlite3.Connection:
         if path is not None:
@@ -397,10 +399,10 @@ def _filled(values: Array, steps: Array) -> Array:
     return np.where(np.isfinite(values), values, np.interp(steps, steps[known], values[known]))
 
 
-def _taken_from(text: str) -> Taken:
+def _parse_progress(text: str) -> ReadProgress:
     found = json.loads(text)
     marks = [Mark(**mark) for mark in found["blocks"]]
-    return Taken(found["rows"], Mark(**found["end"]), marks, found["epoch"], found["last"])
+    return ReadProgress(found["rows"], Mark(**found["end"]), marks, found["epoch"], found["last"])
 
 
 def _claim(path: Path) -> int:

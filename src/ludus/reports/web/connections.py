@@ -25,7 +25,7 @@ from ludus.reports.web.server import create_app
 REQUEST_SECONDS = 10.0
 """Time limit for a client to send a request, head and body together."""
 
-MOST_CONNECTIONS = 512
+MAX_CONNECTIONS = 512
 _ACCEPTED_AT_ONCE = 16
 _QUEUE = 1024
 
@@ -33,9 +33,9 @@ _QUEUE = 1024
 class ConnectionTable:
     """Table of the open connections, oldest first; waiting ones also by client."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._most_waiting = most_waiting(most)
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._waiting_limit = max_waiting(limit)
         self._waiting: dict[str, dict[DashboardConnection, None]] = {}
         self._admitted: dict[DashboardConnection, None] = {}
 
@@ -43,9 +43,9 @@ class ConnectionTable:
         """Add a new connection, and close an old one if there are too many."""
         of_client = self._waiting.setdefault(connection.client_name, {})
         of_client[connection] = None
-        if len(of_client) > self._most_waiting:
+        if len(of_client) > self._waiting_limit:
             self._close(next(iter(of_client)))
-        elif len(self._admitted) + sum(map(len, self._waiting.values())) > self._most:
+        elif len(self._admitted) + sum(map(len, self._waiting.values())) > self._limit:
             crowd = max(self._waiting.values(), key=len)
             oldest = next(iter(crowd))
             if oldest is connection and self._admitted:  # nobody else waits
@@ -117,7 +117,7 @@ class DashboardServer(uvicorn.Server):
     """Serves the runs of `index`, to clients with `token` where it is given."""
 
     def __init__(self, index: RunIndex, token: str | None = None, cookie: str = "ludus_ui") -> None:
-        table = ConnectionTable(most_connections())
+        table = ConnectionTable(max_connections())
         config = uvicorn.Config(
             create_app(index, token=token, cookie=cookie),
             http=partial(DashboardConnection, table),  # type: ignore[arg-type]
@@ -147,15 +147,13 @@ class DashboardServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def most_connections() -> int:
+def max_connections() -> int:
     """Return how many connections may be open: three quarters of this process's open-file limit, or fewer."""
     files = open_files_limit()
-    return (
-        MOST_CONNECTIONS if files is None else max(min(MOST_CONNECTIONS, files * 3 // 4), _ACCEPTED_AT_ONCE)
-    )
+    return MAX_CONNECTIONS if files is None else max(min(MAX_CONNECTIONS, files * 3 // 4), _ACCEPTED_AT_ONCE)
 
 
-def most_waiting(connections: int) -> int:
+def max_waiting(connections: int) -> int:
     """Return how many of `connections` one client may hold before it has sent a whole request.
 
     A large share: a new connection is closed only after this many newer ones arrived, and until then its request must

@@ -98,7 +98,7 @@ class RunControl:
         pid, host = found
         if host != socket.gethostname() or not _has_open(pid, entry):
             raise UserError(
-                "the run is trained by a process that is not to be seen from here",
+                "the process that trains the run is not visible from here",
                 where=f"process {pid} on {host}",
                 fix="stop it there, with Ctrl-C or kill",
             )

@@ -123,7 +123,7 @@ def list_logs(folder: RunsFolder, entry: RunEntry) -> list[str]:
 
 
 def read_log(folder: RunsFolder, entry: RunEntry, name: str) -> str:
-    """The end of a log, as plain text; OSError where there is none."""
+    """Return the end of a log as plain text. OSError if the file does not exist."""
     data = folder.tail(*entry.parts, "logs", name, size=_LOG_TAIL)
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     if len(data) == _LOG_TAIL:
@@ -169,7 +169,7 @@ def list_games(folder: RunsFolder, entry: RunEntry) -> list[dict[str, Any]]:
 
 
 def read_games(folder: RunsFolder, entry: RunEntry, file: str, limit: int = 100) -> list[dict[str, Any]]:
-    """The first matches of one of the files that `list_games` named; OSError where there is none."""
+    """The first matches of one of the files that `list_games` named; OSError if the file does not exist."""
     known = {one["file"] for one in list_games(folder, entry)}
     if file not in known:
         raise FileNotFoundError(file)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.reports.reading import progress_at, total_of
-from ludus.reports.web.columns import Taken
+from ludus.reports.web.columns import ReadProgress
 
 REWARD, EVALUATION, SPEED = "rollout/ep_rew_mean", "eval/mean_reward", "time/fps"
 
@@ -31,7 +31,7 @@ class RunEntry:
     best: float | None = None
     mirror: dict[str, Any] | None = None
     """State of the run's mirror, if it has one."""
-    taken: Taken = field(default_factory=Taken)
+    read_progress: ReadProgress = field(default_factory=ReadProgress)
     spark: list[int] = field(default_factory=list)
     version: int = 0
     """When it last changed, in the index's own count."""
@@ -42,7 +42,7 @@ class RunEntry:
 
     def summary(self) -> dict[str, Any]:
         """The run in one row of the table, as plain data."""
-        info, last = self.info, self.taken.last
+        info, last = self.info, self.read_progress.last
         evaluation = info.get("evaluation")
         evaluated = evaluation.get("mean_reward") if isinstance(evaluation, dict) else None
         steps: list[float] = [
@@ -69,10 +69,10 @@ class RunEntry:
             "created": info.get("created") if isinstance(info.get("created"), str) else None,
             "tags": [str(tag)[:80] for tag in tags[:20]] if isinstance(tags, list) else [],
             "spark": self.spark,
-            "rows": self.taken.rows,
-            "damaged": self.taken.end.damaged,
+            "rows": self.read_progress.rows,
+            "damaged": self.read_progress.end.damaged,
             "mirror": self.mirror,
-            "epoch": self.taken.epoch,
+            "epoch": self.read_progress.epoch,
         }
 
     def _progress(self) -> float | None:
@@ -80,9 +80,9 @@ class RunEntry:
             total = total_of({"total_timesteps": self.total})
         except OverflowError:
             return None
-        if total is None or "step" not in self.taken.last:
+        if total is None or "step" not in self.read_progress.last:
             return None
-        return total.fraction(progress_at(self.taken.last))
+        return total.fraction(progress_at(self.read_progress.last))
 
 
 def is_number(value: object) -> bool:

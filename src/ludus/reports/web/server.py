@@ -34,7 +34,7 @@ _KEEP_ALIVE = 15.0
 _MAX_RUNS = 60
 _MAX_POINTS = 4000
 _MAX_NEWS = 2000  # rows; with more of them the page asks for everything afresh
-_MOST_REPORTS = 16  # that wait to be drawn
+_MAX_REPORTS = 16  # that wait to be drawn
 _MEDIA_CHUNK = 256 << 10
 
 
@@ -91,7 +91,7 @@ class Dashboard:
     # Data
 
     def runs(self, request: Request) -> Response:
-        self.index.look()
+        self.index.note_request()
         version = self.index.version
         return _json(
             {
@@ -115,8 +115,8 @@ class Dashboard:
                 "root": str(folder.root),
                 "path": str(entry.path),
                 "info": {key: value for key, value in entry.info.items() if key not in hidden},
-                "metrics": sorted(entry.taken.last),
-                "last": entry.taken.last,
+                "metrics": sorted(entry.read_progress.last),
+                "last": entry.read_progress.last,
                 "control": self.control.state(entry),
                 "has": {
                     "videos": len(details.list_videos(folder, entry)),
@@ -128,7 +128,7 @@ class Dashboard:
 
     def series(self, request: Request) -> Response:
         """`runs` and `metrics`, each as often as wanted; `x`, `points`, and `from` and `to` for a part of the axis."""
-        self.index.look()
+        self.index.note_request()
         query = request.query_params
         x = query.get("x", "step")
         points = min(max(_integer(query.get("points"), 600), 10), _MAX_POINTS)
@@ -136,7 +136,7 @@ class Dashboard:
         if "from" in query and "to" in query:
             between = (_number(query["from"]), _number(query["to"]))
         if x not in CLOCKS:
-            raise UserError(f"'{x}' is no axis", where="x", fix=", ".join(CLOCKS))
+            raise UserError(f"unknown axis '{x}'", where="x", fix=", ".join(CLOCKS))
         found = []
         for run in list(dict.fromkeys(query.getlist("runs")))[:_MAX_RUNS]:
             entry = self.index.get(run)
@@ -144,7 +144,7 @@ class Dashboard:
                 continue
             self.index.refresh(entry)
             for metric in dict.fromkeys(query.getlist("metrics")):
-                if metric in entry.taken.last:
+                if metric in entry.read_progress.last:
                     data = self.index.series(entry, metric, x, points, between)
                     found.append({"run": run, "metric": metric, **data})
         return _json({"series": found})
@@ -167,7 +167,7 @@ class Dashboard:
 
     async def report(self, request: Request) -> Response:
         """The report, drawn after those that were asked for before it. With too many of them, an error."""
-        if self._reports > _MOST_REPORTS:
+        if self._reports > _MAX_REPORTS:
             return _problem(503, "too many reports are asked for at once", fix="try again in a few seconds")
         self._reports += 1
         try:
@@ -216,7 +216,7 @@ class Dashboard:
                 elif quiet >= _KEEP_ALIVE:
                     quiet = 0.0
                     yield ": still here\n\n"
-                await run_in_threadpool(self.index.look)
+                await run_in_threadpool(self.index.note_request)
                 await asyncio.sleep(_TICK)
                 quiet += _TICK
         finally:
@@ -227,16 +227,18 @@ class Dashboard:
         found = []
         for run, (rows, epoch) in watched.items():
             entry = self.index.get(run)
-            if entry is None or (entry.taken.rows, entry.taken.epoch) == (rows, epoch):
+            if entry is None or (entry.read_progress.rows, entry.read_progress.epoch) == (rows, epoch):
                 continue
             with entry.busy:
-                taken = entry.taken
-                watched[run] = taken.rows, taken.epoch
-                if taken.epoch == epoch and taken.rows - rows <= _MAX_NEWS:
-                    columns = self.index.store.newest(run, rows, taken)
-                    found.append(_event("rows", {"run": run, "rows": taken.rows, "columns": columns}))
+                progress = entry.read_progress
+                watched[run] = progress.rows, progress.epoch
+                if progress.epoch == epoch and progress.rows - rows <= _MAX_NEWS:
+                    columns = self.index.store.newest(run, rows, progress)
+                    found.append(_event("rows", {"run": run, "rows": progress.rows, "columns": columns}))
                 else:
-                    found.append(_event("reset", {"run": run, "rows": taken.rows, "epoch": taken.epoch}))
+                    found.append(
+                        _event("reset", {"run": run, "rows": progress.rows, "epoch": progress.epoch})
+                    )
         if changed or removed:
             runs = [entry.summary() | {"control": self.control.state(entry)} for entry in changed]
             data = {
@@ -270,7 +272,7 @@ class Dashboard:
     def _entry(self, request: Request) -> RunEntry:
         entry = self.index.get(request.path_params["run"])
         if entry is None:
-            self.index.look()  # it may be new
+            self.index.note_request()  # it may be new
             entry = self.index.get(request.path_params["run"])
         if entry is None:
             raise _NotFound

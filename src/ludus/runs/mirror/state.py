@@ -1,6 +1,6 @@
-"""Local knowledge about a run's mirror: its address, uploaded files, missing files and the last error.
+"""Local state of a run's mirror: its address, uploaded files, missing files and the last error.
 
-`<run>/.mirror/state.json` is not mirrored. If it is lost, only time is lost: the inventory in the mirror has the same.
+`<run>/.mirror/state.json` is not mirrored. If it is lost, it is rebuilt from the inventory in the mirror.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _LARGEST = 64 << 20
 
 @dataclass
 class MirrorState:
-    """`at` is the run's own folder in the mirror. `loose` files are uploaded and verified, but not in an inventory yet.
+    """State of a mirror. `at` is the address of the run's folder in it.
+
+    `loose` files are uploaded and verified, but not listed in an inventory yet.
 
     `based_on` is the time of the inventory that precedes the loose files; None if there was none.
     """
@@ -34,6 +36,7 @@ class MirrorState:
     missing: int = 0
     """Number of files that were missing in the mirror at the last check."""
     trouble: str | None = None
+    """Message of the last error; None after a pass without errors."""
     based_on: str | None = None
     loose: dict[str, Stored] = field(default_factory=dict)
     seen: dict[str, Stat] = field(default_factory=dict)
@@ -51,21 +54,21 @@ class MirrorState:
     def parse(cls, text: str) -> MirrorState:
         """Parse the content of a state file. ValueError if it is invalid."""
         try:
-            found = strict_json.loads(text)
-            state = cls(**found)
-            state.loose = {str(path): Stored(**entry) for path, entry in found["loose"].items()}
-            state.seen = {str(path): _stat(*entry) for path, entry in found["seen"].items()}
+            data = strict_json.loads(text)
+            state = cls(**data)
+            state.loose = {str(path): Stored(**entry) for path, entry in data["loose"].items()}
+            state.seen = {str(path): _stat(*entry) for path, entry in data["seen"].items()}
         except (TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ValueError(f"invalid state of a mirror: {error}") from None
-        words = (state.mirrored, state.trouble, state.based_on)
+        texts = (state.mirrored, state.trouble, state.based_on)
         if not isinstance(state.at, str) or not isinstance(state.missing, int):
             raise ValueError("invalid state of a mirror")
-        if not all(word is None or isinstance(word, str) for word in words):
+        if not all(text is None or isinstance(text, str) for text in texts):
             raise ValueError("invalid state of a mirror")
         return state
 
     def save(self, run: Path) -> None:
-        """Write the state if possible: a full disk must not make the mirror fail, too."""
+        """Write the state if possible: a full disk must not stop the mirror as well."""
         with contextlib.suppress(OSError):
             (run / FOLDER).mkdir(exist_ok=True)
             atomic.write_atomic(run / FOLDER / FILENAME, strict_json.dumps(asdict(self), indent=1) + "\n")
@@ -77,7 +80,7 @@ class MirrorState:
 
     @property
     def condition(self) -> str:
-        """The condition for display: `whole`, or what is wrong."""
+        """Return the condition for display: `whole`, or the problem."""
         missing = f"{self.missing} file{'s are' if self.missing > 1 else ' is'} missing there"
         if self.trouble is not None:
             return f"{self.trouble}, {missing}" if self.missing else self.trouble

@@ -106,7 +106,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         kinds = np.array([activation_kind(policy.policy_net), int(shared), n_box], dtype=np.int64)
         self._plan = (dims_pi, dims_v, np.array(parts, dtype=np.int64), kinds)
         self._cores = CoreChoice(2 if threads > 1 and not shared else 1)
-        self._cores_to_act = CoreChoice(self._cores.most)
+        self._cores_to_act = CoreChoice(self._cores.max_cores)
         self._widest = int(max(dims_pi[1:].sum(), dims_v[1:].sum()))
         self._buffers: Any = None
         self._buffer_rows = 0
@@ -124,7 +124,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         if self._may_skip_zeros:
             from ludus.algorithms.backends.numba import first_layer, listing, sparse
 
-            self._list_numbers, self._list_actions = listing.listed_numbers, listing.listed_actions
+            self._list_numbers, self._list_actions = listing.nonzero_lists, listing.legal_lists
             self._sparse_turn, self._sparse_act, self._sparse_update = (
                 first_layer.turn,
                 sparse.act,
@@ -155,7 +155,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         values = np.empty(n, dtype=np.float32)
         listed = self._listed(obs, masks)
         if listed is not None:
-            there, legal = listed
+            entries, legal = listed
             if self._expected == 0:
                 self.begin_rollout(1)
             self._expected -= 1
@@ -164,7 +164,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
                 self._sparse_act(
                     self.memory.parameters,
                     self._plan,
-                    there,
+                    entries,
                     legal,
                     noise,
                     self._turned_for_acting,
@@ -258,7 +258,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         steps, stats, settings = self._steps, self._stats, self._settings
         if steps == 0:
             return {"train/approx_kl": stats[policy_gradient.APPROX_KL]} if self._stopped else {}
-        means: Metrics = {name: stats[place] / steps for place, name in _NAMES.items()}
+        means: Metrics = {name: stats[index] / steps for index, name in _NAMES.items()}
         means["loss"] = (
             means["policy_gradient_loss"]
             + settings.ent_coef * means["entropy_loss"]
@@ -324,7 +324,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
 
     def _sparse_pass(self, listed: Any, samples: RolloutSamples) -> OnePass:
         """Return one pass over `samples` that reads only numbers that are not zero and legal actions."""
-        there, legal = listed
+        entries, legal = listed
         actions = samples.actions.numpy().astype(np.int64, copy=False)
         whole = actions, samples.log_probs.numpy(), samples.advantages.numpy()
         values_of = samples.returns.numpy(), samples.values.numpy()
@@ -339,7 +339,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
             passed: tuple[int, bool] = self._sparse_update(
                 self.memory.arrays,
                 self._plan,
-                there,
+                entries,
                 legal,
                 whole,
                 values_of,
@@ -358,16 +358,16 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
         """Return the listed inputs and legal actions (`listing`); None where networks or inputs are dense."""
         if not self._may_skip_zeros:
             return None
-        there: tuple[Array, Array, Array] | None
-        if self._inputs.few:
-            there = self._inputs.listed(obs)
+        entries: tuple[Array, Array, Array] | None
+        if self._inputs.sparse:
+            entries = self._inputs.nonzero_entries(obs)
             if masks is None:
-                masks = np.ones((len(there[0]) - 1, int(self._plan[0][-1])), dtype=bool)
+                masks = np.ones((len(entries[0]) - 1, int(self._plan[0][-1])), dtype=bool)
         elif masks is None:
             return None
         else:
-            there = self._list_numbers(self._inputs.rows(obs))
-        return None if there is None else (there, self._list_actions(masks))
+            entries = self._list_numbers(self._inputs.rows(obs))
+        return None if entries is None else (entries, self._list_actions(masks))
 
     def compile(self) -> float:
         """Compile what will be called, or load it from the disk cache; returns the seconds it took."""
@@ -378,7 +378,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
             self._compile_for(obs, np.ones((2, int(self._plan[0][-1])), dtype=bool))
         self._compile_for(obs, None)
         self._rng.bit_generator.state = state
-        self._cores, self._cores_to_act = CoreChoice(self._cores.most), CoreChoice(self._cores.most)
+        self._cores, self._cores_to_act = CoreChoice(self._cores.max_cores), CoreChoice(self._cores.max_cores)
         return time.monotonic() - started
 
     def _compile_for(self, obs: Observation, masks: BoolArray | None) -> None:
@@ -394,7 +394,7 @@ class ActorCriticKernels(OnPolicyBackend, FastActorCritic):
             returns=numbers,
             masks=None if masks is None else torch.from_numpy(masks),
         )
-        for cores in {1, self._cores.most}:
+        for cores in {1, self._cores.max_cores}:
             self._cores.cores = cores
             self.begin(samples, UpdateSettings(0.0, 0.0, 0.0, None, clip_range=0.0))
             self.take_steps(Minibatches(np.zeros(0, dtype=np.int64), 2))

@@ -1,4 +1,4 @@
-"""Observations as the kernels read them: one row of numbers each, in the order of `extractors.flatten`.
+"""Observations as the kernels read them: one row of numbers per observation, in the order of `extractors.flatten`.
 
 An integer of a Discrete or MultiDiscrete space stays one number here; a network sees it one-hot. The kernels make it
 one-hot when they read a row, or look up the weights that it selects. A sample is encoded once and stays small, however
@@ -20,8 +20,8 @@ from ludus.policies.extractors import CombinedExtractor, FlattenExtractor, Obser
 from ludus.policies.observations import ObservationNormalizer, is_byte_space, is_image_space
 from ludus.types import Array, Observation
 
-FEW = 0.25  # the share of numbers that are not zero above which looking weights up is slower
-LARGE = 1 << 24  # numbers of dense rows that are made at once
+SPARSE = 0.25  # maximum share of nonzero numbers for which looking up weights is faster than a dense product
+BLOCK_NUMBERS = 1 << 24  # numbers of dense rows that are allocated at once
 
 
 class InputRows:
@@ -46,7 +46,7 @@ class InputRows:
             self.layout = (self._columns, integer)
         else:
             self.layout = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool))
-        self.few = bool(integer.any()) and len(integer) <= FEW * self.width
+        self.sparse = bool(integer.any()) and len(integer) <= SPARSE * self.width
         """True if most columns are zero in every observation."""
 
     def numbers(self, obs: Observation) -> Array:
@@ -72,14 +72,14 @@ class InputRows:
     def blocks(self, obs: Observation) -> Iterator[tuple[slice, Array]]:
         """Yield the `rows` of a large batch in parts that fit into memory, and where they belong."""
         n = batch_size(obs)
-        each = max(1, LARGE // self.width)
+        each = max(1, BLOCK_NUMBERS // self.width)
         for start in range(0, n, each):
             part = slice(start, start + each)
-            some = {key: value[part] for key, value in obs.items()} if isinstance(obs, dict) else obs[part]
-            yield part, self.rows(some)
+            block = {key: value[part] for key, value in obs.items()} if isinstance(obs, dict) else obs[part]
+            yield part, self.rows(block)
 
-    def listed(self, obs: Observation) -> tuple[Array, Array, Array]:
-        """Return the entries of `rows` that may not be zero, as `listing.listed_numbers` does."""
+    def nonzero_entries(self, obs: Observation) -> tuple[Array, Array, Array]:
+        """Return the entries of `rows` that may not be zero, as `listing.nonzero_lists` does."""
         columns, values = self._entries(self.numbers(obs))
         n, each = columns.shape
         return np.arange(n + 1) * each, columns.astype(np.int32).reshape(-1), values.reshape(-1)
@@ -91,10 +91,10 @@ class InputRows:
     def _check(self, numbers: Array) -> None:
         outside = self._integer & ~((numbers >= 0) & (numbers < self._choices))
         if outside.any():
-            _, place = np.argwhere(outside)[0]
+            row, index = np.argwhere(outside)[0]
             raise UserError(
-                f"an observation has an integer outside its space: number {place} counts up to "
-                f"{self._choices[place] - 1} from the start of the space",
+                f"an observation is outside its space: integer {index} is {numbers[row, index]:.0f} above the lowest "
+                f"value of the space, expected 0 to {self._choices[index] - 1}",
                 where=f"the env's observation space {self.space}",
                 fix="return observations of the space, or correct the space",
             )
@@ -122,22 +122,22 @@ class _Part:
 
 
 def flat_rows(array: Array) -> Array:
-    """[n, ...] as contiguous float32 [n, d]."""
+    """Return [n, ...] as contiguous float32 [n, d]."""
     return np.ascontiguousarray(array.reshape(len(array), -1), dtype=np.float32)
 
 
 def batch_size(obs: Observation) -> int:
-    """The number of observations in a batch."""
+    """Return the number of observations in a batch."""
     return len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
 
 
 def as_arrays(obs: ObservationTensor) -> Observation:
-    """Tensors on the CPU as arrays that share their memory."""
+    """Return tensors on the CPU as arrays that share their memory."""
     return {key: part.numpy() for key, part in obs.items()} if isinstance(obs, dict) else obs.numpy()
 
 
 def uncovered_features(space: spaces.Space[Any], extractor: Any) -> str | None:
-    """Return what `extractor` does with observations of `space` and `InputRows` does not; None if nothing."""
+    """Return the name of what `InputRows` does not support in `extractor` or `space`; None if it supports all."""
     combined = type(extractor) is CombinedExtractor and not len(extractor.cnns)
     if type(extractor) is not FlattenExtractor and not combined:
         return f"the features extractor {type(extractor).__name__}"
@@ -146,7 +146,7 @@ def uncovered_features(space: spaces.Space[Any], extractor: Any) -> str | None:
 
 
 def normalized(obs: Observation, normalizer: ObservationNormalizer | None) -> Observation:
-    """`obs` as the network takes it, with the statistics as they are."""
+    """Return normalised `obs` without updating the statistics."""
     return obs if normalizer is None else normalizer.normalize(obs)
 
 

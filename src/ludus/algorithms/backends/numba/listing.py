@@ -10,45 +10,45 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ludus.algorithms.backends.numba.inputs import FEW
+from ludus.algorithms.backends.numba.inputs import SPARSE
 from ludus.types import Array, BoolArray
 
 
 @njit(cache=True)
-def numbers_there(obs: Any, starts: Any, columns: Any, values: Any) -> None:
-    """The numbers of obs [n, d] that are not zero, row after row; those of row i from starts[i] on."""
-    place = 0
+def list_nonzero(obs: Any, starts: Any, columns: Any, values: Any) -> None:
+    """Write the nonzero numbers of obs [n, d], row after row; those of row i begin at starts[i]."""
+    position = 0
     for i in range(len(obs)):
-        starts[i] = place
+        starts[i] = position
         row = obs[i]
         for k in range(len(row)):
             if row[k] != 0:
-                columns[place] = k
-                values[place] = row[k]
-                place += 1
-    starts[len(obs)] = place
+                columns[position] = k
+                values[position] = row[k]
+                position += 1
+    starts[len(obs)] = position
 
 
 @njit(cache=True)
-def legal_ones(masks: Any, starts: Any, columns: Any) -> None:
-    """The legal actions of masks [n, a], row after row; a row without any allows all, as everywhere."""
-    place = 0
+def list_legal(masks: Any, starts: Any, columns: Any) -> None:
+    """Write the legal actions of masks [n, a], row after row; a row without legal actions allows all."""
+    position = 0
     for i in range(len(masks)):
-        starts[i] = place
+        starts[i] = position
         row = masks[i]
         for k in range(len(row)):
             if row[k]:
-                columns[place] = k
-                place += 1
-        if place == starts[i]:
+                columns[position] = k
+                position += 1
+        if position == starts[i]:
             for k in range(len(row)):
-                columns[place] = k
-                place += 1
-    starts[len(masks)] = place
+                columns[position] = k
+                position += 1
+    starts[len(masks)] = position
 
 
 @njit(cache=True)
-def count_numbers(obs: Any) -> int:
+def count_nonzero(obs: Any) -> int:
     """Return how many numbers of obs [n, d] are not zero."""
     count = 0
     for i in range(len(obs)):
@@ -60,7 +60,7 @@ def count_numbers(obs: Any) -> int:
 
 @njit(cache=True)
 def count_legal(masks: Any) -> int:
-    """Return how many actions `legal_ones` will list."""
+    """Return how many actions `list_legal` will list."""
     count = 0
     for i in range(len(masks)):
         row = masks[i]
@@ -71,18 +71,18 @@ def count_legal(masks: Any) -> int:
     return count
 
 
-def listed_numbers(obs: Array) -> tuple[Array, Array, Array] | None:
+def nonzero_lists(obs: Array) -> tuple[Array, Array, Array] | None:
     """Return the nonzero numbers as lists, as `sparse.py` takes them; None if too many are nonzero."""
-    count = count_numbers(obs)
-    if count > FEW * obs.size:
+    count = count_nonzero(obs)
+    if count > SPARSE * obs.size:
         return None
-    there = (np.empty(len(obs) + 1, np.int64), np.empty(count, np.int32), np.empty(count, np.float32))
-    numbers_there(obs, *there)
-    return there
+    lists = (np.empty(len(obs) + 1, np.int64), np.empty(count, np.int32), np.empty(count, np.float32))
+    list_nonzero(obs, *lists)
+    return lists
 
 
-def listed_actions(masks: BoolArray) -> tuple[Array, Array]:
+def legal_lists(masks: BoolArray) -> tuple[Array, Array]:
     """Return the legal actions as lists, as `sparse.py` takes them."""
     legal = (np.empty(len(masks) + 1, np.int64), np.empty(count_legal(masks), np.int32))
-    legal_ones(masks, *legal)
+    list_legal(masks, *legal)
     return legal

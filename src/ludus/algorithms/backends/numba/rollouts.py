@@ -95,7 +95,7 @@ def merge(batch: Any, mean: Any, var: Any, count: Any) -> Any:
 
 
 @njit(cache=True, error_model="numpy")
-def see_observations(
+def normalize_observations(
     obs: Any, mean: Any, var: Any, count: Any, clip: float, epsilon: float, out: Any
 ) -> None:
     """Merge obs [n, d] into the moments, then fill out [n, d] with them, scaled and clipped."""
@@ -110,7 +110,7 @@ def see_observations(
 
 
 @njit(cache=True, error_model="numpy")
-def see_rewards(
+def normalize_rewards(
     rewards: Any,
     ended: Any,
     valid: Any,

@@ -239,7 +239,7 @@ class SACKernels(ReplayBackend, FastPolicy):
         for memory in (self.actor, self.critics):
             memory.step = 0
             memory.advance(0, 0.0)
-        self._cores = CoreChoice(self._cores.most)
+        self._cores = CoreChoice(self._cores.max_cores)
         self._rng.bit_generator.state = state
         return time.monotonic() - started
 

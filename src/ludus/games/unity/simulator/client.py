@@ -147,7 +147,7 @@ async def run_simulators(
     for standin in standins:
         standin.say = say
     await asyncio.gather(
-        *(standin.run(host, port + place) for place, standin in enumerate(standins)),
+        *(standin.run(host, port + index) for index, standin in enumerate(standins)),
     )
 
 
