@@ -104,6 +104,13 @@ class RunTrainer(RLTrainer):
             from ludus.training.exports import require_known_targets
 
             require_known_targets(self.config.exports)
+        if self.config.resume == "auto" and self.run is None:
+            from ludus.training.matching import newest_resumable
+
+            found = newest_resumable(self.config, self.env_id)
+            if found is not None:
+                run_log.info("resume: auto continues %s", found.path)
+                self.resume(found)
         self.create_model()
         point = self._take_resume_point()
         if self.config.mirror is not None:
