@@ -16,7 +16,7 @@ from ludus.config.loading import config_hash, dump_yaml, learning_hash, sealed
 from ludus.config.own_modules import named_code
 from ludus.config.requests import requests_to_train, require_all
 from ludus.config.schema import TrainerConfig
-from ludus.config.when import When
+from ludus.config.when import EXPECTED, When
 from ludus.errors import UserError
 from ludus.evaluation.evaluate import EvaluationResult
 from ludus.policies.base import load_policy_tensors
@@ -472,4 +472,4 @@ def _parse_total(value: Any) -> When:
     try:
         return When.parse(value)
     except ValueError as error:
-        raise UserError(str(error), where="train(total_timesteps=…)", fix="as in the config") from None
+        raise UserError(str(error), where="train(total_timesteps=…)", fix=f"give {EXPECTED}") from None
