@@ -538,3 +538,23 @@ def test_what_cannot_be_trained_is_said_before_a_run_exists(
         trainer_of(config_of(tmp_path, **fields)).create_model()
     assert words in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_open_match_that_cannot_be_played_again_is_dropped_at_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = config_of(tmp_path, games={"across_updates": True}, evaluation=None, total_timesteps="2 updates")
+    run = trained(config)
+    state = CheckpointManager(run.checkpoints_dir).list()[-1].state()
+    assert state["matches"]["open"]
+    replay, faults = TextGame.replay, [GameFault("it does not repeat itself")]
+
+    def once_at_fault(*args: Any) -> TextGame:
+        if faults:
+            raise faults.pop()
+        return replay(*args)
+
+    monkeypatch.setattr(TextGame, "replay", once_at_fault)
+    resumed(run, total="3 updates")
+    assert run.info()["status"] == "finished"
+    assert "is dropped: it does not repeat itself" in caplog.text

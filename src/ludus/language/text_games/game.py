@@ -160,10 +160,16 @@ class TextGame:
         template: Template = TEMPLATE,
         extractor: Extractor = EXTRACTOR,
     ) -> TextGame:
-        """Return the game that was played from `seed` by `actions`, as far as they go."""
+        """Return the game that was played from `seed` by `actions`, as far as they go.
+
+        Raises GameFault when it cannot be started this time, or ends before the last of them.
+        """
         game = cls(spec, template, extractor)
         game.reset(seed)
         for action in actions:
+            if game.over:
+                why = "it ends earlier" if game.fault is None else game.fault.what
+                raise GameFault(f"{spec.id} does not repeat itself from one and the same seed: {why}")
             game.play(action)
         return game
 
