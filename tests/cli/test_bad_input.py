@@ -228,3 +228,23 @@ def test_a_run_in_use_is_not_resumed_a_second_time(ludus: Command, run: Path) ->
     assert outcome.code == 2
     assert "run is in use by process" in outcome.error_lines[0]
     assert len(outcome.error_lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["train", "cartpole-ppo", "--steps", "-5"], "more than zero, got '-5'"),
+        (["train", "cartpole-ppo", "--steps", "-10k"], "more than zero, got '-10k'"),
+        (["train", "cartpole-ppo", "total_timesteps=-5"], "more than zero, got -5"),
+        (["train", "cartpole-ppo", "checkpoint.every=-3"], "more than zero, got -3"),
+        (["train", "cartpole-ppo", "--steps", "soon"], "expected an amount of steps"),
+        (["resume", "latest", "--steps", "-5"], "more than zero, got '-5'"),
+    ],
+)
+def test_a_wrong_amount_is_reported_with_the_forms_in_the_fix_alone(
+    arguments: list[str], said: str, ludus: Command, run: Path
+) -> None:
+    outcome = ludus(*arguments)
+    what, _, fix = outcome.error_lines
+    assert outcome.code == 2 and said in what
+    assert "100_000, 10k, 1e6" in fix and "100_000" not in what

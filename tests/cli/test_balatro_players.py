@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import pytest
 from command_line import Command
 
 
@@ -46,3 +51,32 @@ def test_seeds_of_the_real_game_are_played_by_name_and_from_a_file(ludus: Comman
         assert (refused.code, len(refused.error_lines)) == (2, 3)
     refused = ludus("eval", "random", "--env", "CartPole-v1", "--seed", "ABC")
     assert (refused.code, len(refused.error_lines)) == (2, 3)
+
+
+def test_what_a_seed_holds_is_shown_with_labels(ludus: Command) -> None:
+    lines = ludus("balatro", "seed", "7I4M53DL", "--antes", 1).out.splitlines()
+    assert lines[:4] == ["Ante 1:", "  boss: The Hook", "  voucher: Wasteful", "  tags: Skip Tag, Economy Tag"]
+
+
+def test_a_search_that_is_terminated_leaves_no_process_and_no_semaphore(tmp_path: Path) -> None:
+    words = ["balatro", "find", "Perkeo@1.1", "Blueprint@1.1", "Brainstorm@1.1", "--processes", "1"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "ludus", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        cwd=tmp_path,
+    ) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        deadline = time.monotonic() + 60
+        while len(children.read_text().split()) < 2 and time.monotonic() < deadline:  # tracker and worker
+            time.sleep(0.05)
+        process.terminate()
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "0 found" in said and "leaked" not in said and "Traceback" not in said
+    with pytest.raises(ProcessLookupError):
+        while time.monotonic() < deadline:  # the tracker of semaphores ends last
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)

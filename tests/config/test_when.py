@@ -62,7 +62,7 @@ def test_every_form_is_read(written: object, amount: float, unit: str) -> None:
     ],
 )
 def test_what_is_no_amount_is_refused_with_a_reason(written: object) -> None:
-    with pytest.raises(ValueError, match=r"expected env steps|more than zero|whole number"):
+    with pytest.raises(ValueError, match=r"expected an amount|more than zero|whole number"):
         When.parse(written)
 
 

@@ -25,6 +25,7 @@ from ludus.language.algorithms import packing
 from ludus.language.algorithms.learner import LanguageLearner
 from ludus.language.collector import MatchCollector, OpenMatch, ReturnSpread
 from ludus.language.game_files import read_games
+from ludus.language.models.decoding import Decoder
 from ludus.language.models.peft_files import export_peft
 from ludus.language.models.sampling import Request
 from ludus.language.session import SelfPlaySession
@@ -424,6 +425,8 @@ def test_a_match_against_no_other_player_is_skipped_and_many_in_a_row_end_the_ru
         ("learning", {}),
         ("learning", {"algorithm": "A2C", "games": {"across_updates": True}}),
         ("collecting", {"algorithm": "PPO", "games": {"across_updates": True}}),
+        ("sampling", {"algorithm": "PPO", "games": {"across_updates": True}}),
+        ("sampling", {}),
     ],
 )
 def test_a_signal_ends_a_long_update_at_once_and_the_run_resumes_exactly(
@@ -434,11 +437,12 @@ def test_a_signal_ends_a_long_update_at_once_and_the_run_resumes_exactly(
     one_turn_a_pass = {"tokens_per_step": 1}
     config = config_of(tmp_path / "whole", language=one_turn_a_pass, **copy.deepcopy(fields))
     whole = trained(config)
-    calls = {"learning": 0, "collecting": 0}
+    calls = {"learning": 0, "collecting": 0, "sampling": 0}
     updates = []
-    losses, ticks, learn = (
+    losses, ticks, passes, learn = (
         LanguageLearner._token_loss,
         MatchCollector._tick,
+        Decoder._run,
         SelfPlaySession.before_collect,
     )
 
@@ -456,6 +460,10 @@ def test_a_signal_ends_a_long_update_at_once_and_the_run_resumes_exactly(
         in_update_3("collecting")
         ticks(collector)
 
+    def forward_pass(decoder: Any, *args: Any) -> Any:
+        in_update_3("sampling")
+        return passes(decoder, *args)
+
     def before_collect(session: Any) -> None:
         updates.append(session.progress.updates)
         learn(session)
@@ -463,6 +471,7 @@ def test_a_signal_ends_a_long_update_at_once_and_the_run_resumes_exactly(
     with monkeypatch.context() as patched:
         patched.setattr(LanguageLearner, "_token_loss", token_loss)
         patched.setattr(MatchCollector, "_tick", tick)
+        patched.setattr(Decoder, "_run", forward_pass)
         patched.setattr(SelfPlaySession, "before_collect", before_collect)
         run = trained(config.model_copy(update={"save_dir": str(tmp_path / "cut")}))
     assert run.info()["status"] == "interrupted" and updates == [0, 1, 2] and calls[place] == 1
@@ -529,3 +538,23 @@ def test_config_that_cannot_be_trained_is_reported_before_a_run_exists(
         trainer_of(config_of(tmp_path, **fields)).create_model()
     assert words in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_open_match_that_cannot_be_played_again_is_dropped_at_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = config_of(tmp_path, games={"across_updates": True}, evaluation=None, total_timesteps="2 updates")
+    run = trained(config)
+    state = CheckpointManager(run.checkpoints_dir).list()[-1].state()
+    assert state["matches"]["open"]
+    replay, faults = TextGame.replay, [GameFault("it does not repeat itself")]
+
+    def once_at_fault(*args: Any) -> TextGame:
+        if faults:
+            raise faults.pop()
+        return replay(*args)
+
+    monkeypatch.setattr(TextGame, "replay", once_at_fault)
+    resumed(run, total="3 updates")
+    assert run.info()["status"] == "finished"
+    assert "is dropped: it does not repeat itself" in caplog.text

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from sb3_networks import OBSERVATIONS, Shown
+from sb3_runs import tiny_sb3
 from stable_baselines3 import PPO as SB3PPO
 from tiny_runs import resumed, same, tiny, trained, trainer_for
 
@@ -19,6 +20,7 @@ from ludus.evaluation.load import load
 from ludus.policies.extractors import _find, make_extractor
 from ludus.policies.observations import to_tensor
 from ludus.runs.directory import RunDirectory
+from ludus.sb3.export import export
 
 LAYERS = "stable_baselines3.common.torch_layers"
 CASES = {
@@ -118,10 +120,53 @@ def test_the_guides_custom_network_takes_the_place_of_the_hidden_layers(
         ({"policy": {"network": "nowhere_at_all:Net"}}, "module 'nowhere_at_all' of network"),
         ({"policy": {**OWN_LAYERS, "share_net": True}}, "itself decides what policy and value share"),
         ({"policy": OWN_LAYERS, "algorithm": "DQN"}, "for PPO and A2C"),
-        ({"policy": OWN_LAYERS, "engine": "sb3"}, "hidden layers of engine: native"),
+        ({"policy": OWN_LAYERS, "engine": "sb3", "algorithm": "DQN"}, "DQN has other parts"),
+        (
+            {"policy": {"network": "sb3_networks:TooNarrow"}, "engine": "sb3"},
+            r"put out \(2, 1\) .* expected \(2, 64\)",
+        ),
     ],
 )
 def test_a_network_that_does_not_fit_is_refused(fields: dict[str, Any], what: str, tmp_path: Path) -> None:
     trainer = trainer_for(tiny(tmp_path, **fields))
     with pytest.raises(ConfigError, match=what):
         trainer.create_model()
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "A2C", "MaskablePPO", "RecurrentPPO", "TRPO"])
+def test_the_guides_custom_network_trains_and_resumes_with_engine_sb3(
+    algorithm: str, tmp_path: Path
+) -> None:
+    fields = {"total_timesteps": 192, "checkpoint": {"every": 64, "keep": 0}, "policy": OWN_LAYERS}
+    whole = trained(tiny_sb3(tmp_path / "whole", algorithm, **fields))
+    cut = RunDirectory.open(shutil.copytree(whole.path, tmp_path / "cut"))
+    assert resumed(cut, 64) == 64
+    same(whole, cut)
+
+    net: Any = load(whole.path).actor.net
+    hidden = {name for name in net.state_dict() if name.startswith("mlp_extractor.")}
+    assert {name.split(".")[2] for name in hidden} == {"shared", "policy_net", "value_net"}
+    assert net.action_net.in_features == 6
+
+
+@pytest.mark.parametrize("engine", ["native", "sb3"])
+def test_a_run_with_the_guides_custom_network_is_exported_for_stable_baselines3(
+    engine: str, tmp_path: Path
+) -> None:
+    run = trained(tiny(tmp_path, engine=engine, normalize_obs=False, policy=OWN_LAYERS, total_timesteps=128))
+    policy = load(run.path)
+    exported = export(policy, tmp_path / "model.zip")
+    assert any("sb3_networks:CustomNetwork" in note for note in exported.notes)
+    model = SB3PPO.load(tmp_path / "model.zip", device="cpu")
+    obs = np.random.default_rng(0).normal(size=(16, 4)).astype(np.float32)
+    expected = [policy.predict(one) for one in obs]
+    assert model.predict(obs, deterministic=True)[0].tolist() == [int(action) for action in expected]
+
+
+@pytest.mark.parametrize("engine", ["native", "sb3"])
+def test_hidden_layers_that_the_own_network_replaces_are_named_in_a_warning(
+    engine: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer = trainer_for(tiny(tmp_path, engine=engine, policy=OWN_LAYERS))
+    trainer.create_model()
+    assert "hyperparams.policy_net_arch" in caplog.text and "policy.network takes the place" in caplog.text

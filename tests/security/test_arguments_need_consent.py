@@ -104,7 +104,11 @@ def test_text_for_wrappers_networks_and_games_is_in_what_resume_asks_for() -> No
         policy={"features_extractor": "mine:Net", "features_extractor_kwargs": {"width": 4, "weights": "w"}},
     )
     found = {request.key: request.value for request in requests_of(config)}
-    assert found == {"env.wrappers.mine:Log.to": "x", "policy.features_extractor_kwargs.weights": "w"}
+    assert found == {
+        "env.wrappers.mine:Log.to": "x",
+        "policy.features_extractor": "mine",
+        "policy.features_extractor_kwargs.weights": "w",
+    }
     game = {"id": "KuhnPoker-v0", "kwargs": {"rounds": 3, "dealer": "someone"}}
     config = TrainerConfig(algorithm="REINFORCE", language={}, games={"train": [game], "eval": [game]})
     keys = [request.key for request in requests_to_play(config)]
@@ -134,3 +138,25 @@ def test_training_notes_text_arguments_so_that_the_run_is_known_here(
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
         assert not trust_in_run(config).by_user  # maps/one is another file here
+
+
+def test_modules_of_networks_and_callbacks_are_asked_for_before_anything_else_and_each_name_once() -> None:
+    callbacks = ["hooks:Log", {"hooks:Plot": {"to": "x", "also_to": "x"}}]
+    policy = {"features_extractor": "nets:Cnn", "network": "nets:Trunk"}
+    config = TrainerConfig(env="CartPole-v1", policy=policy, callbacks=callbacks)
+    with STRANGER.applied(), pytest.raises(UserError) as caught:
+        require_all(requests_of(config), "config.yaml")
+    assert caught.value.fix.endswith("--allow nets --allow hooks --allow x")
+    assert caught.value.what.endswith(
+        "asks to import the module nets, and to import the module hooks, and to use x"
+    )
+    for names in ({"nets", "hooks", "x"}, {"nets:Cnn", "nets:Trunk", "hooks:Log", "hooks:Plot", "x"}):
+        with Trust(by_user=False, allowed=frozenset(names)).applied():
+            require_all(requests_of(config), "config.yaml")
+    with Trust(by_user=False, allowed=frozenset({"nets:Cnn", "hooks", "x"})).applied(), pytest.raises(UserError):
+        require_all(requests_of(config), "config.yaml")
+
+
+def test_extractors_of_ludus_are_no_code_of_the_run() -> None:
+    policy = {"features_extractor": "ludus.policies.extractors:NatureCNN"}
+    assert list(requests_of(TrainerConfig(env="CartPole-v1", policy=policy))) == []

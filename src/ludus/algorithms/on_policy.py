@@ -116,6 +116,10 @@ class OnPolicyLearner(Learner[Rollout, H]):
             unused["policy.log_std_init"] = "only Box actions have a standard deviation"
         if self.context.policy.share_net:
             unused["hyperparams.value_net_arch"] = "policy.share_net is true: policy_net_arch is for both"
+        if self.context.policy.network is not None:
+            from ludus.policies.own_layers import REPLACED_KEYS
+
+            unused |= REPLACED_KEYS
         return unused
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:

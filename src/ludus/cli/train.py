@@ -105,6 +105,7 @@ def train(
             fix="add env=CartPole-v1 (`ludus envs` lists them), or take a preset: ludus train quickstart",
         )
     if resume or loaded.config.resume == "auto":
+        loaded.config.resume = None  # decided here, with what is printed
         _continue_or_start(loaded, output)
     else:
         _start_run(loaded, output)

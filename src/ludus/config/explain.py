@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -124,7 +125,7 @@ def _fix(key: str, location: Sequence[str], model: type[BaseModel]) -> str:
         field, model = found, section_in(found.annotation) or model
     if field is None:
         return "see docs/reference/configuration.md"
-    accepted = EXPECTED if describe(field) == "when" else describe(field).replace("`", "")
+    accepted = re.sub(r"\bwhen\b", EXPECTED, describe(field).replace("`", ""))
     return f"'{key}' accepts: {accepted}" + (f"; {field.description}" if field.description else "")
 
 

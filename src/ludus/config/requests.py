@@ -30,34 +30,36 @@ _OUTSIDE = re.compile(
     r"command|cmd|executable|program|binary|script|module)s?",
     re.IGNORECASE,
 )
+_OWN_EXTRACTORS = "ludus.policies.extractors"
 
 
 @dataclass(frozen=True)
 class ConsentRequest:
     """Something outside the run that its config asks for: `action` as in "start the program", and on what.
 
-    `value` is shown in full and is what `--allow` takes; `key` is the dotted config key.
+    `value` is shown in full and is what `--allow` takes; `key` is the dotted config key. Consent to one of `also`, longer
+    names of the same thing, is enough.
     """
 
     action: str
     value: str
     key: str
+    also: tuple[str, ...] = ()
 
 
 def require_all(requests: Iterable[ConsentRequest], where: str) -> None:
     """Raise UserError that lists every request which the user has not allowed; `where` is the config's file."""
     missing = []
     for request in requests:
-        if is_allowed(request.value):
-            require_consent(
-                f"{request.action} {request.value}", request.value, where=where
-            )  # takes note of it
+        names = (request.value, *request.also)
+        if is_allowed(*names):
+            require_consent(f"{request.action} {request.value}", *names, where=where)  # takes note of it
         else:
             missing.append(request)
     if not missing:
         return
-    asked = ", and to ".join(f"{request.action} {request.value}" for request in missing)
-    flags = " ".join(f"--allow {shlex.quote(request.value)}" for request in missing)
+    asked = ", and to ".join(dict.fromkeys(f"{request.action} {request.value}" for request in missing))
+    flags = " ".join(dict.fromkeys(f"--allow {shlex.quote(request.value)}" for request in missing))
     raise UserError(
         f"you did not train the config of this run on this machine, and it asks to {asked}",
         where=f"{where}: {', '.join(dict.fromkeys(request.key for request in missing))}",
@@ -138,8 +140,17 @@ def wandb_request(settings: WandbConfig) -> ConsentRequest:
     return ConsentRequest("report to W&B as", f"wandb:{project}", "tracking.wandb")
 
 
+def _module_request(reference: str | None, key: str) -> Iterator[ConsentRequest]:
+    """Return the request to import the module of `module:Class`. A name without a module needs none."""
+    module, colon, _ = (reference or "").partition(":")
+    if reference is not None and colon and module != _OWN_EXTRACTORS:
+        yield ConsentRequest("import the module", module, key, (reference,))
+
+
 def requests_to_play(config: TrainerConfig) -> Iterator[ConsentRequest]:
-    """Return what a run's policy needs besides its env: arguments of its network, its language model and games."""
+    """Return what a run's policy needs besides its env: its network, its language model and games."""
+    yield from _module_request(config.policy.features_extractor, "policy.features_extractor")
+    yield from _module_request(config.policy.network, "policy.network")
     yield from argument_requests(config.policy.features_extractor_kwargs, "policy.features_extractor_kwargs")
     yield from argument_requests(config.policy.network_kwargs, "policy.network_kwargs")
     model = None if config.language is None else config.language.model
@@ -155,7 +166,8 @@ def requests_to_train(config: TrainerConfig) -> Iterator[ConsentRequest]:
     """Return what training needs besides the env: `requests_to_play`, and where it connects, sends and writes."""
     yield from requests_to_play(config)
     for index, entry in enumerate(config.callbacks):
-        for arguments in () if isinstance(entry, str) else entry.values():
+        for reference, arguments in ({entry: {}} if isinstance(entry, str) else entry).items():
+            yield from _module_request(reference, f"callbacks.{index}")
             yield from argument_requests(arguments, f"callbacks.{index}")
     if config.scale is not None and config.scale.ray not in ("auto", "local"):
         yield ConsentRequest("connect to the Ray cluster", config.scale.ray, "scale.ray")

@@ -283,7 +283,7 @@ class TrainerConfig(Section):
     )
     run_dir: str | None = Field(default=None, description="this very directory, which must not exist yet")
     resume: Literal["auto"] | None = Field(
-        default=None, description="auto: `ludus train` continues this config's newest run"
+        default=None, description="auto: training continues this config's newest run, if there is one"
     )
     tags: list[str] = Field(default=[])
     sweep: dict[str, Any] | None = Field(

@@ -55,16 +55,16 @@ class When:
 
     @classmethod
     def parse(cls, value: Any) -> When:
-        """Read an int (steps) or text; raise ValueError that shows the forms accepted."""
+        """Read an int (steps) or text; raise ValueError for what is no amount. `EXPECTED` names the forms accepted."""
         if isinstance(value, When):
             return value
         if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise ValueError(_expected(value))
+            raise ValueError(_refusal(value))
         if isinstance(value, int) and value > MAX_STEPS:  # may have more digits than can be written
             raise ValueError(f"must be at most {MAX_STEPS:.0e} steps, got {shortened(value)}")
         match = _TEXT.fullmatch(str(value))
         if match is None or match[3].lower() not in {"", *_UNITS}:
-            raise ValueError(_expected(value))
+            raise ValueError(_refusal(value))
         unit = _UNITS[match[3].lower() or "steps"]
         amount = round(float(match[1].replace("_", "")) * _THOUSANDS.get(match[2], 1), 9)
         _check_range(amount, unit, value)
@@ -155,5 +155,8 @@ def _check_range(amount: float, unit: str, value: Any) -> None:
         raise ValueError(f"{unit} must be a whole number, got {shown}")
 
 
-def _expected(value: Any) -> str:
-    return f"expected {EXPECTED}, got {shortened(value)}"
+def _refusal(value: Any) -> str:
+    negative = isinstance(value, int | float) or _TEXT.fullmatch(str(value).strip().removeprefix("-"))
+    if negative and str(value).strip().startswith("-"):
+        return f"must be more than zero, got {shortened(value)}"
+    return f"expected an amount of steps, updates, episodes or time, got {shortened(value)}"

@@ -167,7 +167,12 @@ class MatchCollector(Collector):
         self._spread.load_state_dict(state["spread"])
         if "lengths" in state:  # a run of an earlier version has none
             self._lengths.load_state_dict(state["lengths"])
-        self._open = [_open_from_plain(plain, self.tables) for plain in state["open"]]
+        self._open = []
+        for plain in state["open"]:
+            try:
+                self._open.append(_open_from_plain(plain, self.tables))
+            except GameFault as fault:
+                _log.warning("the open match %d is dropped: %s", plain["number"], fault.what)
 
     # Within
 

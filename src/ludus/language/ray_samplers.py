@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,13 +86,24 @@ class _Actor:
 
 
 class SamplerFleet:
-    """An engine that consists of `number` others. It owns the connection to Ray."""
+    """An engine that consists of `number` others. It owns the connection to Ray.
 
-    def __init__(self, plan: SamplerPlan, session: RaySession, number: int, max_failures: int) -> None:
+    `while_waiting` is called now and then while samplers work, and may raise to end the wait.
+    """
+
+    def __init__(
+        self,
+        plan: SamplerPlan,
+        session: RaySession,
+        number: int,
+        max_failures: int,
+        while_waiting: Callable[[], None] = lambda: None,
+    ) -> None:
         self._ray = import_ray()
         self._plan = plan
         self._session = session
         self._losses = Losses(max_failures)
+        self._while_waiting = while_waiting
         self._assignment = Assignment()
         self._weights: dict[str, Any] = {}
         self._actors: dict[int, Any] = {}
@@ -230,7 +241,7 @@ class SamplerFleet:
         """Return the sampler's answer; None if it was lost and another was started."""
         errors = self._ray.exceptions
         try:
-            ready = wait_for([ticket], 1, _ANSWER_SECONDS)
+            ready = wait_for([ticket], 1, _ANSWER_SECONDS, self._while_waiting)
             return self._ray.get(ticket, timeout=None if ready else 0)
         except errors.RayTaskError as error:
             cause = error.as_instanceof_cause()

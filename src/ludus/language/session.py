@@ -20,6 +20,7 @@ from ludus.language.game_files import GameTracker, component_log
 from ludus.language.player_pool import PlayerPool
 from ludus.language.turns import Turns
 from ludus.league.league import League
+from ludus.rollout.collector import CollectionStopped
 from ludus.rollout.experience import Experience
 from ludus.runs.checkpoints import Checkpoint
 from ludus.tracking.logs import run_log
@@ -95,6 +96,12 @@ class SelfPlaySession(Session):
         super().run_due_work()
         if not self.done and not self.stop_requested:
             self.rescale()
+
+    def raise_if_sampling_stops(self) -> None:
+        """Called between tokens: CollectionStopped or EvaluationStopped if a stop signal may end the sampling here."""
+        self.raise_if_stopping()
+        if self.stop_requested and self.collecting and self._return_point is not None:
+            raise CollectionStopped
 
     def check_agreement(self, experience: Turns) -> None:
         """Compare the learner's log-probabilities with those of the sampler that just played its weights."""

@@ -210,13 +210,13 @@ class LanguageTrainer(RunTrainer):
                 language, config.seed, kind, config.scale.cpus_per_actor, config.scale.gpus_for("actor", kind)
             )
             session = connect(config.scale.ray, cpus=cpus_wanted(config, config.scale.num_learners))
-            self._engine = SamplerFleet(plan, session, number, config.scale.max_failures)
+            self._engine = SamplerFleet(plan, session, number, config.scale.max_failures, self._stop_sampling)
         elif language.sampler.kind == "vllm":
             from ludus.language.models.vllm_engine import VLLMEngine
 
             self._engine = VLLMEngine(self.model, language)
         else:
-            return LocalSampler(self.model, language.sampler, generator)
+            return LocalSampler(self.model, language.sampler, generator, self._stop_sampling)
         return PublishedSampler(self._engine, language.sampler, generator)
 
     def _where_sampled(self) -> str:
@@ -301,6 +301,10 @@ class LanguageTrainer(RunTrainer):
     def _stop_if_asked(self) -> None:
         if self.session is not None and self.session.stop_requested:
             raise KeyboardInterrupt  # nothing can resume from half a warm start
+
+    def _stop_sampling(self) -> None:
+        if isinstance(self.session, SelfPlaySession):
+            self.session.raise_if_sampling_stops()
 
     def save_warm_start(self) -> RunDirectory:
         """Save the weights as a run of their own, for `pretrained_model` of others."""
@@ -394,7 +398,7 @@ class LanguageTrainer(RunTrainer):
             if deterministic:
                 settings = settings.model_copy(update={"temperature": 1.0, "top_p": 1e-6})
             self._samplers[deterministic] = (
-                LocalSampler(self.model, settings, torch.Generator())
+                LocalSampler(self.model, settings, torch.Generator(), self._stop_sampling)
                 if isinstance(self.sampler, LocalSampler)
                 else self.sampler.with_settings(settings, torch.Generator())
             )

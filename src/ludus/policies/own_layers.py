@@ -14,6 +14,11 @@ from ludus.policies.networks import WrongInput, try_out
 from ludus.policies.own_models import find_network
 
 WHERE = "policy.network"
+REPLACED_KEYS = {
+    key: "policy.network takes the place of these layers"
+    for key in ("hyperparams.policy_net_arch", "hyperparams.value_net_arch")
+}
+"""Config keys without an effect next to `policy.network`, with the reason."""
 _CONTRACT = "latent_dim_pi, latent_dim_vf, forward_actor(features) and forward_critic(features)"
 
 

@@ -48,6 +48,8 @@ def export(policy: LoadedPolicy, path: Path) -> Exported:
         )
     if own_extractor:
         notes.append(f"it holds {own_extractor}: loading it needs ludus installed")
+    if policy.config.policy.network is not None:
+        notes.append(f"loading it needs ludus and {policy.config.policy.network}")
     return Exported(tuple(files), tuple(notes))
 
 

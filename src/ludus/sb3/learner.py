@@ -34,7 +34,7 @@ from ludus.rollout.experience import Experience
 from ludus.rollout.stepper import Stepper
 from ludus.sb3.collector import SB3Collector
 from ludus.sb3.hyperparameters import SB3Hyperparameters
-from ludus.sb3.network import policy_arguments, policy_class, unused_policy_keys
+from ludus.sb3.network import policy_arguments, policy_class, unused_policy_keys, with_own_layers
 from ludus.sb3.normalizing import normalized
 from ludus.sb3.policy import RecurrentSB3Policy, SB3Policy
 from ludus.sb3.replay import end_open_episodes, load_replay, replay_tensors
@@ -204,7 +204,7 @@ class SB3Learner(Learner[Experience, SB3Hyperparameters]):
             warnings.simplefilter("always")
             try:
                 model: BaseAlgorithm = cls(
-                    policy=name,
+                    policy=with_own_layers(cls, name, context.policy),
                     env=envs,
                     policy_kwargs=policy_arguments(cls, name, context),
                     device=context.device,

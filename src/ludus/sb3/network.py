@@ -11,14 +11,16 @@ from sb3_contrib import CrossQ
 from stable_baselines3 import TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.algorithms.learner import LearnerContext
 from ludus.config.schema import PolicyConfig
 from ludus.errors import ConfigError, UnknownName, nearest
 from ludus.policies.extractors import ObservationTensor, auto_extractor, make_extractor
 from ludus.policies.networks import activation_class
+from ludus.policies.own_layers import REPLACED_KEYS, latent_dim, make_layers
 from ludus.sb3.hyperparameters import SB3Hyperparameters
 
 # Policy arguments that have a key of their own in Ludus.
@@ -79,17 +81,54 @@ def policy_class(
     return name
 
 
+class OwnLayers(nn.Module):
+    """The user's `policy.network` where SB3 expects its `mlp_extractor`."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        self.latent_dim_pi = latent_dim(network, "forward_actor")
+        self.latent_dim_vf = latent_dim(network, "forward_critic")
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        return self.forward_actor(features), self.forward_critic(features)
+
+    def forward_actor(self, features: Tensor) -> Tensor:
+        return cast(Tensor, cast(Any, self.network).forward_actor(features))
+
+    def forward_critic(self, features: Tensor) -> Tensor:
+        return cast(Tensor, cast(Any, self.network).forward_critic(features))
+
+
+def with_own_layers(cls: type[BaseAlgorithm], name: str, policy: PolicyConfig) -> str | type[BasePolicy]:
+    """Return the policy to make: the one called `name`, or a subclass of it with the layers of `policy.network`.
+
+    Raises ConfigError if the algorithm has no such layers.
+    """
+    network, arguments = policy.network, dict(policy.network_kwargs)
+    if network is None:
+        return name
+    base: Any = cls.policy_aliases[name]
+    if not hasattr(base, "_build_mlp_extractor"):
+        raise ConfigError(
+            f"policy.network is for algorithms with a policy and a value; {cls.__name__} has other parts",
+            key="policy.network",
+            fix="use PPO, A2C, TRPO, MaskablePPO or RecurrentPPO, or set hyperparams.policy_net_arch",
+        )
+
+    class OwnLayersPolicy(base):  # type: ignore[misc]
+        def _build_mlp_extractor(self) -> None:
+            width = self.lstm_output_dim if hasattr(self, "lstm_output_dim") else self.features_dim
+            self.mlp_extractor = OwnLayers(make_layers(network, width, arguments)).to(self.device)
+
+    return OwnLayersPolicy
+
+
 def policy_arguments(cls: type[BaseAlgorithm], name: str, place: LearnerContext) -> dict[str, Any]:
     """`policy_kwargs` for the policy called `name`: only what was chosen, the rest is SB3's default."""
     h = place.hyperparams
     assert isinstance(h, SB3Hyperparameters)
     policy, space = place.policy, place.observation_space
-    if policy.network is not None:
-        raise ConfigError(
-            "policy.network replaces the hidden layers of engine: native",
-            key="policy.network",
-            fix="leave engine: sb3 out, or use policy.features_extractor",
-        )
     accepted = set(inspect.signature(cls.policy_aliases[name]).parameters) - _GIVEN_BY_SB3
     arguments: dict[str, Any] = {}
     chosen: dict[str, tuple[str, Any]] = {}  # argument -> the key that gave it, and its value
@@ -137,6 +176,8 @@ def unused_policy_keys(cls: type[BaseAlgorithm], place: LearnerContext) -> dict[
         )
     if not (issubclass(cls, OnPolicyAlgorithm) or _has_actor(cls)):
         unused["hyperparams.value_net_arch"] = f"{cls.__name__} of Stable-Baselines3 has one network"
+    if place.policy.network is not None:
+        unused |= REPLACED_KEYS
     return unused
 
 

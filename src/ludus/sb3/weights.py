@@ -18,6 +18,7 @@ def actor_critic_pairs(*, shares_extractor: bool, shares_net: bool) -> Pairs:
     """PPO and A2C."""
     pairs: Pairs = [
         ("policy_net.", ("mlp_extractor.policy_net.",)),
+        ("own_layers.", ("mlp_extractor.network.",)),
         ("action_head.linear.", ("action_net.",)),
         ("action_head.log_std", ("log_std",)),
         ("value_head.", ("value_net.",)),

@@ -16,7 +16,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -165,10 +165,12 @@ def _answers(address: str) -> bool:
     return True
 
 
-def wait_for(tickets: Sequence[Any], number: int, seconds: float) -> list[Any]:
+def wait_for(
+    tickets: Sequence[Any], number: int, seconds: float, while_waiting: Callable[[], None] = lambda: None
+) -> list[Any]:
     """Return the tickets that have an answer, after `number` of them have one or `seconds` are over.
 
-    CollectorsLost if the cluster ends meanwhile.
+    CollectorsLost if the cluster ends meanwhile. `while_waiting` is called now and then, and may raise.
     """
     ray, until = import_ray(), time.monotonic() + seconds
     while True:
@@ -177,6 +179,7 @@ def wait_for(tickets: Sequence[Any], number: int, seconds: float) -> list[Any]:
         ready, _ = ray.wait(list(tickets), num_returns=len(tickets), timeout=0)
         if len(ready) >= number or left <= _CHECK_SECONDS:
             return list(ready)
+        while_waiting()
         check_cluster()
 
 

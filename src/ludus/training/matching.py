@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,11 @@ from typing import Any
 from ludus.config.loading import FREE_KEYS, config_hash, learning_hash, load_config, plain_config
 from ludus.config.schema import TrainerConfig
 from ludus.errors import UserError
+from ludus.runs.checkpoints import CheckpointManager
 from ludus.runs.directory import RunDirectory, find_config_runs, list_runs
+from ludus.training.resume import readable_checkpoints, repair_run_files
+
+_log = logging.getLogger("ludus.training")
 
 _NOT_SET = "not set"
 _WITHIN_A_RUN = ("checkpoint", "evaluation", "early_stopping", "video", "tracking", "mirror")
@@ -41,14 +46,18 @@ class RunToContinue:
     same_config: bool = False
 
 
-def find_match(config: TrainerConfig) -> RunToContinue | None:
-    """The run of exactly this config; else one that learns the same; else the newest of its env and algorithm."""
+def find_match(config: TrainerConfig, env_id: str | None = None) -> RunToContinue | None:
+    """The run of exactly this config; else one that learns the same; else the newest of its env and algorithm.
+
+    `env_id`: only runs on this env, for configs that do not name it because the env is an object.
+    """
     root = Path(config.run_dir or config.save_dir)
     same = find_config_runs(root, config_hash(config))
-    if same is not None:
+    if same is not None and env_id in (None, same.info().get("env_id")):
         return RunToContinue(same, same_config=True)
     asked, algorithm = learning_hash(config), config.algorithm_entry().name
     runs = [run for run in list_runs(root) if run.info().get("algorithm") == algorithm]
+    runs = [run for run in runs if env_id in (None, run.info().get("env_id"))]
     for run in runs:
         if run.info().get("learning_hash") == asked:
             return RunToContinue(run.held_together())
@@ -60,6 +69,30 @@ def find_match(config: TrainerConfig) -> RunToContinue | None:
         if differences and other is None:
             other = RunToContinue(run.held_together(), differences)
     return other
+
+
+def newest_resumable(config: TrainerConfig, env_id: str) -> RunDirectory | None:
+    """Return the run on this env that `resume: auto` continues; None, with the reason in the log, to start one."""
+    match = find_match(config, env_id)
+    if match is None:
+        _log.info("resume: auto found no run of this config in %s: starting one", config.save_dir)
+        return None
+    if match.differences:
+        _log.warning(
+            "resume: auto starts a new run: %s has other settings (%s)",
+            match.run.path,
+            "; ".join(map(str, match.differences)),
+        )
+        return None
+    repair_run_files(match.run)
+    with readable_checkpoints(match.run):
+        found = CheckpointManager(match.run.checkpoints_dir).newest_intact()
+    if found is None:
+        _log.warning(
+            "resume: auto starts a new run: %s ended before its first checkpoint", match.run.path
+        )
+        return None
+    return match.run
 
 
 def learns_the_same(run: RunDirectory, config: TrainerConfig) -> bool:

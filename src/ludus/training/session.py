@@ -95,6 +95,11 @@ class Session:
         return self.signals.received is not None
 
     @property
+    def collecting(self) -> bool:
+        """Return True while a collection is open."""
+        return self._collecting_since is not None
+
+    @property
     def fraction_done(self) -> float:
         return self.config.total_timesteps.fraction(self.progress)
 
@@ -198,8 +203,8 @@ class Session:
     def preempt(self) -> str:
         """Save a checkpoint after a stop request. It is exact only when it holds the open games."""
         point = self._return_point
-        collecting = self.collector.saves_games and self._collecting_since is not None
-        unfinished = self.unlearned is not None or collecting
+        unfinished = self.unlearned is not None or (self.collector.saves_games and self.collecting)
+        self._collecting_since = None
         if point is not None and unfinished and self.stop_requested:
             with self.storage.requiring("the last checkpoint"):
                 self.checkpoints.return_to(point, self)

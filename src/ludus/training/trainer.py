@@ -16,7 +16,7 @@ from ludus.config.loading import config_hash, dump_yaml, learning_hash, sealed
 from ludus.config.own_modules import named_code
 from ludus.config.requests import requests_to_train, require_all
 from ludus.config.schema import TrainerConfig
-from ludus.config.when import When
+from ludus.config.when import EXPECTED, When
 from ludus.errors import UserError
 from ludus.evaluation.evaluate import EvaluationResult
 from ludus.policies.base import load_policy_tensors
@@ -104,6 +104,13 @@ class RunTrainer(RLTrainer):
             from ludus.training.exports import require_known_targets
 
             require_known_targets(self.config.exports)
+        if self.config.resume == "auto" and self.run is None:
+            from ludus.training.matching import newest_resumable
+
+            found = newest_resumable(self.config, self.env_id)
+            if found is not None:
+                run_log.info("resume: auto continues %s", found.path)
+                self.resume(found)
         self.create_model()
         point = self._take_resume_point()
         if self.config.mirror is not None:
@@ -465,4 +472,4 @@ def _parse_total(value: Any) -> When:
     try:
         return When.parse(value)
     except ValueError as error:
-        raise UserError(str(error), where="train(total_timesteps=…)", fix="as in the config") from None
+        raise UserError(str(error), where="train(total_timesteps=…)", fix=f"give {EXPECTED}") from None

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 import torch
+from cut_sampling import check_a_call_ended_between_tokens
 
 from ludus.config.language import AdapterConfig, SamplerConfig
 from ludus.language.models.captured import CapturedDecoder
@@ -153,3 +154,9 @@ def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
     torch.testing.assert_close(log_probs, expected.log()[tokens])
     torch.testing.assert_close(raw, logits[0][tokens])
     assert abs(entropy[0].item() - torch.distributions.Categorical(logits=logits[0]).entropy().item()) < 1e-5
+
+
+def test_a_call_ends_between_two_recorded_steps_and_leaves_nothing_behind() -> None:
+    model = make_model("llama")
+    model.tokenizer.stop_ids = frozenset()
+    check_a_call_ended_between_tokens(sampler_of(model), sampler_of(model))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cut_sampling import check_a_call_ended_between_tokens
 from torch import nn
 
 from ludus.config.language import AdapterConfig, SamplerConfig
@@ -64,3 +65,14 @@ def test_log_probs_are_those_the_learner_computes(kind: str) -> None:
         for temperature, found in ((0.8, completion.log_probs), (1.0, completion.raw_log_probs)):
             expected = torch.log_softmax(logits / temperature, -1).gather(1, drawn)[:, 0]
             np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-4)
+
+
+def test_a_call_of_a_foreign_model_ends_between_two_tokens_and_leaves_nothing_behind() -> None:
+    torch.manual_seed(0)
+    inner = transformers.AutoModelForCausalLM.from_config(transformers.GPT2Config(**KINDS["GPT2Config"]))
+    model = ForeignModel(inner.eval(), ByteTokenizer())
+    model.tokenizer.stop_ids = frozenset()
+    config = SamplerConfig(max_new_tokens=10)
+    check_a_call_ended_between_tokens(
+        LocalSampler(model, config, torch.Generator()), LocalSampler(model, config, torch.Generator())
+    )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from cut_sampling import check_a_call_ended_between_tokens
 
 from ludus.config.language import AdapterConfig, SamplerConfig
 from ludus.errors import ConfigError, UserError
@@ -248,3 +249,9 @@ def test_bfloat16_agrees_in_the_mean() -> None:
         for request, completion in zip(requests, sampler_of(model).sample(requests), strict=True)
     ]
     assert np.abs(np.concatenate(differences)).mean() < 2e-2
+
+
+def test_a_call_ends_between_two_tokens_and_leaves_nothing_behind() -> None:
+    model = make_model()
+    model.tokenizer.stop_ids = frozenset()
+    check_a_call_ended_between_tokens(sampler_of(model), sampler_of(model))

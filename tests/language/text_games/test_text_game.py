@@ -14,7 +14,7 @@ import pytest
 from gymnasium import spaces
 
 from ludus.config.language import GameSpec
-from ludus.envs.seats import GameOutcome
+from ludus.envs.seats import GameFault, GameOutcome
 from ludus.errors import UnknownName, UserError
 from ludus.language.text_games import seclusion, watchdog
 from ludus.language.text_games.game import TextGame
@@ -385,3 +385,27 @@ def test_an_env_has_one_seat_only() -> None:
 def test_an_env_without_texts_says_what_it_needs() -> None:
     with pytest.raises(UserError, match="Text observations"):
         started(GameSpec("gym:CartPole-v1"))
+
+
+@pytest.mark.parametrize("trouble", ["it cannot be started again", "it ends earlier"])
+def test_a_game_that_does_not_repeat_itself_is_the_fault_of_the_game(
+    trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    game = TextGame(GameSpec("TicTacToe-v0"))
+    game.reset(3)
+    for action in ("[4]", "[0]"):
+        game.play(action)
+    reset = TextGame.reset
+
+    def slow(self: TextGame, seed: int) -> None:
+        reset(self, seed)
+        self.over = True
+        if trouble == "it cannot be started again":  # as after its deadline
+            self._table = None
+            self._stop(GameFault("TicTacToe-v0 cannot be started by 2: no answer within 60 s"))
+
+    monkeypatch.setattr(TextGame, "reset", slow)
+    expected = "no answer within 60 s" if trouble == "it cannot be started again" else trouble
+    for again in (game.branch, lambda: TextGame.replay(game.spec, game.seed, game.actions)):
+        with pytest.raises(GameFault, match=f"does not repeat itself from one and the same seed: .*{expected}"):
+            again()

@@ -97,20 +97,25 @@ def seed(
     from ludus.games.balatro.facts import name_of_key
     from ludus.games.balatro.seed_search import explore
     from ludus.games.balatro.seeds import seed_text
+    from ludus.kernel_cache import announce_compiling
 
     output = Output(json)
+    announce_compiling()
     if seed_text(text) != text:
         output.print(f"the game reads {text} as {seed_text(text)}")
     rows = explore(text, _deck_number(deck), stake, antes, rerolls)
     for row in rows["antes"]:
-        shown = [name_of_key(key) for key in (row["boss"], row["voucher"], *row["tags"])]
-        output.print(f"Ante {row['ante']}: {', '.join(shown)}")
+        tags = ", ".join(map(name_of_key, row["tags"]))
+        output.print(f"Ante {row['ante']}:")
+        output.print(f"  boss: {name_of_key(row['boss'])}")
+        output.print(f"  voucher: {name_of_key(row['voucher'])}")
+        output.print(f"  tags: {tags}")
         for number, shop in enumerate(row["shops"], 1):
             for k, shelf in enumerate(shop["shelves"]):
                 where = f"shop {number}" if k == 0 else f"reroll {k}"
                 output.print(f"  {where}: {', '.join(map(_item, shelf))}")
             for pack in shop["packs"]:
-                output.print(f"  {name_of_key(pack['pack'])}: {', '.join(map(_item, pack['cards']))}")
+                output.print(f"    {name_of_key(pack['pack'])}: {', '.join(map(_item, pack['cards']))}")
     output.result(rows)
 
 
@@ -132,14 +137,18 @@ def find(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from ludus.games.balatro.seed_search import Condition, find_seeds
+    from ludus.runs.signals import StopSignals
 
     output = Output(json)
     speed = {"tried": 0, "seconds": 0.0}
     wanted = [Condition.parse(text) for text in conditions]
     found = []
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"))
-    with Progress(*columns, console=output.console, transient=True) as bar:
-        task = bar.add_task("", total=limit, speed="")
+    with (
+        StopSignals() as signals,
+        Progress(*columns, console=output.console, transient=True) as bar,
+    ):
+        task = bar.add_task("", total=limit, speed="starting; kernels may be compiled for a minute")
 
         def report(tried: int, seconds: float) -> None:
             speed.update(tried=tried, seconds=seconds)
@@ -153,6 +162,7 @@ def find(
             limit=limit,
             processes=processes or os.cpu_count() or 1,
             report=report,
+            stopped=lambda: signals.received is not None,
         ):
             found.append(one)
             output.print(one)
@@ -160,7 +170,7 @@ def find(
     output.print(f"{len(found)} found, {speed['tried']:,} seeds tried, {per_second:,.0f} per second")
     output.result({"seeds": found, "tried": speed["tried"], "seeds_per_second": per_second})
     if len(found) < count:
-        raise typer.Exit(EXIT_FAULT)
+        raise typer.Exit(signals.exit_code or EXIT_FAULT)
 
 
 @balatro_app.command("check-seeds", epilog=examples("ludus balatro check-seeds vectors.jsonl --json"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any
 
 from ludus.errors import UserError
@@ -16,6 +17,7 @@ from ludus.games.balatro.explorer import SeedExplorer
 from ludus.games.balatro.seeds import random_seed, seed_text
 
 _BATCH = 200
+_POLL_SECONDS = 0.2
 
 
 def explore(seed: int | str, deck: int, stake: int, antes: int = 8, rerolls: int = 3) -> dict[str, Any]:
@@ -101,22 +103,25 @@ def find_seeds(
     limit: int,
     processes: int,
     report: Callable[[int, float], None],
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[str]:
     """Search random seeds on several processes; give those that meet all conditions, at most `count`.
 
     `limit` bounds how many seeds are tried. `report` is called with the number tried and the seconds since the start.
+    `stopped` is asked several times a second; the search ends once it returns True.
     """
     generator, started = random.Random(), time.monotonic()
     tried = found = begun = 0
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_leave_interrupts_to_parent) as pool:
         running: set[Future[list[str]]] = set()
-        while tried < limit and found < count:
+        while tried < limit and found < count and not stopped():
             while len(running) < 2 * processes and begun < limit:
                 batch = [random_seed(generator) for _ in range(min(_BATCH, limit - begun))]
                 begun += len(batch)
                 running.add(pool.submit(_search, batch, deck, stake, conditions))
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
+            done, running = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            for future in () if stopped() else done:  # a signal to the group has ended the workers too
                 tried += _BATCH
                 report(min(tried, begun), time.monotonic() - started)
                 for seed in future.result():
@@ -124,3 +129,10 @@ def find_seeds(
                         found += 1
                         yield seed
         pool.shutdown(wait=False, cancel_futures=True)
+        if stopped():
+            for worker in active_children():  # one may be compiling for a minute
+                worker.terminate()
+
+
+def _leave_interrupts_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

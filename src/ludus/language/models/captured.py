@@ -358,6 +358,7 @@ class CapturedDecoder(Decoder):
                 size = _bucket(max(len(left), 1))
                 rows.keep(left, size)
                 step = self._step(size, slots)
+            self.before_token()
             step()
 
     def _collect(self, rows: _Rows, places: Sequence[tuple[Row, Place]]) -> None:

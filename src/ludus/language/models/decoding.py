@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 import torch
@@ -32,6 +32,8 @@ class Decoder:
         self.config = config
         self.work = RowWork()
         self.generator = generator
+        self.before_token: Callable[[], None] = lambda: None
+        """Called before each forward pass; may raise."""
         self._stops = model.tokenizer.stop_ids
         self._cache: KeyValues | None = None
         self._zeroed = model.device.type != "cpu"
@@ -102,6 +104,7 @@ class Decoder:
         return torch.cat(found)
 
     def _prefill_part(self, places: Sequence[tuple[Row, Place]], new: Sequence[tuple[int, ...]]) -> Tensor:
+        self.before_token()
         counts = [len(tokens) for tokens in new]
         hidden = self._run(
             [token for tokens in new for token in tokens],
@@ -116,6 +119,7 @@ class Decoder:
     def _decode(self, places: Sequence[tuple[Row, Place]], drawn: Drawn) -> None:
         going = self._record(places, drawn)
         while going:
+            self.before_token()
             hidden = self._run(
                 [row.tokens[-1] for row, _ in going],
                 [(row.adapter, place.slot, len(row.prompt) + len(row.tokens), 1) for row, place in going],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -25,6 +25,8 @@ class ForeignDecoder:
         self.config = config
         self.work = RowWork()
         self.generator = generator
+        self.before_token: Callable[[], None] = lambda: None
+        """Called before each forward pass; may raise."""
 
     def forget(self) -> None:
         pass
@@ -50,6 +52,7 @@ class ForeignDecoder:
         self.work.computed += int(seen.sum())
         going = rows
         while True:
+            self.before_token()
             hidden, cache = self.model.run(ids, positions, seen, adapter, cache)
             logits = self.model.head(hidden[:, -1], adapter=adapter)
             record(going, draw_by(self.generator, logits, self.config), self.model.tokenizer.stop_ids)

@@ -5,7 +5,7 @@ All requests of a call are one batch, with any lengths and adapters. Finished ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -26,10 +26,17 @@ class LocalSampler:
 
     Keys and values are kept between calls, for prompts with the same beginning. Changes of the weights are detected by
     torch's version counters; call `forget` after other changes. `forget` also makes later samples independent of
-    earlier ones (in the last bits of a float), which exact resume needs.
+    earlier ones (in the last bits of a float), which exact resume needs. `before_token` is called before each forward
+    pass and may raise to end the call; call `forget` after that.
     """
 
-    def __init__(self, model: LanguageModel, config: SamplerConfig, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        config: SamplerConfig,
+        generator: torch.Generator,
+        before_token: Callable[[], None] | None = None,
+    ) -> None:
         if config.max_new_tokens >= model.context:
             raise ConfigError(
                 f"{config.max_new_tokens} new tokens leave no room for a prompt: the model reads {model.context}",
@@ -47,6 +54,8 @@ class LocalSampler:
         else:
             assert isinstance(model, ForeignModel)
             self._decoder = ForeignDecoder(model, config, generator)
+        if before_token is not None:
+            self._decoder.before_token = before_token
 
     @property
     def work(self) -> RowWork:

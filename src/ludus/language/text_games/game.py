@@ -160,10 +160,16 @@ class TextGame:
         template: Template = TEMPLATE,
         extractor: Extractor = EXTRACTOR,
     ) -> TextGame:
-        """Return the game replayed from `seed` with `actions`."""
+        """Return the game replayed from `seed` with `actions`.
+
+        Raises GameFault if the game cannot be started, or ends before the last action.
+        """
         game = cls(spec, template, extractor)
         game.reset(seed)
         for action in actions:
+            if game.over:
+                why = "it ends earlier" if game.fault is None else game.fault.what
+                raise GameFault(f"{spec.id} does not repeat itself from one and the same seed: {why}")
             game.play(action)
         return game
 
