@@ -144,6 +144,7 @@ def serve(
     output = Output()
     announce_compiling()
     with StandInServer(host, port) as server:
+        server.stand_in.warm_up()
         output.print(
             f"stand-in, not the game: listening at {host}:{server.server_address[1]}; Ctrl-C ends it"
         )

@@ -14,6 +14,8 @@ from ludus.games.balatro.bridge.stand_in import StandIn
 
 _IDLE = 10.0  # seconds after which a client that sends nothing is closed
 
+_DRAINED = 1 << 20  # bytes of a body that is too long which are read and dropped
+
 
 class StandInServer(HTTPServer):
     """Answers calls with a stand-in, until `shutdown`. Raises UserError if the port is taken."""
@@ -55,6 +57,7 @@ class CallHandler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.BAD_REQUEST, "Content-Length is missing")
             return
         if not 0 <= length <= MAX_REQUEST:
+            self.rfile.read(max(0, min(length, _DRAINED)))  # unread bytes would reset the connection
             self._refuse(HTTPStatus.BAD_REQUEST, f"The body is longer than {MAX_REQUEST} bytes")
             return
         body = self.rfile.read(length)
@@ -65,6 +68,7 @@ class CallHandler(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer a request that is not a POST, or not HTTP."""
+        self.request_version = self.protocol_version  # a status line also for what looks like HTTP/0.9
         known = code == HTTPStatus.NOT_IMPLEMENTED  # http.server's answer to a method without a do_…
         self._refuse(HTTPStatus.METHOD_NOT_ALLOWED if known else HTTPStatus.BAD_REQUEST, "Use POST /")
 

@@ -24,7 +24,7 @@ from ludus.games.balatro.engine import apply, begin, observe
 from ludus.games.balatro.env import NO_LOG, NO_QUEUE
 from ludus.games.balatro.facts import ITEM_NAMES, TARGETS_MAX, TARGETS_MIN
 from ludus.games.balatro.jokers import swap_jokers
-from ludus.games.balatro.lineup import consumable_limit, joker_limit
+from ludus.games.balatro.lineup import consumable_limit, joker_limit, joker_sell_value
 from ludus.games.balatro.observation import observation_size
 from ludus.games.balatro.seeds import random_seed, seed_code, seed_text
 from ludus.games.balatro.shop import booster_price, reroll_cost, shop_price, voucher_price
@@ -78,6 +78,17 @@ class StandIn:
             states = ", ".join(method.states)
             raise CallRefused(INVALID_STATE, f"Method '{name}' requires one of these states: {states}")
         return method.run(self, params)
+
+    def warm_up(self) -> None:
+        """Compile what the methods call, so that the first client does not wait a minute for an answer."""
+        self.answer("start", {"deck": DECKS[0], "stake": STAKES[0], "seed": "1"})
+        self.answer("select", {})
+        self.answer("play", {"cards": [0]})
+        swap_jokers(self.s, self.f, 0, 0)
+        for rule in (shop_price, booster_price, joker_sell_value):
+            rule(self.s, 0)
+        voucher_price(self.s)
+        self.answer("menu", {})
 
     # methods without rules of their own
 
