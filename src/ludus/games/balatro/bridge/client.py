@@ -264,4 +264,8 @@ def write_report(path: Path, differ: GamesDiffer, client: GameClient, run: dict[
         "shown": differ.shown,
         "game_state": client.raw,
     }
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=True) + "\n", encoding="utf-8")
+    try:
+        text = json.dumps(content, indent=2)
+    except RecursionError:  # the game's answer is nested as deeply as the parser allows
+        text = json.dumps(content | {"game_state": None}, indent=2)
+    path.write_text(text + "\n", encoding="utf-8")
