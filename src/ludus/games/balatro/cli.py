@@ -10,6 +10,7 @@ import typer
 from ludus.cli.commands import Commands, Json, examples
 from ludus.cli.output import Output, plain_table
 from ludus.errors import EXIT_FAULT
+from ludus.games.balatro.bridge.commands import CONNECT_EXAMPLES, SERVE_EXAMPLES, connect, serve
 from ludus.games.balatro.replay_commands import SHOW_EXAMPLES, VERIFY_EXAMPLES, show, verify
 
 if TYPE_CHECKING:
@@ -233,6 +234,10 @@ def coverage(json: Json = False) -> None:
         for name in row["missing"]:
             output.print(f"  missing: {name}")
     output.result({"coverage": rows})
+
+
+balatro_app.command("connect", epilog=CONNECT_EXAMPLES)(connect)
+balatro_app.command("serve", epilog=SERVE_EXAMPLES)(serve)
 
 
 BENCH_EXAMPLES = examples(

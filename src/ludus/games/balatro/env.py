@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -73,6 +74,8 @@ class BalatroEnv(gym.Env[Any, Any], TextSeeds):
         self._done = np.zeros(1, dtype=np.uint8)
         self._action = np.zeros(1, dtype=np.int64)
         self._final = st.Games.empty(0)
+        self.forbid: Callable[[Array, BoolArray], None] | None = None
+        """Clears flags of legal actions: called with the row `s` and the mask of `actions.py` before each decision."""
 
     def set_difficulty(self, difficulty: float) -> None:
         """Set the ante whose boss ends the run as won, from the next reset on."""
@@ -91,8 +94,17 @@ class BalatroEnv(gym.Env[Any, Any], TextSeeds):
 
     def _observe(self) -> None:
         observe(self.games.s, self.games.f, self._obs, self._legal, self.settings.max_hand)
+        self._finish_mask()
+
+    def _finish_mask(self) -> None:
+        if self.forbid is not None:
+            self.forbid(self.games.s[0], self._legal[0])
         if self._moves:
             self._move()
+
+    def engine_action(self, action: int) -> int:
+        """Return the action of `actions.py` that a choice stands for now; with `actions: cards` it is the same."""
+        return int(self._table[0, action]) if self._moves else int(action)
 
     def _move(self) -> None:
         write_moves(
@@ -130,8 +142,7 @@ class BalatroEnv(gym.Env[Any, Any], TextSeeds):
             self._legal,
             NO_LOG,
         )
-        if self._moves:
-            self._move()
+        self._finish_mask()
         done = int(self._done[0])
         info: dict[str, Any] = {"action_mask": self._mask[0].copy()}
         if done:
