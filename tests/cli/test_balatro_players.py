@@ -55,7 +55,12 @@ def test_seeds_of_the_real_game_are_played_by_name_and_from_a_file(ludus: Comman
 
 def test_what_a_seed_holds_is_shown_with_labels(ludus: Command) -> None:
     lines = ludus("balatro", "seed", "7I4M53DL", "--antes", 1).out.splitlines()
-    assert lines[:4] == ["Ante 1:", "  boss: The Hook", "  voucher: Wasteful", "  tags: Skip Tag, Economy Tag"]
+    assert lines[:4] == [
+        "Ante 1:",
+        "  boss: The Hook",
+        "  voucher: Wasteful",
+        "  tags: Skip Tag, Economy Tag",
+    ]
 
 
 def test_a_search_that_is_terminated_leaves_no_process_and_no_semaphore(tmp_path: Path) -> None:

@@ -153,7 +153,10 @@ def test_modules_of_networks_and_callbacks_are_asked_for_before_anything_else_an
     for names in ({"nets", "hooks", "x"}, {"nets:Cnn", "nets:Trunk", "hooks:Log", "hooks:Plot", "x"}):
         with Trust(by_user=False, allowed=frozenset(names)).applied():
             require_all(requests_of(config), "config.yaml")
-    with Trust(by_user=False, allowed=frozenset({"nets:Cnn", "hooks", "x"})).applied(), pytest.raises(UserError):
+    with (
+        Trust(by_user=False, allowed=frozenset({"nets:Cnn", "hooks", "x"})).applied(),
+        pytest.raises(UserError),
+    ):
         require_all(requests_of(config), "config.yaml")
 
 

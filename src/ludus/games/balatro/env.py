@@ -102,10 +102,6 @@ class BalatroEnv(gym.Env[Any, Any], TextSeeds):
         if self._moves:
             self._move()
 
-    def engine_action(self, action: int) -> int:
-        """Return the action of `actions.py` that a choice stands for now; with `actions: cards` it is the same."""
-        return int(self._table[0, action]) if self._moves else int(action)
-
     def _move(self) -> None:
         write_moves(
             self.games.s,
@@ -152,7 +148,7 @@ class BalatroEnv(gym.Env[Any, Any], TextSeeds):
 
     def engine_action(self, action: int) -> int:
         """Return the index in `actions.py` of an action of this env, as it is now; -1 for an unavailable move."""
-        return int(self._table[0, action]) if self._moves else action
+        return int(self._table[0, action]) if self._moves else int(action)
 
     @property
     def last_action(self) -> int:
