@@ -134,9 +134,7 @@ def test_a_network_that_does_not_fit_is_refused(fields: dict[str, Any], what: st
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "A2C", "MaskablePPO", "RecurrentPPO", "TRPO"])
-def test_the_guides_custom_network_trains_and_resumes_with_engine_sb3(
-    algorithm: str, tmp_path: Path
-) -> None:
+def test_the_guides_custom_network_trains_and_resumes_with_engine_sb3(algorithm: str, tmp_path: Path) -> None:
     fields = {"total_timesteps": 192, "checkpoint": {"every": 64, "keep": 0}, "policy": OWN_LAYERS}
     whole = trained(tiny_sb3(tmp_path / "whole", algorithm, **fields))
     cut = RunDirectory.open(shutil.copytree(whole.path, tmp_path / "cut"))

@@ -88,9 +88,7 @@ def newest_resumable(config: TrainerConfig, env_id: str) -> RunDirectory | None:
     with readable_checkpoints(match.run):
         found = CheckpointManager(match.run.checkpoints_dir).newest_intact()
     if found is None:
-        _log.warning(
-            "resume: auto starts a new run: %s ended before its first checkpoint", match.run.path
-        )
+        _log.warning("resume: auto starts a new run: %s ended before its first checkpoint", match.run.path)
         return None
     return match.run
 

@@ -407,5 +407,7 @@ def test_a_game_that_does_not_repeat_itself_is_the_fault_of_the_game(
     monkeypatch.setattr(TextGame, "reset", slow)
     expected = "no answer within 60 s" if trouble == "it cannot be started again" else trouble
     for again in (game.branch, lambda: TextGame.replay(game.spec, game.seed, game.actions)):
-        with pytest.raises(GameFault, match=f"does not repeat itself from one and the same seed: .*{expected}"):
+        with pytest.raises(
+            GameFault, match=f"does not repeat itself from one and the same seed: .*{expected}"
+        ):
             again()
