@@ -45,7 +45,7 @@ def test_total_in_time_ends_the_run(tmp_path: Path) -> None:
 
 def test_a_total_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     trainer = trainer_for(tiny(tmp_path))
-    with pytest.raises(UserError, match="expected an amount of steps.*\n.*\n.*give env steps"):
+    with pytest.raises(UserError, match=r"expected an amount of steps.*\n.*\n.*give env steps"):
         trainer.train("soon")
     assert not list(tmp_path.iterdir())
 

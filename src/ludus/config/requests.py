@@ -37,8 +37,8 @@ _OWN_EXTRACTORS = "ludus.policies.extractors"
 class ConsentRequest:
     """Something outside the run that its config asks for: `action` as in "start the program", and on what.
 
-    `value` is shown in full and is what `--allow` takes; `key` is the dotted config key. Consent to one of `also`, longer
-    names of the same thing, is enough.
+    `value` is shown in full and is what `--allow` takes; `key` is the dotted config key. Consent to one of `also`,
+    longer names of the same thing, is enough.
     """
 
     action: str

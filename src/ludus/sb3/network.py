@@ -105,9 +105,9 @@ def with_own_layers(cls: type[BaseAlgorithm], name: str, policy: PolicyConfig) -
 
     Raises ConfigError if the algorithm has no such layers.
     """
-    network, arguments = policy.network, dict(policy.network_kwargs)
-    if network is None:
+    if policy.network is None:
         return name
+    network, arguments = policy.network, dict(policy.network_kwargs)
     base: Any = cls.policy_aliases[name]
     if not hasattr(base, "_build_mlp_extractor"):
         raise ConfigError(
