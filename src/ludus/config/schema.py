@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from ludus.config.adaptive_defaults import UNKNOWN_BUDGET, TrainingTask
 from ludus.config.hyperparameters import (
     SHARED_FIELDS,
     HyperparameterConfig,
@@ -422,10 +423,16 @@ class TrainerConfig(Section):
             )
         return find_algorithm(self.algorithm, LANGUAGE)
 
-    def typed_hyperparams(self) -> LearningHyperparameters:
-        """The algorithm's own hyperparameters: its defaults with what was given on top, checked.
+    def task(self) -> TrainingTask:
+        """Return what the defaults depend on, as far as the config alone says it."""
+        total = self.total_timesteps
+        steps = max(1, int(total.amount)) if total.unit == "steps" else UNKNOWN_BUDGET
+        return TrainingTask(total_steps=steps, n_envs=self.n_envs)
 
-        Raises ConfigError.
+    def typed_hyperparams(self, task: TrainingTask | None = None) -> LearningHyperparameters:
+        """The algorithm's own hyperparameters: its defaults for `task` with what was given on top, checked.
+
+        None: `task()`, before the env is known. Raises ConfigError.
         """
         entry = self.algorithm_entry()
         given = self.hyperparams.given()
@@ -434,6 +441,9 @@ class TrainerConfig(Section):
             given = {k: v for k, v in given.items() if k in model.model_fields or k not in SHARED_FIELDS}
         try:
             typed = model(**given)
+            if entry.defaults is not None:
+                checked = {name: getattr(typed, name) for name in given}
+                typed = model(**entry.defaults(task or self.task(), checked) | given)
         except ValidationError as error:
             from ludus.config.explain import explain, known_keys
 
@@ -550,9 +560,12 @@ def _put(data: dict[str, Any], path: tuple[str, ...], value: Any, alias: str) ->
 
 
 def get_default_config(algorithm: str = "PPO", engine: str = "native") -> TrainerConfig:
-    """A config for `algorithm` with every hyperparameter filled in with that algorithm's default.
+    """A config for `algorithm` with every hyperparameter set to a fixed value, whatever the budget and the env.
 
-    `engine` "language" gives one with a language section; its games are the user's to name.
+    The values suit a million env steps or more: PPO collects 2,048 steps of every env per update. For a shorter run
+    take `TrainerConfig(algorithm=…)`, where hyperparameters that are not set adapt to the budget and the env
+    (`ludus.config.adaptive_defaults`). `engine` "language" gives a config with a language section; its games are the
+    user's to name.
     """
     entry = find_algorithm(algorithm, engine)
     values = entry.hyperparameters().model_dump() if entry.hyperparameters else {}
