@@ -35,6 +35,7 @@ SEEDS = [101, 102, 103, 104, 105]  # no default was chosen with these
 WHO = ("random", "ludus", "preset", "sb3")
 FIRST_EPISODE_SEED = 1_000_000
 STEPS_WITHOUT_LIMIT = 1_000  # an episode of an env without a time limit is cut here
+Act = Callable[[Any, dict[str, Any]], Any]
 _PACKAGES = ("gymnasium", "numba", "numpy", "stable-baselines3", "torch")
 
 
@@ -106,7 +107,7 @@ def measure(row: Row, who: str, seed: int) -> dict[str, Any]:
     }
 
 
-def _train_ludus(row: Row, who: str, seed: int, folder: Path) -> Callable[[Any], Any]:
+def _train_ludus(row: Row, who: str, seed: int, folder: Path) -> Act:
     from ludus.config.loading import load_config
     from ludus.training.factory import create_trainer
 
@@ -120,28 +121,31 @@ def _train_ludus(row: Row, who: str, seed: int, folder: Path) -> Callable[[Any],
         raise ValueError(f"{row.preset} trains {config.total_timesteps}, not {row.steps} steps")
     trainer: Any = create_trainer(None, config)
     trainer.train()
-    return lambda observation: trainer.predict(observation, deterministic=True)[0]
+    # Taxi's infos have action masks, which Ludus uses in training and in `ludus eval`
+    return lambda observation, info: trainer.predict(
+        observation, deterministic=True, action_masks=info.get("action_mask")
+    )[0]
 
 
-def _train_sb3(row: Row, who: str, seed: int, folder: Path) -> Callable[[Any], Any]:
+def _train_sb3(row: Row, who: str, seed: int, folder: Path) -> Act:
     import stable_baselines3
     import torch
 
     torch.set_num_threads(1)
     model = getattr(stable_baselines3, row.algo)("MlpPolicy", row.env, seed=seed, device="cpu")
     model.learn(row.steps)
-    return lambda observation: model.predict(observation, deterministic=True)[0]
+    return lambda observation, info: model.predict(observation, deterministic=True)[0]
 
 
-def _act_randomly(row: Row, who: str, seed: int, folder: Path) -> Callable[[Any], Any]:
+def _act_randomly(row: Row, who: str, seed: int, folder: Path) -> Act:
     import gymnasium as gym
 
     space = gym.make(row.env).action_space
     space.seed(seed)
-    return lambda observation: space.sample()
+    return lambda observation, info: space.sample()
 
 
-def play(row: Row, act: Callable[[Any], Any]) -> list[float]:
+def play(row: Row, act: Act) -> list[float]:
     """Return the return of each evaluation episode."""
     import gymnasium as gym
 
@@ -149,12 +153,12 @@ def play(row: Row, act: Callable[[Any], Any]) -> list[float]:
     env = gym.make(row.env, **limit)
     rewards = []
     for episode in range(row.episodes):
-        observation, _ = env.reset(seed=FIRST_EPISODE_SEED + episode)
+        observation, info = env.reset(seed=FIRST_EPISODE_SEED + episode)
         total, done = 0.0, False
         while not done:
-            action = np.asarray(act(observation))
+            action = np.asarray(act(observation, info))
             is_scalar = action.ndim == 0
-            observation, reward, terminated, truncated, _ = env.step(int(action) if is_scalar else action)
+            observation, reward, terminated, truncated, info = env.step(int(action) if is_scalar else action)
             total, done = total + float(reward), terminated or truncated
         rewards.append(total)
     env.close()

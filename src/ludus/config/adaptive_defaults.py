@@ -15,17 +15,17 @@ Samples per update of PPO are `n_steps` * `n_envs`. "Falling" is linear to 0 at 
                                    proportional to 1 / sqrt(steps), at least        and no noise at its end
                                    3e-4 (images: 2.5e-4 falling)
     PPO, A2C   ent_coef            0.01; Box actions: 0                             a bonus makes Gaussians only noisier
-    PPO, A2C   *_net_arch          64, 64 for up to 64 inputs, else 256, 256        small networks learn faster
+    PPO, A2C   *_net_arch          64, 64 for up to 64 numbers, else 256, 256       small networks learn faster
     A2C        learning_rate       7e-4 falling                                     as for PPO
     DQN        gradient_steps      one per env step up to 100,000 steps, then       a short run must use each sample
                                    100,000 / steps of that, at least 1/4            more often
     DQN        learning_rate       6e-4 falling, from 100,000 steps on              as for PPO; 1e-4 is the value of
                                    proportional to 1 / sqrt(steps), at least 1e-4   long runs on images
-    DQN        *_net_arch          128, 128 for up to 64 inputs, else 256, 256      as for PPO
+    DQN        *_net_arch          128, 128 for up to 64 numbers, else 256, 256     as for PPO
     DQN        batch_size          128 (images: 32)                                 small networks cost no more with it
     DQN        learning_starts     steps / 100, from 100 to 10,000                  random steps stay a small part
     DQN        target_update_…     steps / 400, from 100 to 10,000                  400 target updates in every run
-    DQN        exploration_fr…     0.2; from 1,000,000 steps on 0.1                 sparse rewards must be found first
+    DQN        exploration_fr…     0.2; above 1,000,000 steps 0.1                   sparse rewards must be found first
     SAC        learning_rate       3e-4; below 200,000 steps proportional to        as for PPO
                                    1 / sqrt(steps), at most 1e-3
     SAC        learning_starts     as for DQN
@@ -53,7 +53,7 @@ _SMALL_OBSERVATION = 64
 class TrainingTask:
     """What the defaults depend on.
 
-    `inputs` is the number of network inputs of an observation, None before the env is known.
+    `inputs` are the numbers in an observation (a Discrete is one), None before the env is known.
     """
 
     total_steps: int
@@ -125,7 +125,7 @@ def _layers(task: TrainingTask, small: int) -> dict[str, Any]:
 def _rollout_length(samples: int, task: TrainingTask, batch_size: int | None) -> int:
     """Return steps per env for about `samples` per update, in whole minibatches where `batch_size` is set."""
     fewest = 2 if task.n_envs == 1 else 1  # a minibatch has two samples or more
-    shortest = min(16, max(fewest, task.total_steps // (MIN_UPDATES * task.n_envs)))
+    shortest = min(16, max(fewest, _power_of_two(task.total_steps / (MIN_UPDATES * task.n_envs))))
     length = max(shortest, _power_of_two(samples / task.n_envs))
     if batch_size is None:
         return length

@@ -95,7 +95,7 @@ def task_of(
     images = any(map(is_image_space, parts))
     return replace(
         config.task(),
-        inputs=sum(gym.spaces.flatdim(part) for part in parts if part.is_np_flattenable),
+        inputs=sum(int(np.prod(part.shape or ())) for part in parts),
         images=images,
         continuous=isinstance(action_space, gym.spaces.Box),
     )
