@@ -108,7 +108,7 @@ def test_few_updates_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixt
     trainer = trainer_for(config, "CartPole-v1")
     trainer.train()
     trainer.close()
-    assert "only 2 updates: n_steps * n_envs = 64 * 8 = 512" in caplog.text
+    assert "only 2 updates of n_steps * n_envs = 512 samples" in caplog.text
 
 
 def test_the_preset_of_an_env_is_the_one_of_its_algorithm() -> None:

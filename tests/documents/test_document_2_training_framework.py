@@ -180,7 +180,7 @@ def test_algorithm_defaults_are_those_of_the_tables(algorithm: str) -> None:
     )
     assert table is not None
     documented = run(f"documented = {table[1]}")["documented"]
-    typed = ludus.get_default_config(algorithm).typed_hyperparams().model_dump()
+    typed = ludus.TrainerConfig(algorithm=algorithm).typed_hyperparams().model_dump()
     assert {name: typed[name] for name in documented} == documented
 
 

@@ -290,7 +290,6 @@ class TrainerConfig(Section):
     sweep: dict[str, Any] | None = Field(
         default=None, description="search space of `ludus sweep`; training ignores it"
     )
-    _fixed_defaults: bool = PrivateAttr(default=False)  # get_default_config set every hyperparameter
     _wandb_project: str | None = PrivateAttr(
         default=None
     )  # named while W&B was off, for when it is switched on
@@ -430,10 +429,6 @@ class TrainerConfig(Section):
         total = self.total_timesteps
         steps = max(1, int(total.amount)) if total.unit == "steps" else UNKNOWN_BUDGET
         return TrainingTask(total_steps=steps, n_envs=self.n_envs)
-
-    def chosen_by_user(self, hyperparameter: str) -> bool:
-        """Return True if the user has set this hyperparameter, and not `get_default_config`."""
-        return hyperparameter in self.hyperparams.given() and not self._fixed_defaults
 
     def typed_hyperparams(self, task: TrainingTask | None = None) -> LearningHyperparameters:
         """Return the algorithm's hyperparameters: its defaults for `task`, replaced by the given values, validated.
@@ -576,6 +571,4 @@ def get_default_config(algorithm: str = "PPO", engine: str = "native") -> Traine
     entry = find_algorithm(algorithm, engine)
     values = entry.hyperparameters().model_dump() if entry.hyperparameters else {}
     chosen: Any = {"language": LanguageConfig()} if engine == LANGUAGE else {"engine": engine}
-    config = TrainerConfig(algorithm=entry.name, hyperparams=HyperparameterConfig(**values), **chosen)
-    config._fixed_defaults = True
-    return config
+    return TrainerConfig(algorithm=entry.name, hyperparams=HyperparameterConfig(**values), **chosen)

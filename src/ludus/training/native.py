@@ -131,7 +131,7 @@ class NativeTrainer(RunTrainer):
         return learner.policy
 
     def _require_budget(self) -> None:
-        require_budget(self.config, self._requested)
+        require_budget(self.config)
 
     def _adapt(self, config: TrainerConfig) -> TrainerConfig:
         """Return `config` with what this kind of trainer needs."""

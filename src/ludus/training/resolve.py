@@ -101,8 +101,8 @@ def task_of(
     )
 
 
-def require_budget(config: TrainerConfig, requested: TrainerConfig) -> None:
-    """Raise ConfigError if the budget is smaller than one update by the user's choice; warn of a few updates."""
+def require_budget(config: TrainerConfig) -> None:
+    """Raise ConfigError if the budget is smaller than one update; warn if it is only a few updates."""
     total, hyperparams = config.total_timesteps, config.typed_hyperparams()
     n_steps, starts = (getattr(hyperparams, name, None) for name in ("n_steps", "learning_starts"))
     if total.unit != "steps":
@@ -110,31 +110,30 @@ def require_budget(config: TrainerConfig, requested: TrainerConfig) -> None:
     budget = f"total_timesteps: {total.amount:,.0f}"
     if starts is not None:
         if total.amount <= starts:
-            problem = f"{budget} ends before the first update: learning_starts is {starts:,}"
-            fix = f"more than {starts} steps, or a smaller learning_starts"
-            _refuse_or_warn(requested, "learning_starts", problem, fix)
+            raise ConfigError(
+                f"{budget} ends before the first update: learning_starts is {starts:,}",
+                key="total_timesteps",
+                fix=f"more than {starts} steps, or a smaller learning_starts",
+            )
     elif n_steps is not None:
         samples = n_steps * config.n_envs
-        size = f"n_steps * n_envs = {n_steps} * {config.n_envs} = {samples:,}"
+        if total.amount < samples:
+            raise ConfigError(
+                f"{budget} is smaller than one update: n_steps * n_envs = {n_steps} * {config.n_envs} = {samples:,}",
+                key="total_timesteps",
+                fix=f"{samples} steps or more, or a smaller n_steps or n_envs",
+            )
         updates = int(total.amount // samples)
-        if updates == 0:
-            fix = f"{samples} steps or more, or a smaller n_steps or n_envs"
-            _refuse_or_warn(requested, "n_steps", f"{budget} is smaller than one update: {size}", fix)
-        elif updates < FEW_UPDATES:
+        if updates < FEW_UPDATES:
             _log.warning(
-                "%s is only %s update%s: %s; leave n_steps out, or choose a smaller one, for at least %s",
+                "%s is only %s update%s of n_steps * n_envs = %s samples: "
+                "leave n_steps out, or choose a smaller one, for at least %s",
                 budget,
                 updates,
                 "s" * (updates != 1),
-                size,
+                f"{samples:,}",
                 MIN_UPDATES,
             )
-
-
-def _refuse_or_warn(requested: TrainerConfig, hyperparameter: str, problem: str, fix: str) -> None:
-    if requested.chosen_by_user(hyperparameter):
-        raise ConfigError(problem, key="total_timesteps", fix=fix)
-    _log.warning("%s; %s", problem, fix)
 
 
 def _parts(space: gym.Space[Any]) -> Iterable[gym.Space[Any]]:
