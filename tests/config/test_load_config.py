@@ -123,7 +123,7 @@ def test_an_unknown_name_suggests_the_nearest_and_gives_the_line(
         ("hyperparams:\n  policy_net_arch: [64, 0]\n", 2, ["hyperparams.policy_net_arch.1", "got 0"]),
         ("hyperparams: 5\n", 1, ["hyperparams", "got 5"]),
         ("games: {train: true}\n", 1, ["games.train", "list", "got True"]),
-        ("hyperparams:\n  batch_size: 60\n  n_steps: 2048\n", 2, ["batch_size 60 does not divide"]),
+        ("hyperparams:\n  batch_size: 60\n", 2, ["batch_size 60 does not divide"]),
     ],
 )
 def test_a_wrong_value_is_named_with_its_line(tmp_path: Path, text: str, line: int, words: list[str]) -> None:

@@ -195,7 +195,7 @@ TABLES: dict[str, dict[str, Any]] = {
 def test_the_defaults_are_those_of_the_documents_tables(algorithm: str) -> None:
     config = get_default_config(algorithm)
     assert config.algorithm == algorithm
-    typed = config.typed_hyperparams().model_dump()
+    typed = TrainerConfig(algorithm=algorithm).typed_hyperparams().model_dump()
     for name, value in TABLES[algorithm].items():
         assert getattr(config.hyperparams, name) == value, name
         assert typed[name] == value, name
@@ -222,7 +222,7 @@ def test_usage_pattern_3_runs_as_it_stands() -> None:
 
     typed = config.typed_hyperparams().model_dump()
     assert typed["learning_rate"] == 1e-3 and typed["gamma"] == 0.995
-    assert typed["policy_net_arch"] == (512, 512) and typed["value_net_arch"] == (64, 64)
+    assert typed["policy_net_arch"] == (512, 512) and typed["value_net_arch"] == (256, 256)
     assert typed["n_steps"] == 4096 and typed["batch_size"] == 128 and typed["n_epochs"] == 10
 
 

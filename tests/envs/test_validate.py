@@ -200,7 +200,7 @@ def test_awkward_action_spaces_are_named(space: Any, what: str) -> None:
 
 def test_dict_observations_are_checked_key_by_key() -> None:
     class Keys(Good):
-        observation_space = spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Text(3)})
+        observation_space = spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Dict({})})
 
         def look(self) -> Any:
             return {"a": 7, "c": 1}

@@ -18,38 +18,20 @@ from ludus.training.factory import create_trainer
 
 FOLDER = Path(__file__).parent
 RUNS: dict[str, dict[str, Any]] = {
-    "PPO": {
-        "env": "CartPole-v1",
-        "hyperparams": {
-            "n_steps": 64,
-            "batch_size": 64,
-            "n_epochs": 4,
-            "learning_rate": 3e-4,
-            "ent_coef": 0.01,
-        },
-    },
-    "A2C": {"env": "CartPole-v1", "hyperparams": {"n_steps": 8, "learning_rate": 7e-4, "ent_coef": 0.01}},
+    "PPO": {"env": "CartPole-v1", "hyperparams": {"n_steps": 64, "batch_size": 64, "n_epochs": 4}},
+    "A2C": {"env": "CartPole-v1", "hyperparams": {"n_steps": 8}},
     "DQN": {
         "env": "CartPole-v1",
         "hyperparams": {
             "learning_starts": 500,
             "target_update_interval": 500,
             "exploration_fraction": 0.5,
-            "train_freq": 4,
             "gradient_steps": 1,
-            "learning_rate": 1e-4,
-            "batch_size": 32,
         },
     },
     "SAC": {
         "env": "Pendulum-v1",
-        "hyperparams": {
-            "learning_starts": 300,
-            "train_freq": 2,
-            "gradient_steps": 1,
-            "batch_size": 64,
-            "learning_rate": 3e-4,
-        },
+        "hyperparams": {"learning_starts": 300, "train_freq": 2, "gradient_steps": 1, "batch_size": 64},
     },
 }
 

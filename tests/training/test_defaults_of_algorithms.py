@@ -21,7 +21,7 @@ def resolved(config: Any) -> Any:
         trainer.close()
 
 
-@pytest.mark.parametrize(("algorithm", "env_steps"), [("SAC", 1), ("DQN", 1)])
+@pytest.mark.parametrize(("algorithm", "env_steps"), [("SAC", 1), ("DQN", 4)])
 def test_more_envs_do_not_mean_fewer_gradient_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, env_steps: int
 ) -> None:

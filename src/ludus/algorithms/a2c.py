@@ -13,7 +13,6 @@ from ludus.algorithms.gradient_step import make_adam, make_rmsprop
 from ludus.algorithms.learner import LearnerContext
 from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner
 from ludus.algorithms.peers import on_all_ranks
-from ludus.config.adaptive_defaults import a2c_defaults
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm
 from ludus.config.schedule import Fraction, LearningRate
@@ -96,4 +95,4 @@ class A2C(OnPolicyLearner[A2CHyperparameters]):
         )
 
 
-ALGORITHM = Algorithm("A2C", A2CHyperparameters, learner=A2C, defaults=a2c_defaults)
+ALGORITHM = Algorithm("A2C", A2CHyperparameters, learner=A2C)

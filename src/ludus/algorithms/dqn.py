@@ -15,7 +15,6 @@ from ludus.algorithms.gradient_step import descend, make_adam, set_learning_rate
 from ludus.algorithms.learner import LearnerContext, require_action_space, with_prefix
 from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearner, check_replay, follow
 from ludus.algorithms.replay import ReplayBatch
-from ludus.config.adaptive_defaults import dqn_defaults
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm
 from ludus.config.schedule import LearningRate, Positive, PositiveFraction
@@ -161,4 +160,4 @@ def _legal(q: torch.Tensor, masks: torch.Tensor | None) -> torch.Tensor:
     return q if masks is None else q.masked_fill(~masks & masks.any(1, keepdim=True), -torch.inf)
 
 
-ALGORITHM = Algorithm("DQN", DQNHyperparameters, learner=DQN, check=check_replay, defaults=dqn_defaults)
+ALGORITHM = Algorithm("DQN", DQNHyperparameters, learner=DQN, check=check_replay)

@@ -19,7 +19,6 @@ from ludus.algorithms.gradient_step import make_adam
 from ludus.algorithms.learner import LearnerContext
 from ludus.algorithms.on_policy import OnPolicyHyperparameters, OnPolicyLearner
 from ludus.algorithms.peers import on_all_ranks
-from ludus.config.adaptive_defaults import ppo_defaults
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm
 from ludus.config.schedule import NonNegative
@@ -164,4 +163,4 @@ def _check(config: TrainerConfig, h: PPOHyperparameters) -> None:
         )
 
 
-ALGORITHM = Algorithm("PPO", PPOHyperparameters, learner=PPO, check=_check, defaults=ppo_defaults)
+ALGORITHM = Algorithm("PPO", PPOHyperparameters, learner=PPO, check=_check)

@@ -17,7 +17,6 @@ from ludus.algorithms.gradient_step import descend, make_adam, set_learning_rate
 from ludus.algorithms.learner import LearnerContext, require_action_space, with_prefix
 from ludus.algorithms.off_policy import OffPolicyHyperparameters, OffPolicyLearner, check_replay, follow
 from ludus.algorithms.replay import ReplayBatch
-from ludus.config.adaptive_defaults import sac_defaults
 from ludus.config.hyperparameters import constant
 from ludus.config.registry import Algorithm
 from ludus.config.schedule import NonNegative, Positive, PositiveFraction, Schedule
@@ -187,4 +186,4 @@ class SAC(OffPolicyLearner[SACHyperparameters]):
         self.backend.rebind()
 
 
-ALGORITHM = Algorithm("SAC", SACHyperparameters, learner=SAC, check=check_replay, defaults=sac_defaults)
+ALGORITHM = Algorithm("SAC", SACHyperparameters, learner=SAC, check=check_replay)

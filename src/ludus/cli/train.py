@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ludus.cli.commands import EnvId, Json, Quiet, Verbose, naming_options
-from ludus.cli.env_argument import config_of_env
 from ludus.cli.output import Output
 from ludus.errors import UserError
 from ludus.tracking.logs import works_without_output
@@ -24,7 +23,6 @@ _log = logging.getLogger("ludus.cli")
 EXAMPLES = """\b
 Examples:
   ludus train quickstart
-  ludus train CartPole-v1               its preset, or defaults for the env and the budget
   ludus train my.yaml seed=1 hyperparams.learning_rate=1e-3
   ludus train --algo ppo --env CartPole-v1 --n-envs 8 --steps 100_000
   ludus train my.yaml --resume          continue its newest run, or start one
@@ -34,8 +32,7 @@ Examples:
 @works_without_output
 def train(
     config: Annotated[
-        str | None,
-        typer.Argument(metavar="CONFIG|PRESET|ENV", help="A YAML file, a preset's name, or an env's id."),
+        str | None, typer.Argument(metavar="CONFIG|PRESET", help="A YAML file, or a preset's name.")
     ] = None,
     overrides: Annotated[
         list[str] | None,
@@ -92,11 +89,10 @@ def train(
         "engine": engine,
         "scale.ray": ray,
     }
-    given = {key: value for key, value in flags.items() if value is not None}
     with naming_options():
-        if env is None:
-            source, given = config_of_env(source, assignments, given, output)
-        loaded = load_config(source, assignments, given)
+        loaded = load_config(
+            source, assignments, {key: value for key, value in flags.items() if value is not None}
+        )
     if loaded.imported is not None:
         from ludus.cli.foreign import print_import, without_missing_wandb
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from ludus.config.plain_yaml import read_yaml
 from ludus.plugins import folders
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -40,21 +39,3 @@ def preset_summary(name: str) -> str:
     """The first comment line of the preset's file: what it trains."""
     with preset_path(name).open(encoding="utf-8") as file:
         return file.readline().lstrip("# ").strip()
-
-
-def presets_of_env(env_id: str) -> dict[str, str]:
-    """Return the preset of each algorithm that trains on `env_id`, by the algorithm's name in capitals.
-
-    Of several, the one that is named after its algorithm, else the one with the shortest name.
-    """
-    found: dict[str, list[str]] = {}
-    for name in preset_names():
-        data, _ = read_yaml(preset_path(name))
-        env = data.get("env")
-        named = env.get("id") if isinstance(env, dict) else env
-        if named == env_id and data.get("engine", "native") == "native":
-            found.setdefault(str(data.get("algorithm", "PPO")).upper(), []).append(name)
-    return {
-        algorithm: min(names, key=lambda name: (not name.endswith(f"-{algorithm.lower()}"), len(name), name))
-        for algorithm, names in found.items()
-    }

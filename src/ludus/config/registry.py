@@ -8,7 +8,7 @@ group `ludus.algorithms`, which is imported on first use.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +19,6 @@ from ludus.errors import NONE, ConfigError, MissingExtra, UnknownName, require_t
 from ludus.plugins import load, naming, references
 
 if TYPE_CHECKING:
-    from ludus.config.adaptive_defaults import TrainingTask
     from ludus.config.hyperparameters import LearningHyperparameters
     from ludus.config.schema import TrainerConfig
 
@@ -43,7 +42,6 @@ class Algorithm:
     (env, config); None means the native trainer, which then asks `learner` for the learner class.
     `check` raises ConfigError if config and hyperparameters do not fit together. `context` builds the learner's context
     from (config, device, streams, peers) in a process that only has the config; None: a `LearnerContext`.
-    `defaults` returns hyperparameters for a `TrainingTask`, given those that the user has set; None: the model's.
     """
 
     name: str
@@ -52,7 +50,6 @@ class Algorithm:
     learner: Callable[..., Any] | None = None
     check: Callable[[TrainerConfig, Any], None] | None = None
     context: Callable[..., Any] | None = None
-    defaults: Callable[[TrainingTask, Mapping[str, Any]], dict[str, Any]] | None = None
 
 
 _by_engine: dict[str, dict[str, Algorithm]] = defaultdict(dict)

@@ -15,7 +15,6 @@ from pydantic import (
     model_validator,
 )
 
-from ludus.config.adaptive_defaults import UNKNOWN_BUDGET, TrainingTask
 from ludus.config.hyperparameters import (
     SHARED_FIELDS,
     HyperparameterConfig,
@@ -424,16 +423,10 @@ class TrainerConfig(Section):
             )
         return find_algorithm(self.algorithm, LANGUAGE)
 
-    def task(self) -> TrainingTask:
-        """Return what the defaults depend on, as far as the config alone says it."""
-        total = self.total_timesteps
-        steps = max(1, int(total.amount)) if total.unit == "steps" else UNKNOWN_BUDGET
-        return TrainingTask(total_steps=steps, n_envs=self.n_envs)
+    def typed_hyperparams(self) -> LearningHyperparameters:
+        """Return the algorithm's hyperparameters: its defaults, replaced by the given values, validated.
 
-    def typed_hyperparams(self, task: TrainingTask | None = None) -> LearningHyperparameters:
-        """Return the algorithm's hyperparameters: its defaults for `task`, replaced by the given values, validated.
-
-        `task` None: `task()`, before the env is known. Raises ConfigError.
+        Raises ConfigError.
         """
         entry = self.algorithm_entry()
         given = self.hyperparams.given()
@@ -442,9 +435,6 @@ class TrainerConfig(Section):
             given = {k: v for k, v in given.items() if k in model.model_fields or k not in SHARED_FIELDS}
         try:
             typed = model(**given)
-            if entry.defaults is not None:
-                checked = {name: getattr(typed, name) for name in given}
-                typed = model(**entry.defaults(task or self.task(), checked) | given)
         except ValidationError as error:
             from ludus.config.explain import explain, known_keys
 
@@ -561,12 +551,9 @@ def _put(data: dict[str, Any], path: tuple[str, ...], value: Any, alias: str) ->
 
 
 def get_default_config(algorithm: str = "PPO", engine: str = "native") -> TrainerConfig:
-    """Return a config for `algorithm` with every hyperparameter set to a fixed value, whatever the budget and the env.
+    """Return a config for `algorithm` with every hyperparameter set to the algorithm's default.
 
-    The values suit a million env steps or more: PPO collects 2,048 steps of every env per update. For a shorter run
-    use `TrainerConfig(algorithm=…)`, where hyperparameters that are not set adapt to the budget and the env
-    (`ludus.config.adaptive_defaults`). With `engine="language"` the config has a language section; set its `games`
-    before training.
+    With `engine="language"` the config has a language section; set its `games` before training.
     """
     entry = find_algorithm(algorithm, engine)
     values = entry.hyperparameters().model_dump() if entry.hyperparameters else {}

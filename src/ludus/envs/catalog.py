@@ -78,7 +78,7 @@ def find_gym_spec(env_id: str) -> GymSpec:
         _register_atari()
     spec = gym.registry.get(name)
     if spec is None or _is_tombstone(spec):
-        newest = newest_version(name)
+        newest = _newest_version(name)
         raise UnknownName(
             "env",
             env_id,
@@ -132,7 +132,7 @@ def _register_atari() -> None:
         gym.register_envs(importlib.import_module("ale_py"))
 
 
-def newest_version(name: str) -> str | None:
+def _newest_version(name: str) -> str | None:
     """The id of the newest registered version of the env called `name`, whatever version `name` asks for."""
     try:
         namespace, stem, _ = parse_env_id(name)

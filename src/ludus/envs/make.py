@@ -18,7 +18,6 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 from ludus.config.own_modules import Trust
 from ludus.config.requests import ConsentRequest, require_all
 from ludus.envs.catalog import check_env_exists, env_groups, find_gym_spec, known_env_ids, missing_extra
-from ludus.envs.flat_observations import FlatDictObservation, is_nested
 from ludus.envs.masks import MASK_KEY, ActionMaskWrapper, checked_mask, declares_masks, sample_legal
 from ludus.envs.support import EnvSupport, support_for
 from ludus.envs.user_code import close_env
@@ -195,8 +194,6 @@ class EnvSpec:
             env = EpisodeReport(env)
         if resolved.curriculum is not None:
             env = resolved.curriculum(env)
-        if is_nested(env.observation_space):
-            env = FlatDictObservation(env)
         if declares_masks(env):
             env = ActionMaskWrapper(env)
         if self.frame_stack > 1:

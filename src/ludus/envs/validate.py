@@ -15,7 +15,6 @@ from gymnasium import spaces
 
 from ludus.envs.catalog import find_gym_spec
 from ludus.envs.episode_reports import REPORT
-from ludus.envs.flat_observations import flat_space, is_nested
 from ludus.envs.make import EnvFactory, EnvSpec
 from ludus.envs.masks import MASK_KEY, checked_mask, sample_legal
 from ludus.envs.user_code import report_problem
@@ -132,16 +131,13 @@ def _check_spaces(env: Env, found: _Findings) -> bool:
     if not complete:
         return False
     observation, action = env.observation_space, env.action_space
-    if is_nested(observation):
-        parts = dict(flat_space(observation).items())
-    else:
-        parts = dict(observation.items()) if isinstance(observation, spaces.Dict) else {"": observation}
+    parts = dict(observation.items()) if isinstance(observation, spaces.Dict) else {"": observation}
     for key, part in parts.items():
         if not isinstance(part, _PLAIN_SPACES):
             found.error(
                 f"observation_space[{key!r}]" if key else "observation_space",
                 f"{type(part).__name__} is not supported",
-                "use Box, Discrete, MultiDiscrete, MultiBinary, or Dicts and Tuples of them "
+                "use Box, Discrete, MultiDiscrete, MultiBinary or a flat Dict of them "
                 "(the wrapper FlattenObservation makes one Box of anything)",
             )
     if not isinstance(action, _PLAIN_SPACES):

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ludus.envs.flat_observations import flat_observation
 from ludus.envs.masks import first_blocked, mask_size, part_starts, take_mask
 from ludus.envs.spaces import space_to_json
 from ludus.errors import CheckpointError, ConfigError, UserError
@@ -163,11 +162,9 @@ class Policy(nn.Module, ABC):
     ) -> Array:
         """Env-ready actions for raw env observations: a batch for a batch, one for one.
 
-        Observations of an env with a Tuple or nested Dict space may be nested as there, or flat.
         A mask inside `obs` (`obs["action_mask"]`) counts as `mask` where none is given.
         """
         obs, found = take_mask(obs, self.observation_space)
-        obs = flat_observation(obs, self.observation_space)
         mask = found if mask is None else mask
         single = check_observation(self.observation_space, obs)
         axes: Any = None if single else ...

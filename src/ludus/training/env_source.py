@@ -14,7 +14,6 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 
 from ludus.config.schema import CurriculumConfig, EnvConfig, TrainerConfig
 from ludus.envs.catalog import find_gym_spec
-from ludus.envs.flat_observations import FlatDictObservation, is_nested
 from ludus.envs.make import EnvSpec, choose_backend, make_vectorized_env
 from ludus.envs.masks import ActionMaskWrapper, declares_masks, has_masks
 from ludus.envs.support import EnvSupport
@@ -249,13 +248,11 @@ def _spec(env: str | EnvSpec | None, config: TrainerConfig) -> EnvSpec:
 
 
 def _layered(env: Env, curriculum: dict[str, Any] | None = None) -> Env:
-    """The user's env with what a config adds: a curriculum, unless it has one, flat observations, action masks."""
+    """The user's env with what a config adds: a curriculum, unless it has one, and its action masks."""
     if curriculum is not None:
         from ludus.envs.curriculum import add_curriculum
 
         env = add_curriculum(env, curriculum)
-    if is_nested(env.observation_space):
-        env = FlatDictObservation(env)
     return ActionMaskWrapper(env) if declares_masks(env) else env
 
 

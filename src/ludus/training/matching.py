@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ludus.config.adaptive_defaults import TrainingTask
 from ludus.config.loading import FREE_KEYS, config_hash, learning_hash, load_config, plain_config
 from ludus.config.schema import TrainerConfig
 from ludus.errors import UserError
@@ -113,35 +111,12 @@ def _differences(run: RunDirectory, asked: TrainerConfig) -> tuple[Difference, .
         there = dict(_learning_keys(saved))
     except (UserError, OSError):
         return None  # damaged, or of a version that cannot be read: nothing to continue
-    here = dict(_learning_keys(asked)) | _defaults_chosen_alike(saved, asked, there)
+    here = dict(_learning_keys(asked))
     if any(there.get(key) != here.get(key) for key in ("env.id", "engine", "language.model")):
         return None
     pairs = [(key, there.get(key, _NOT_SET), here.get(key, _NOT_SET)) for key in {**there, **here}]
     # a run's own config has the choice that `auto` made
     return tuple(Difference(*pair) for pair in pairs if pair[1] != pair[2] and pair[2] != "auto")
-
-
-def _defaults_chosen_alike(
-    saved: TrainerConfig, asked: TrainerConfig, there: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the hyperparameters that `asked` leaves to the defaults, and that the run has from the defaults too.
-
-    They depend on the budget, which may be another one now, and on the env's spaces, which are not known here.
-    """
-    alike: dict[str, Any] = {}
-    if asked.algorithm_entry().defaults is None:
-        return alike
-    given, budget = asked.hyperparams.given(), saved.task().total_steps
-    for inputs, images, continuous in product((1, 10**6), (False, True), (False, True)):
-        task = TrainingTask(budget, asked.n_envs, inputs, images, continuous)
-        typed = asked.typed_hyperparams(task).resolved(asked.n_envs)
-        defaults = _flat({"hyperparams": typed.model_dump(mode="json")})
-        alike |= {
-            key: value
-            for key, value in defaults
-            if key.split(".")[1] not in given and there.get(key, _NOT_SET) == value
-        }
-    return alike
 
 
 def _learning_keys(config: TrainerConfig) -> Iterator[tuple[str, Any]]:

@@ -36,7 +36,6 @@ from ludus.training.resolve import (
     available_threads,
     check_config,
     keep_to_one_thread,
-    require_budget,
     resolve_config,
     resolve_threads,
     unused_by_env_run,
@@ -90,9 +89,7 @@ class NativeTrainer(RunTrainer):
         self.streams.seed_globals()
         envs = self._make_envs(backend)
         try:
-            self.config = config = resolve_config(
-                draft, backend, envs.single_observation_space, envs.single_action_space
-            )
+            self.config = config = resolve_config(draft, backend, envs.single_observation_space)
             self._context = context = self._learner_context(config, envs)
             keep_to_one_thread()
             learner = self._make_learner()
@@ -129,9 +126,6 @@ class NativeTrainer(RunTrainer):
             ("engine", f"{learner.engine_note}, {threads} thread{'s' * (threads != 1)}"),
         ]
         return learner.policy
-
-    def _require_budget(self) -> None:
-        require_budget(self.config)
 
     def _adapt(self, config: TrainerConfig) -> TrainerConfig:
         """Return `config` with what this kind of trainer needs."""

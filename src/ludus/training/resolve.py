@@ -9,8 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -20,7 +19,6 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from threadpoolctl import threadpool_limits
 
-from ludus.config.adaptive_defaults import FEW_UPDATES, MIN_UPDATES, TrainingTask
 from ludus.config.hyperparameters import HyperparameterConfig
 from ludus.config.schema import EnvConfig, PolicyConfig, TrainerConfig
 from ludus.errors import ConfigError
@@ -49,7 +47,7 @@ class ResolvedConfig(TrainerConfig):
 
 
 def check_config(config: TrainerConfig, source: EnvSource) -> TrainerConfig:
-    """Return `config` with env and number of envs filled in. Raises ConfigError, also for hyperparameters."""
+    """Return `config` with env, number of envs and every hyperparameter filled in. Raises ConfigError."""
     for name in config.ignored_hyperparams():
         _log.warning("%s has no hyperparameter '%s'; it is ignored", config.algorithm, name)
     config = config.model_copy(
@@ -68,76 +66,18 @@ def check_config(config: TrainerConfig, source: EnvSource) -> TrainerConfig:
     elif not source.makes_single:
         _log.warning("no evaluations while training: no single env can be made from this vector env")
         config = _on_training_envs_alone(config, "an env of its own, which this vector env cannot make")
-    config.typed_hyperparams()  # what is wrong with them is reported before an env is built
-    return config.model_copy(update={"normalize_reward": config.normalizes_reward()})
-
-
-def resolve_config(
-    config: TrainerConfig,
-    backend: str,
-    observation_space: gym.Space[Any],
-    action_space: gym.Space[Any],
-) -> ResolvedConfig:
-    """Choose hyperparameters, device and precision for envs with these spaces, which `backend` steps."""
-    task = task_of(config, observation_space, action_space)
-    typed = config.typed_hyperparams(task).resolved(config.n_envs)
-    config = config.model_copy(update={"hyperparams": HyperparameterConfig(**typed.model_dump())})
-    device = choose_device(config, observation_space) if config.device == "auto" else config.device
-    precision = choose_precision(config.precision, torch.device(device), observation_space)
-    return ResolvedConfig.of(config, vector=backend, device=str(torch.device(device)), precision=precision)
-
-
-def task_of(
-    config: TrainerConfig, observation_space: gym.Space[Any], action_space: gym.Space[Any]
-) -> TrainingTask:
-    """Return what the default hyperparameters depend on."""
-    parts = list(_parts(observation_space))
-    images = any(map(is_image_space, parts))
-    return replace(
-        config.task(),
-        inputs=sum(int(np.prod(part.shape or ())) for part in parts),
-        images=images,
-        continuous=isinstance(action_space, gym.spaces.Box),
+    typed = config.typed_hyperparams().resolved(config.n_envs)
+    hyperparams = HyperparameterConfig(**typed.model_dump())
+    return config.model_copy(
+        update={"hyperparams": hyperparams, "normalize_reward": config.normalizes_reward()}
     )
 
 
-def require_budget(config: TrainerConfig) -> None:
-    """Raise ConfigError if the budget is smaller than one update; warn if it is only a few updates."""
-    total, hyperparams = config.total_timesteps, config.typed_hyperparams()
-    n_steps, starts = (getattr(hyperparams, name, None) for name in ("n_steps", "learning_starts"))
-    if total.unit != "steps":
-        return
-    budget = f"total_timesteps: {total.amount:,.0f}"
-    if starts is not None:
-        if total.amount <= starts:
-            raise ConfigError(
-                f"{budget} ends before the first update: learning_starts is {starts:,}",
-                key="total_timesteps",
-                fix=f"more than {starts} steps, or a smaller learning_starts",
-            )
-    elif n_steps is not None:
-        samples = n_steps * config.n_envs
-        if total.amount < samples:
-            raise ConfigError(
-                f"{budget} is smaller than one update: n_steps * n_envs = {n_steps} * {config.n_envs} = {samples:,}",
-                key="total_timesteps",
-                fix=f"{samples} steps or more, or a smaller n_steps or n_envs",
-            )
-        updates = int(total.amount // samples)
-        if updates < FEW_UPDATES:
-            _log.warning(
-                "%s is only %s update%s of n_steps * n_envs = %s samples: "
-                "leave n_steps out, or choose a smaller one, for at least %s",
-                budget,
-                updates,
-                "s" * (updates != 1),
-                f"{samples:,}",
-                MIN_UPDATES,
-            )
-
-
-def _parts(space: gym.Space[Any]) -> Iterable[gym.Space[Any]]:
-    return space.spaces.values() if isinstance(space, gym.spaces.Dict) else [space]
+def resolve_config(config: TrainerConfig, backend: str, observation_space: gym.Space[Any]) -> ResolvedConfig:
+    """Choose device and precision for envs with this observation space, which `backend` steps."""
+    device = choose_device(config, observation_space) if config.device == "auto" else config.device
+    precision = choose_precision(config.precision, torch.device(device), observation_space)
+    return ResolvedConfig.of(config, vector=backend, device=str(torch.device(device)), precision=precision)
 
 
 def _on_training_envs_alone(config: TrainerConfig, needs: str) -> TrainerConfig:
@@ -197,7 +137,12 @@ def choose_precision(asked: str, device: torch.device, observation_space: gym.Sp
         return asked
     if device.type != "cuda":
         return "float32"
-    return "bfloat16" if any(map(is_image_space, _parts(observation_space))) else "tf32"
+    parts = (
+        observation_space.spaces.values()
+        if isinstance(observation_space, gym.spaces.Dict)
+        else [observation_space]
+    )
+    return "bfloat16" if any(map(is_image_space, parts)) else "tf32"
 
 
 def available_threads(asked: int | str, cores: int) -> int:

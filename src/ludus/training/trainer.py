@@ -118,7 +118,6 @@ class RunTrainer(RLTrainer):
 
             require_packages(self.config.mirror.url)
         if self.run is None:
-            self._require_budget()
             self.run = self._create_run()
         with ExitStack() as stack:
             stack.enter_context(RunLock(self.run.path))
@@ -213,9 +212,6 @@ class RunTrainer(RLTrainer):
         self.ranks.close()
         if self.collector is not None:
             self.collector.close()
-
-    def _require_budget(self) -> None:
-        """Raise ConfigError if a new run has too small a budget to learn at all."""
 
     # The run directory
 

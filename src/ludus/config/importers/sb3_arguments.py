@@ -51,27 +51,10 @@ _SAME: dict[str, tuple[str, ...]] = {
 }
 # Stable-Baselines3's defaults where Ludus has others.
 _DEFAULTS: dict[str, dict[str, Any]] = {
-    "PPO": {
-        "hyperparams.learning_rate": 3e-4,
-        "hyperparams.n_steps": 2048,
-        "hyperparams.batch_size": 64,
-        "hyperparams.n_epochs": 10,
-        "hyperparams.ent_coef": 0.0,
-    },
-    "A2C": {"hyperparams.learning_rate": 7e-4, "hyperparams.ent_coef": 0.0},
-    "DQN": {
-        "hyperparams.learning_rate": 1e-4,
-        "hyperparams.buffer_size": 1_000_000,
-        "hyperparams.learning_starts": 100,
-        "hyperparams.batch_size": 32,
-        "hyperparams.target_update_interval": 10_000,
-        "hyperparams.exploration_fraction": 0.1,
-    },
-    "SAC": {
-        "policy.share_features_extractor": False,
-        "hyperparams.learning_rate": 3e-4,
-        "hyperparams.learning_starts": 100,
-    },
+    "PPO": {"hyperparams.ent_coef": 0.0},
+    "A2C": {"hyperparams.ent_coef": 0.0},
+    "DQN": {"hyperparams.buffer_size": 1_000_000, "hyperparams.learning_starts": 100},
+    "SAC": {"policy.share_features_extractor": False},
 }
 # The same for algorithms with a replay buffer, on either engine: Ludus takes as many as there are envs.
 _GRADIENT_STEPS = 1
