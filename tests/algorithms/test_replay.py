@@ -148,7 +148,7 @@ def test_a_buffer_too_small_for_one_collection_is_refused() -> None:
     config = TrainerConfig(algorithm="DQN", n_envs=4, hyperparams={"buffer_size": 7, "train_freq": 2})
     with pytest.raises(ConfigError) as error:
         config.typed_hyperparams()
-    assert error.value.fix == "at least 8"
+    assert error.value.fix == "set buffer_size to at least 8"
 
 
 def test_transitions_of_learners_spaces_fit() -> None:

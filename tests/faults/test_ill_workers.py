@@ -34,7 +34,7 @@ CAUSES = {
     "exit": "exited with code 7",
     "crash": "was killed by SIGSEGV",
     "leak": "MemoryError",
-    "write to sockets": "sent garbage",
+    "write to sockets": "sent invalid data",
 }
 
 

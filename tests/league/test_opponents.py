@@ -94,10 +94,10 @@ def test_a_foregone_choice_draws_no_random_number() -> None:
     ("settings", "message"),
     [
         ({"opponents": "fixed"}, "needs opponents in train"),
-        ({"train": ["random", {"random": 2}]}, "named once"),
+        ({"train": ["random", {"random": 2}]}, "an opponent is listed twice"),
         ({"train": [{"random": 0}]}, "greater than or equal to 0.000001"),
         ({"train": [{}]}, "number above 0"),
-        ({"lag": (3, 2)}, "youngest comes first"),
+        ({"lag": (3, 2)}, "the smaller number comes first"),
         ({"lag": (0, 2)}, "greater than or equal to 1"),
     ],
 )

@@ -205,5 +205,5 @@ def test_a_dict_observation_names_the_part_that_is_wrong() -> None:
         check_observation(space, np.zeros(4))
     with pytest.raises(UserError, match=r"observation\['a'\] has shape \(2,\)"):
         check_observation(space, {"a": np.zeros(2), "b": 1})
-    with pytest.raises(UserError, match="some parts are of one observation, others of a batch"):
+    with pytest.raises(UserError, match="some parts are one observation, others a batch"):
         check_observation(space, {"a": np.zeros((2, 4)), "b": 1})

@@ -115,7 +115,7 @@ def test_the_guides_custom_network_takes_the_place_of_the_hidden_layers(
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
-        ({"policy": {"network": "sb3_networks:TooNarrow"}}, r"put out \(2, 1\) .* expected \(2, 64\)"),
+        ({"policy": {"network": "sb3_networks:TooNarrow"}}, r"returned \(2, 1\) .* expected \(2, 64\)"),
         ({"policy": {"network": "torch.nn:Identity"}}, "no forward_actor"),
         ({"policy": {"network": "nowhere_at_all:Net"}}, "module 'nowhere_at_all' of network"),
         ({"policy": {**OWN_LAYERS, "share_net": True}}, "itself decides what policy and value share"),
@@ -123,7 +123,7 @@ def test_the_guides_custom_network_takes_the_place_of_the_hidden_layers(
         ({"policy": OWN_LAYERS, "engine": "sb3", "algorithm": "DQN"}, "DQN has other parts"),
         (
             {"policy": {"network": "sb3_networks:TooNarrow"}, "engine": "sb3"},
-            r"put out \(2, 1\) .* expected \(2, 64\)",
+            r"returned \(2, 1\) .* expected \(2, 64\)",
         ),
     ],
 )
