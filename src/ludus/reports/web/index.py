@@ -91,7 +91,7 @@ class RunIndex:
         return self._stopping.is_set()
 
     def note_request(self) -> None:
-        """Note that a page is open, so that its data is at most a few seconds old."""
+        """Note that a page is open. If the data is old, wait for a new scan first (10 seconds at most)."""
         idle = time.monotonic() - self._last_scan > 2 * self._scan_every
         self._last_request = time.monotonic()
         if idle:

@@ -1,4 +1,4 @@
-"""Observations as the kernels read them: one row of numbers per observation, in the order of `extractors.flatten`.
+"""Observations as the kernels read them: `numbers` (compact) or `rows` (one-hot), in the order of `extractors.flatten`.
 
 An integer of a Discrete or MultiDiscrete space stays one number here; a network sees it one-hot. The kernels make it
 one-hot when they read a row, or look up the weights that it selects. A sample is encoded once and stays small, however
