@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 LOOP = """
 import signal, sys, time
 from ludus.runs.signals import StopSignals
-if "nohup" in sys.argv:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+# not inherited: the tests themselves may run under nohup
+signal.signal(signal.SIGHUP, signal.SIG_IGN if "nohup" in sys.argv else signal.SIG_DFL)
 with StopSignals() as stop:
     print("ready", flush=True)
     while stop.received is None:

@@ -161,7 +161,8 @@ class ProcessVectorEnv(ChunkedVectorEnv):
         """
         if terminate or timeout is not None:
             self._close_seconds[0] = 0.0 if terminate else timeout or 0.0
-        self._release()
+        if "_release" in self.__dict__:  # missing if __init__ failed
+            self._release()
         self.__dict__.pop("_batch", None)  # it keeps the memory mapped; missing if the start failed
 
     def _seed_of(self, index: int) -> int | None:

@@ -77,6 +77,7 @@ def show(
 
     announce_compiling()
     output = Output(json, quiet=quiet)
+    replay = load_replay(file)
     path = out or file.with_suffix(".html")
     if path.suffix.lower() not in (".html", ".htm"):
         raise UserError(
@@ -84,7 +85,10 @@ def show(
             where=f"command line: --out {path}",
             fix=f"--out {path.stem}.html",
         )
-    replay = load_replay(file)
+    if path.resolve() == file.resolve():
+        raise UserError(
+            "the page would replace the replay", where=f"command line: {file}", fix="--out PAGE.html"
+        )
     write_replay_page(replay, path, str(file))
     output.pairs(
         [

@@ -30,7 +30,8 @@ _SMALL = 1 << 31
 Model = TypeVar("Model", bound=BaseModel)
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 ActionIndex = Annotated[int, Field(ge=0, lt=_SMALL)]
-Weight = Annotated[float, Field(ge=-1e12, le=1e12)]
+MAX_ESTIMATE = 1e12
+Weight = Annotated[float, Field(ge=-MAX_ESTIMATE, le=MAX_ESTIMATE)]
 Amount = Annotated[int, Field(gt=-_SMALL, lt=_SMALL)]
 Name = Annotated[str, Field(max_length=200)]
 
@@ -153,8 +154,11 @@ def _lines(path: Path) -> list[str]:
     if not path.is_file():
         what = "this is not a file" if path.exists() else "file not found"
         raise UserError(f"no replay here: {what}", where=str(path), fix="give the path of a replay file")
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"cannot read the replay: {error.strerror}", where=str(path), fix=_FIX) from None
     if len(data) > MAX_BYTES:
         raise UserError(f"the replay is larger than {MAX_BYTES >> 20} MiB", where=str(path), fix=_FIX)
     try:

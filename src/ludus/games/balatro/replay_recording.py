@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from ludus.games.balatro.replay_check import result_of
 from ludus.games.balatro.replay_files import (
     MAX_CONSIDERED,
     MAX_DECISIONS,
+    MAX_ESTIMATE,
     GameReplay,
     ReplayDecision,
     ReplayHeader,
@@ -125,11 +125,11 @@ class _Recorder:
 def _considered(output: PolicyOutput, action: int) -> dict[str, Any]:
     """Return the optional fields of a decision: the value, and the likeliest actions with the chosen one among them."""
     found: dict[str, Any] = {}
-    if output.value is not None and math.isfinite(output.value):
+    if output.value is not None and abs(output.value) <= MAX_ESTIMATE:  # not NaN
         found["value"] = round(output.value, 6)
     if output.weights is None:
         return found
-    weighed = {i: w for i, w in enumerate(output.weights) if math.isfinite(w)}
+    weighed = {i: w for i, w in enumerate(output.weights) if abs(w) <= MAX_ESTIMATE}
     if output.weighing == "probability":
         weighed = {i: w for i, w in weighed.items() if w > 0.0005 or i == action}
     best = sorted(weighed, key=lambda i: (i != action, -weighed[i]))[:MAX_CONSIDERED]

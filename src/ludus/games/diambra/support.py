@@ -70,7 +70,7 @@ class DiambraSupport(EnvSupport):
         from ludus.games.diambra.engines import engines
 
         defaults: dict[str, Any] = {
-            "places": [str(engine) for engine in engines()],
+            "names": [str(engine) for engine in engines()],
             "deadline": float(spec.kwargs.get("grpc_timeout", 60)) + _SLACK_SECONDS,
         }
         return RemoteVectorEnv(self.copies(spec, n_envs), env_id=spec.id, **(defaults | options))

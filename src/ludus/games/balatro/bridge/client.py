@@ -168,7 +168,7 @@ class GameClient:
             found = differences(after, shown)
             if not found:
                 return True
-            if [difference.field for difference in found] == ["hand"]:
+            if [difference.field for difference in found] == ["hand"] and not request.permutes:
                 order = order_of_hand(after, shown)
                 if order is not None:  # the engine breaks ties between equal cards in another way
                     self._sort_hand(order, after, shown)

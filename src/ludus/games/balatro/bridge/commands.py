@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 CONNECT_EXAMPLES = examples(
     "ludus balatro connect --agent balatro-ppo",
-    "ludus balatro connect --agent rules --seed 7I4M53DL --games 3",
+    "ludus balatro connect --agent rules --seed 7I4M53DL",
+    "ludus balatro connect --agent rules --games 3",
 )
 SERVE_EXAMPLES = examples("ludus balatro serve", "ludus balatro serve --port 12347")
 
@@ -34,7 +35,9 @@ def connect(
     ] = "balatro-ppo",
     seed: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Seed as the game shows it; an integer counts on; else random."),
+        typer.Option(
+            metavar="TEXT", help="Seed as the game shows it, or an integer that counts up; default: random."
+        ),
     ] = None,
     deck: Annotated[str, typer.Option(metavar="NAME", help="Deck, such as RED or ERRATIC.")] = "RED",
     stake: Annotated[str, typer.Option(metavar="NAME", help="Stake, from WHITE to GOLD.")] = "WHITE",
@@ -42,7 +45,7 @@ def connect(
     wait: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds to wait for the game.")] = 60.0,
     timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds to wait for an answer.")] = 60.0,
     settle: Annotated[
-        float, typer.Option(metavar="S", min=0, help="Seconds until a state that differs counts.")
+        float, typer.Option(metavar="S", min=0, help="Seconds to wait for the expected state.")
     ] = 20.0,
     leave_run: Annotated[
         bool, typer.Option("--leave-run", help="Abandon the run in progress in the game.")

@@ -69,6 +69,8 @@ class GameConnection:
             raise CallFailed(f"no answer to '{method}' within {limit:g} s") from None
         except http.client.HTTPException as error:
             raise CallFailed(f"invalid HTTP answer to '{method}' ({type(error).__name__})") from None
+        except UnicodeError:
+            raise CallFailed(f"'{self.host}' is not a valid host name") from None
         except OSError as error:
             raise CallFailed(f"'{method}' failed: {error.strerror or type(error).__name__}") from None
         finally:
@@ -78,7 +80,7 @@ class GameConnection:
 
 def _body(response: http.client.HTTPResponse, deadline: float) -> bytes:
     parts, size = [], 0
-    while part := response.read(_CHUNK):
+    while part := response.read1(_CHUNK):  # returns what has arrived, so that the deadline is checked
         parts.append(part)
         size += len(part)
         if size > MAX_ANSWER:

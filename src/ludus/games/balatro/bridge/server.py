@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+import socket
 import sys
+import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 from ludus.errors import UserError
-from ludus.games.balatro.bridge.protocol import BAD_REQUEST, ERROR_CODES, MAX_REQUEST, CallRefused
+from ludus.games.balatro.bridge.protocol import (
+    BAD_REQUEST,
+    ERROR_CODES,
+    INTERNAL_ERROR,
+    MAX_REQUEST,
+    CallRefused,
+)
 from ludus.games.balatro.bridge.stand_in import StandIn
 
-_IDLE = 10.0  # seconds after which a client that sends nothing is closed
+_REQUEST_SECONDS = 10.0  # a client that has not sent its whole request by then is closed
+
+_log = logging.getLogger(__name__)
 
 _DRAINED = 1 << 20  # bytes of a body that is too long which are read and dropped
 
@@ -43,8 +55,24 @@ class CallHandler(BaseHTTPRequestHandler):
     """Reads one call and answers it."""
 
     protocol_version = "HTTP/1.1"
-    timeout = _IDLE
+    timeout = _REQUEST_SECONDS
     server: StandInServer
+
+    def setup(self) -> None:
+        """Limit the time for the whole request: the next client waits until this one is done."""
+        super().setup()
+        self._deadline = threading.Timer(_REQUEST_SECONDS, self._give_up)
+        self._deadline.daemon = True
+        self._deadline.start()
+
+    def finish(self) -> None:
+        """Close the connection."""
+        self._deadline.cancel()
+        super().finish()
+
+    def _give_up(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RD)
 
     def do_POST(self) -> None:
         """Answer a call."""
@@ -62,8 +90,9 @@ class CallHandler(BaseHTTPRequestHandler):
             return
         body = self.rfile.read(length)
         if len(body) < length:
-            self.close_connection = True  # the client went away
+            self.close_connection = True  # the client went away, or was too slow
             return
+        self._deadline.cancel()
         self._send(HTTPStatus.OK, answer_call(self.server.stand_in, body))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
@@ -103,6 +132,9 @@ def answer_call(stand_in: StandIn, body: bytes) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "result": stand_in.answer(method, params), "id": number}
     except CallRefused as refusal:
         return error_answer(number, refusal)
+    except Exception as error:  # as the mod answers an exception of its own
+        _log.exception("the stand-in failed")
+        return error_answer(number, CallRefused(INTERNAL_ERROR, f"{type(error).__name__} in the stand-in"))
 
 
 def error_answer(number: int | str | None, refusal: CallRefused) -> dict[str, Any]:

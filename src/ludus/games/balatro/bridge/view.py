@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -145,7 +146,21 @@ def _number(table: dict[str, Any], key: str) -> int | float | None:
         return None
     if not _numbers(value):
         raise CallFailed(f"the field '{key}' of the game state has the wrong type: expected a number")
+    if isinstance(value, int):
+        if abs(value) > sys.float_info.max:
+            raise CallFailed(f"the field '{key}' of the game state is too large")
+        return value
     return int(value) if math.isfinite(value) and value == int(value) else float(value)
+
+
+def _integer(table: dict[str, Any], key: str) -> int | None:
+    """Return a number without its fraction; None if it is missing. Raises CallFailed for NaN and infinity too."""
+    value = _number(table, key)
+    if value is None:
+        return None
+    if not math.isfinite(value):
+        raise CallFailed(f"the field '{key}' of the game state is not a finite number")
+    return int(value)
 
 
 def _levels(hands: dict[str, Any]) -> str:
@@ -186,16 +201,14 @@ def _card(card: dict[str, Any], priced: bool = False) -> str:
     if state.get("hidden") is True:
         return FACE_DOWN
     key = _text(card.get("key"))
-    perishable = _number(modifier, "perishable")
-    price = _number(_table(card.get("cost")), "buy") if priced else None
     return card_words(
         _ART.sub("", key) if key.startswith("p_") else key,
         enhancement=_text(modifier.get("enhancement")).lower().removeprefix("m_"),
         edition=_text(modifier.get("edition")).lower().removeprefix("e_"),
         seal=_text(modifier.get("seal")).lower(),
         eternal=modifier.get("eternal") is True,
-        perishable=0 if perishable is None else int(perishable),
+        perishable=_integer(modifier, "perishable") or 0,
         rental=modifier.get("rental") is True,
         debuffed=state.get("debuff") is True,
-        price=None if price is None else int(price),
+        price=_integer(_table(card.get("cost")), "buy") if priced else None,
     )
